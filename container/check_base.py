@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at the base image from within, while the image is built; run as ``check_base.py BASE_IMAGE FLOOR``.
+"""Check the base image during the image build; run as ``check_base.py BASE_IMAGE FLOOR``.
 
 It fails the build where the base is not pinned by its digest or its vLLM is older than the floor. Standard
 library only.
@@ -13,11 +13,9 @@ PINNED = re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}")
 
 
 def fault(base: str, installed: str, floor: str) -> str | None:
-    """Say what is wrong with the base image; None when nothing is."""
+    """Return what is wrong with the base image; None if it is valid."""
     if not PINNED.fullmatch(base):
-        return (
-            f"BASE_IMAGE is {base!r}; allowed: REPOSITORY@sha256:DIGEST, as scripts/container-pin prints it"
-        )
+        return f"BASE_IMAGE: found {base!r}; allowed: REPOSITORY@sha256:DIGEST (see scripts/container-pin)"
     if not installed:
         return "the base image has no vLLM"
     if numbers(installed) < numbers(floor):
@@ -32,7 +30,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def main(arguments: list[str]) -> int:
-    """Be a command."""
+    """Run the command."""
     if len(arguments) != 2:
         print("usage: check_base.py BASE_IMAGE FLOOR", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds the digest behind an image's tag: ``pin_base.py REPOSITORY:TAG`` prints REPOSITORY@sha256:DIGEST.
+"""Find the digest of an image's tag: ``pin_base.py REPOSITORY:TAG`` prints REPOSITORY@sha256:DIGEST.
 
 It asks the registry itself (OCI distribution API) and hashes the manifest that it gets, so what it prints is
 what was read, not what a header said. A reference that has a digest already is looked up too. Anonymous, for
@@ -32,12 +32,12 @@ _MOST_BYTES = 4 * 2**20
 
 
 class PinError(Exception):
-    """The image cannot be pinned; the text says why and what to do."""
+    """Error: the image cannot be pinned; the text gives the reason and the next step."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An image: where it lies, and the tag or digest asked for."""
+    """Reference of an image: registry, repository, and tag or digest."""
 
     registry: str
     repository: str
@@ -45,7 +45,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """The image without tag or digest, as Docker takes it."""
+        """Image without tag or digest, as Docker accepts it."""
         return self.repository if self.registry == DOCKER_HUB else f"{self.registry}/{self.repository}"
 
 
@@ -53,7 +53,7 @@ def parse(text: str) -> Reference:
     """Read ``[REGISTRY/]REPOSITORY:TAG`` or ``…@sha256:DIGEST``.
 
     Raises:
-        PinError: it is neither.
+        PinError: the reference is invalid.
     """
     head, at, digest = text.partition("@")
     first, slash, rest = head.partition("/")
@@ -105,7 +105,7 @@ def _refused(reference: Reference, error: urllib.error.HTTPError) -> PinError:
 
 
 def _token(challenge: str, reference: Reference) -> str:
-    """Get the anonymous token that the registry asks for."""
+    """Get the anonymous token that the registry requires."""
     given = dict(_CHALLENGE.findall(challenge))
     realm = given.get("realm", "")
     if not realm.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
@@ -132,7 +132,7 @@ def _get(url: str, token: str | None) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Be a command."""
+    """Run the command."""
     if len(arguments) != 1:
         print("usage: pin_base.py REPOSITORY:TAG", file=sys.stderr)
         return 2

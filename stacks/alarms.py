@@ -1,4 +1,4 @@
-"""What is watched, why, and what its silence means. Pure: `observability` makes resources of it."""
+"""Alarms of an endpoint, with their descriptions and treatment of missing data. Pure."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Missing = Literal["notBreaching", "breaching", "ignore", "missing"]
 
 _MICROSECONDS = 1_000_000
 _WEEK_S = 7 * 24 * 3600
-_NO_TRAFFIC = "Without traffic there is no figure and nothing wrong."
-_OFF = "An endpoint that is off writes none."
+_NO_TRAFFIC = "Without traffic there is no data, and nothing is wrong."
+_OFF = "An endpoint that is off writes no data."
 
 
 @dataclass(frozen=True)
 class Watch:
-    """An alarm: ``expression`` over ``queries`` compared with ``threshold``.
+    """One alarm: ``expression`` over ``queries`` compared with ``threshold``.
 
-    ``periods`` of ``period_s`` seconds are looked at, and ``breaching`` of them must breach. ``only_on``
-    is for what could not be told from an endpoint that is off: such an alarm exists only while it is on.
+    ``periods`` of ``period_s`` seconds are evaluated, and ``breaching`` of them must breach. An ``only_on``
+    alarm exists only while the endpoint is on, because its data cannot show whether the endpoint is off.
     """
 
     key: str
@@ -65,7 +65,7 @@ def _errors(endpoint: Watched) -> Iterator[Watch]:
     failed = stat("failed", INVOCATIONS, "Invocation5XXErrors", endpoint.invocations, "Sum", 300)
     yield Watch(
         key="errors-5xx",
-        says="The engine answered 5xx. Look at the log group for its traceback.",
+        says="The engine answered 5xx. Read its traceback in the log group.",
         queries=(failed,),
         expression="failed",
         compare="GreaterThanThreshold",
@@ -76,8 +76,8 @@ def _errors(endpoint: Watched) -> Iterator[Watch]:
     )
     yield Watch(
         key="model-errors",
-        says="More than 5% of the requests got no 2xx from the model in two of three periods of 5 minutes: "
-        "refused requests, timeouts and broken connections count too.",
+        says="More than 5% of the requests got no 2xx from the model in two of three periods of 5 minutes. "
+        "Refused requests, timeouts and broken connections count too.",
         queries=(
             stat("failed", INVOCATIONS, "InvocationModelErrors", endpoint.invocations, "Sum", 300),
             invoked,
@@ -99,15 +99,15 @@ def _latency(endpoint: Watched) -> Iterator[Watch]:
             "latency-p99",
             "ModelLatency",
             45,
-            "One request in a hundred takes more than 45 s in the model; at 60 s an invocation is cut. "
-            "Shorten max_tokens, stream, or scale out.",
+            "One request in a hundred takes more than 45 s in the model; SageMaker ends an invocation at "
+            "60 s. Lower max_tokens, use streaming, or scale out.",
         ),
         (
             "overhead-p99",
             "OverheadLatency",
             1,
-            "SageMaker itself adds more than a second to one request in a hundred: large bodies, or "
-            "too few instances for the connections.",
+            "SageMaker adds more than a second to one request in a hundred. Possible causes: large bodies, "
+            "or too few instances for the connections.",
         ),
     ):
         yield Watch(
@@ -132,9 +132,9 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
     if can_be_ineffective(endpoint):
         yield Watch(
             key="parallel-drafting-ineffective",
-            says="Parallel drafting is ineffective: the first draft token survives and the second hardly "
-            "ever does (s1 0.5 or more and s2/s1 below 0.15, each at 99% confidence for 200 drafts, in three "
-            "lines of the log within 15 minutes). Answers stay right, the speed is lost. `peagle-sm verify` "
+            says="Parallel drafting is ineffective: the first draft token is accepted and the second almost "
+            "never (s1 0.5 or more and s2/s1 below 0.15, each at 99% confidence for 200 drafts, in three "
+            "lines of the log within 15 minutes). Answers are still correct, but slower. `peagle-sm verify` "
             "measures the head's own profile.",
             queries=(stat("lines", endpoint.acceptance_namespace, INEFFECTIVE, space, "Sum", 900),),
             expression="lines",
@@ -142,15 +142,15 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
             threshold=3,
             period_s=900,
             missing="notBreaching",
-            silence="A line is written only when it happens.",
+            silence="A line is written only in this case.",
         )
     if endpoint.gated:
         yield Watch(
             key="drafting-fault",
-            says="The gate in the container found the drafting off (1,000 tokens and no draft) or parallel "
-            "drafting ineffective (s1 at least 0.4 and s2/s1 below 0.15, each at 99% confidence over 200 "
-            "drafts or more) in two of three periods of 5 minutes. Answers stay right, the speed is lost. "
-            "The log line with DraftingFault 1 has the reason.",
+            says="In two of three periods of 5 minutes the gate in the container found that drafting is off "
+            "(1,000 tokens and no draft) or that parallel drafting is ineffective (s1 at least 0.4 and s2/s1 "
+            "below 0.15, each at 99% confidence over 200 drafts or more). Answers are still correct, but "
+            "slower. The log line with DraftingFault 1 has the reason.",
             queries=(stat("fault", endpoint.acceptance_namespace, DRAFTING_FAULT, space, "Maximum", 300),),
             expression="fault",
             compare="GreaterThanThreshold",
@@ -163,8 +163,8 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
         )
     yield Watch(
         key="no-drafts",
-        says="50 requests or more in 30 minutes and not one drafted token in the log: speculation is off, "
-        "as when an image ignores the draft head. Requests for a single token draft nothing either.",
+        says="The log has no drafted token for 50 or more requests in 30 minutes: speculation is off, for "
+        "example because the image ignores the draft head. Single-token requests have no drafts either.",
         queries=(
             stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 1800),
             stat("drafted", endpoint.acceptance_namespace, DRAFTED, space, "Sum", 1800),
@@ -182,7 +182,13 @@ def _hardware(endpoint: Watched) -> Iterator[Watch]:
     if endpoint.gpus:
         of_all = f"/ {endpoint.gpus}" if endpoint.gpus > 1 else ""
         kinds = [
-            ("gpu-memory", "GPUMemoryUtilization", of_all, 97, "vLLM plans for 90%; beyond 97% it dies next"),
+            (
+                "gpu-memory",
+                "GPUMemoryUtilization",
+                of_all,
+                97,
+                "vLLM plans for 90%; above 97% it may run out of memory",
+            ),
             (
                 "gpu-busy",
                 "GPUUtilization",
@@ -211,11 +217,11 @@ def _hardware(endpoint: Watched) -> Iterator[Watch]:
 
 def _presence(endpoint: Watched) -> Iterator[Watch]:
     if endpoint.component is not None:
-        return  # it may scale to zero, and then no instance is what was asked for
+        return  # it may scale to zero, and then having no instance is correct
     yield Watch(
         key="no-instance",
-        says="EndpointState is on and no instance has reported for 30 minutes: capacity was lost, or "
-        "something other than the stack deleted the endpoint.",
+        says="EndpointState is on, but no instance has reported for 30 minutes: capacity was lost, or the "
+        "endpoint was deleted outside the stack.",
         queries=(stat("reports", INSTANCES, "CPUUtilization", endpoint.instances, "SampleCount", 300),),
         expression="reports",
         compare="LessThanThreshold",
@@ -224,13 +230,13 @@ def _presence(endpoint: Watched) -> Iterator[Watch]:
         periods=6,
         breaching=6,
         missing="breaching",
-        silence="Silence is what is looked for; the alarm exists only while the endpoint is on.",
+        silence="Missing data is the fault; the alarm exists only while the endpoint is on.",
         only_on=True,
     )
 
 
 def _spend(endpoint: Watched) -> Watch:
-    """The whole life of the endpoint in one period; CloudWatch looks back at most a week."""
+    """Make the alarm on spending over the endpoint's lifetime, at most a week (CloudWatch's limit)."""
     hours = math.ceil(endpoint.max_lifetime_hours)
     period = min(hours * 3600, _WEEK_S)
     reports = stat("reports", INSTANCES, "CPUUtilization", endpoint.instances, "SampleCount", period)

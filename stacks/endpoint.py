@@ -1,4 +1,4 @@
-"""The SageMaker resources of an endpoint stack: model, config, endpoint, component, lifetime, autoscaling.
+"""SageMaker resources of an endpoint stack: model, config, endpoint, component, lifetime, autoscaling.
 
 They are made from the requests that boto3 would send. boto3 writes `VolumeSizeInGB`, the CDK
 `volume_size_in_gb`. `properties` matches the two by the parameters of the L1 class, nested ones too, so
@@ -32,10 +32,10 @@ _THE_CONSTRUCTS_OWN = frozenset({"scope", "id"})
 
 
 class Unsupported(ValueError):
-    """CloudFormation has no property for this field; ``path`` leads to it, for example A.B.C."""
+    """Error: CloudFormation has no property for the field at ``path``, for example A.B.C."""
 
     def __init__(self, path: str) -> None:
-        """Keep where the field stands."""
+        """Keep the path of the field."""
         super().__init__(f"CloudFormation has no property for {path}")
         self.path = path
 
@@ -108,10 +108,10 @@ SERVICE_TIMEOUT_S = 300
 
 
 def stack_tags(plan: Plan) -> dict[str, str]:
-    """Return the tags of everything in the stack: whose it is, and the spec's own.
+    """Return the tags of all resources in the stack: peagle-sm's tags and the spec's own.
 
-    What changes with the spec (its hash, its minutes) stands on SageMaker's resources alone; on all, each
-    change would rewrite every alarm.
+    Tags that change with the spec (its hash, its minutes) are only on SageMaker's resources; elsewhere each
+    change would update every alarm.
     """
     planned = {tag["Key"]: tag["Value"] for tag in bodies(plan).endpoint["Tags"]}
     whose = {key: planned[key] for key in (tags.MANAGED_BY, tags.ENDPOINT, tags.STACK)}
@@ -119,9 +119,9 @@ def stack_tags(plan: Plan) -> dict[str, str]:
 
 
 def add_model(scope: Construct, plan: Plan) -> CfnResource:
-    """Add the model: plain CloudFormation where it has every field, the guard's provider elsewhere.
+    """Add the model by plain CloudFormation if it has every field, else by the guard's provider.
 
-    The two have ids of their own, since CloudFormation lets no resource change its type.
+    The two have different logical ids, since CloudFormation does not allow a resource to change its type.
     """
     exact = bodies(plan).model
     if not lacking(sagemaker.CfnModel, exact):
@@ -136,7 +136,7 @@ def add_model(scope: Construct, plan: Plan) -> CfnResource:
 
 
 def add_config(scope: Construct, plan: Plan, model: CfnResource) -> CfnResource:
-    """Add the endpoint config; its name carries the spec's hash, so that a change makes a new one."""
+    """Add the endpoint config; its name contains the spec's hash, so that a change creates a new one."""
     fields = _fields(sagemaker.CfnEndpointConfig, bodies(plan).config)
     config = sagemaker.CfnEndpointConfig(scope, "EndpointConfig", **fields)
     config.add_resource_dependency(model)
@@ -146,10 +146,10 @@ def add_config(scope: Construct, plan: Plan, model: CfnResource) -> CfnResource:
 def add_endpoint(
     scope: Construct, plan: Plan, first: Sequence[CfnResource], is_on: CfnCondition
 ) -> sagemaker.CfnEndpoint:
-    """Add the endpoint, to be created after all of ``first``, the end of its life among them."""
+    """Add the endpoint, created after all of ``first``, including its lifetime schedules."""
     fields = _fields(sagemaker.CfnEndpoint, bodies(plan).endpoint)
     if plan.spec.autoscaling is not None or plan.names.component is not None:
-        # Without it each update resets the instance count to the config's, under whatever load there is.
+        # Without it each update resets the instance count to the config's, whatever the load is.
         fields["retain_all_variant_properties"] = True
     endpoint = sagemaker.CfnEndpoint(scope, "Endpoint", **fields)
     endpoint.cfn_options.condition = is_on
@@ -173,7 +173,7 @@ def add_component(
 
 
 def add_lifetime(scope: Construct, plan: Plan, is_on: CfnCondition) -> CfnResource:
-    """Add the dead-man's switch: the schedules that end the endpoint's life, written before it begins."""
+    """Add the lifetime schedules, which delete the endpoint; they are created before it."""
     lifetime = _custom(
         scope,
         "Lifetime",
@@ -185,9 +185,10 @@ def add_lifetime(scope: Construct, plan: Plan, is_on: CfnCondition) -> CfnResour
             "MaxLifetimeHours": tags.number(plan.spec.lifecycle.max_lifetime_hours),
             "ScheduleName": plan.names.schedule,
             "Nonce": plan.spec_hash,
-            # Components block the deletion of their endpoint, so each gets a schedule of its own.
+            # Components block the deletion of their endpoint, so each has its own schedule.
             **({"InferenceComponentNames": [plan.names.component]} if plan.names.component else {}),
-            # SageMaker refuses another instance type while a policy is active; the provider does so first.
+            # SageMaker refuses another instance type while a scaling policy is active; the provider checks
+            # this first.
             **(_scaling(plan) if plan.spec.autoscaling and not plan.names.component else {}),
         },
     )
@@ -208,7 +209,7 @@ def _custom(
 
 
 def _fields(l1: type, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a payload as arguments of an L1 class, the guard's role imported."""
+    """Return a payload as arguments of an L1 class, with the guard's role imported."""
     fields = properties(l1, payload)
     fields["tags"] = [CfnTag(key=tag["Key"], value=tag["Value"]) for tag in payload["Tags"]]
     if "execution_role_arn" in fields:
@@ -221,7 +222,7 @@ def _role(arn: str) -> str:
 
 
 def _with_role(payload: Mapping[str, Any]) -> str:
-    """Return the payload as JSON; where the guard's role goes, CloudFormation puts its ARN in."""
+    """Return the payload as JSON in which CloudFormation inserts the ARN of the guard's role."""
     text = json.dumps(payload, sort_keys=True)
     if payload.get("ExecutionRoleArn") != EXECUTION_ROLE:
         return text
@@ -238,7 +239,7 @@ _SCALE_OUT_S = 60
 def add_scaling(
     scope: Construct, plan: Plan, endpoint: Watched, after: CfnResource, is_on: CfnCondition
 ) -> list[CfnResource]:
-    """Add target and policies where the spec scales; ``after`` is the endpoint, or its component."""
+    """Add autoscaling target and policies if the spec scales; ``after`` is the endpoint or component."""
     settings = plan.spec.autoscaling
     if endpoint.component is not None:
         made = _by_component(scope, plan, endpoint, settings or AutoscalingSpec(max_instances=_count(plan)))
@@ -273,7 +274,7 @@ def _by_instance(
 def _by_component(
     scope: Construct, plan: Plan, endpoint: Watched, settings: AutoscalingSpec
 ) -> list[CfnResource]:
-    """Scale the copies, and SageMaker's managed scaling the instances under them."""
+    """Scale the component's copies; SageMaker's managed instance scaling follows."""
     component = bodies(plan).component or {}
     copies = int(component["RuntimeConfig"]["CopyCount"]) // _count(plan)  # on one instance
     _, most = plan.spec.instance_bounds
@@ -333,7 +334,7 @@ def _policy(scope: Construct, name: str, payload: dict[str, Any]) -> autoscaling
 def _from_zero(
     scope: Construct, endpoint: Watched, target: autoscaling.CfnScalableTarget
 ) -> list[CfnResource]:
-    """At zero copies there are no requests in flight to follow: the first that fails asks for a copy."""
+    """Scale out from zero copies: the alarm on the first failed request triggers it."""
     step = {
         "PolicyName": f"peagle-{endpoint.name}-from-zero",
         "PolicyType": "StepScaling",
@@ -350,7 +351,7 @@ def _from_zero(
         scope,
         "FromZeroAlarm",
         alarm_name=f"Peagle-{endpoint.name}-from-zero",
-        alarm_description="A request met no copy: this alarm asks for one. It needs no person.",
+        alarm_description="A request found no copy: this alarm triggers scale-out. No action is needed.",
         namespace=INVOCATIONS,
         metric_name="NoCapacityInvocationFailures",
         dimensions=[

@@ -1,7 +1,7 @@
-"""`Peagle-<name>`: one endpoint with its observability, and a switch that turns it off without drift.
+"""Stack `Peagle-<name>`: one endpoint, its observability, and a parameter that turns it off without drift.
 
-Its outputs say how to invoke the endpoint, what it costs and how to turn it off. In them ``${AWS::Region}``
-is CloudFormation's, for Fn::Sub.
+Its outputs give the commands to invoke the endpoint and to turn it off, and its price. ``${AWS::Region}`` in
+them is replaced by CloudFormation (Fn::Sub).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from stacks.endpoint import (
     stack_tags,
 )
 from stacks.metrics import add_filters, watched
-from stacks.observability import dashboard_body as dashboard_body
+from stacks.observability import dashboard_body
 
 _REGION = "${AWS::Region}"
 _BODY = {"messages": [{"role": "user", "content": "Write a haiku about the sea."}], "max_tokens": 64}
@@ -68,11 +68,12 @@ def advice(plan: Plan) -> str:
     mode = plan.spec.speculation.mode
     lines = [
         f"## {name}: {plan.spec.model}, {mode}, {_price(plan)}",
-        f"Call it: `{_invoke(plan)}`",
-        f"Turn it off and on, the rest kept: `peagle-sm pause {name}`, `peagle-sm resume {name}`. "
-        f"Remove it: `cdk destroy {guard_names.endpoint_stack(name)} -c spec=FILE`.",
-        f"The guard turns it off after {lifecycle.idle_minutes} quiet minutes and {lifecycle.grace_minutes} "
-        f"minutes of grace, and in any case {lifecycle.max_lifetime_hours:g} hours after it was created.",
+        f"Invoke it: `{_invoke(plan)}`",
+        f"Turn it off and on again: `peagle-sm pause {name}`, `peagle-sm resume {name}`. "
+        f"Delete it: `cdk destroy {guard_names.endpoint_stack(name)} -c spec=FILE`.",
+        f"The guard turns it off after {lifecycle.idle_minutes} minutes without requests and "
+        f"{lifecycle.grace_minutes} minutes of grace, and always {lifecycle.max_lifetime_hours:g} hours"
+        " after its creation.",
     ]
     return "\n\n".join(lines)
 
@@ -81,14 +82,14 @@ def _update(plan: Plan, stack: str) -> str:
     deploy = f"cdk deploy {stack} -c spec=FILE"
     if plan.spec.update == "off-update-on":
         switched = [f"{deploy} --parameters {stack}:EndpointState={state}" for state in ("off", "on")]
-        return " && ".join(switched) + " (no second fleet; not in service meanwhile)"
+        return " && ".join(switched) + " (no second fleet; the endpoint is off during the update)"
     extra = "" if plan.update_usd_per_hour is None else f", {plan.update_usd_per_hour:g} USD/hour more"
-    return f"{deploy} (a second fleet runs beside the first until it serves{extra})"
+    return f"{deploy} (a second fleet runs in parallel during the update{extra})"
 
 
 def _price(plan: Plan) -> str:
     if plan.usd_per_hour is None:
-        return f"price not known: {plan.price_source}"
+        return f"price unknown: {plan.price_source}"
     return f"{plan.usd_per_hour:g} USD/hour ({plan.price_source})"
 
 
@@ -114,15 +115,15 @@ SWITCH = "EndpointState"
 
 
 class EndpointStack(Stack):
-    """The stack of one endpoint. It holds no IAM role, so it deploys without capabilities.
+    """Stack of one endpoint. It has no IAM role, so it deploys without capabilities.
 
-    With the parameter `EndpointState` off, what bills by the hour is gone and the rest stays.
+    With the parameter `EndpointState` off, everything that is billed by the hour is deleted, the rest stays.
     """
 
     def __init__(
         self, scope: Construct, plan: Plan, email: str | None = None, env: Environment | None = None
     ) -> None:
-        """Make the stack from a plan that is not refused; its alarms write to ``email``."""
+        """Make the stack from a plan without errors; its alarms send mail to ``email``."""
         name = guard_names.endpoint_stack(plan.names.endpoint)
         super().__init__(
             scope,
@@ -174,7 +175,7 @@ class EndpointStack(Stack):
         observability.add_dashboard(self, self._endpoint, dashboard_body(self._endpoint, keys, text))
 
     def _tell(self) -> None:
-        """Say at synth what the plan has to say; its errors have stopped the synth before."""
+        """Show the plan's warnings at synth; errors have already stopped it."""
         for finding in self._plan.findings:
             if finding.severity == "warning":
                 Annotations.of(self).add_warning_v2(

@@ -1,8 +1,8 @@
-"""PeagleImage: builds the serving image with CodeBuild, for people without Docker.
+"""Stack PeagleImage: builds the serving image with CodeBuild, for users without Docker.
 
-A repository, a bucket for build records and a build project. Only the KMS key is billed until a build runs.
-Images and records are encrypted with that key, scanned and never overwritten. `acknowledge` gives the
-reason for each remaining finding of cdk-nag; tests check that there is no other.
+It has a repository, a bucket for build records and a build project. Until a build runs, only the KMS key is
+billed. Images and records are encrypted with that key and never overwritten; images are scanned.
+`acknowledge` gives the reason for each remaining finding of cdk-nag; tests check that there is no other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EXPIRE_UNTAGGED: dict[str, Any] = {
 
 
 def add_key(stack: Stack) -> kms.CfnKey:
-    """The key of repository, records and log: the account's IAM decides who uses it; the log service may."""
+    """Add the KMS key of repository, records and log; IAM policies control its use."""
     logs = arn("logs", f"log-group:{LOG_GROUP}")
     made = kms.CfnKey(
         stack,
@@ -78,13 +78,13 @@ def add_key(stack: Stack) -> kms.CfnKey:
             ],
         },
     )
-    # Endpoints pull an image again when they scale, so its key outlives the stack.
+    # Endpoints pull the image again when they scale, so its key is kept when the stack is deleted.
     made.apply_removal_policy(RemovalPolicy.RETAIN)
     return made
 
 
 def add_repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.CfnRepository:
-    """The repository: a tag names one image for ever, and each image is scanned when it is pushed.
+    """Add the repository with immutable tags and scan on push.
 
     Only untagged images expire. ECR does not know which images SageMaker's models name, and a paused endpoint
     pulls nothing: a rule on count or on the last pull would delete the image that it needs to resume.
@@ -107,7 +107,7 @@ def add_repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.Cfn
 
 
 def add_records(stack: Stack, encrypted_by: kms.CfnKey) -> s3.CfnBucket:
-    """The bucket of what each build wrote down: image.json and sbom.json."""
+    """Add the bucket for image.json and sbom.json of each build."""
     made = s3.CfnBucket(
         stack,
         "Records",
@@ -171,7 +171,7 @@ BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
 COMPUTE = "BUILD_GENERAL1_LARGE"
 TIMEOUT_MINUTES = 90
 _LOGS_KEPT_DAYS = 90
-# Not part of any image, and a change of it must not make another one.
+# Not part of the image, so a change of these files must not change it.
 _NOT_SENT = ["**/__pycache__", "engine-cpu.lock", "plugins/peagle_cpu_fixes", "plugins/vllm_metadata"]
 
 
@@ -236,7 +236,7 @@ def _role(stack: Stack, statements: list[dict[str, Any]]) -> iam.CfnRole:
     return iam.CfnRole(
         stack,
         "BuildRole",
-        description="What the build of peagle-sm's serving image may do.",
+        description="Permissions of the build of peagle-sm's serving image.",
         assume_role_policy_document={
             "Version": "2012-10-17",
             "Statement": [
@@ -303,20 +303,20 @@ def arn(service: str, resource: str) -> str:
 
 REASONS: dict[str, dict[str, str]] = {
     "BuildRole": {
-        "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "AWS knows no resource for "
-        "ecr:GetAuthorizationToken, the one call allowed on all.",
-        "AwsSolutions::AwsSolutions-IAM5[Resource::<Records.Arn>/builds/*]": "CodeBuild names each build's "
-        "folder by an id of its own; it may write below builds/ and neither read nor delete there.",
+        "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "AWS supports no resource-level permissions for "
+        "ecr:GetAuthorizationToken, the only call on *.",
+        "AwsSolutions::AwsSolutions-IAM5[Resource::<Records.Arn>/builds/*]": "CodeBuild chooses the name "
+        "of each build's folder; it may write under builds/ but neither read nor delete there.",
     },
     "Records": {
-        "AwsSolutions::AwsSolutions-S1": "It holds lists of packages and digests, written by one role. A log "
-        "of who read them would need a second bucket; CloudTrail's data events tell it where that is wanted.",
+        "AwsSolutions::AwsSolutions-S1": "It has lists of packages and digests, written by one role. Access "
+        "logs would need a second bucket; CloudTrail's data events can record reads if needed.",
     },
 }
 
 
 def acknowledge(stack: Stack) -> None:
-    """Attach each reason to the resource that it is about."""
+    """Attach each reason to its resource."""
     for construct_id, findings in REASONS.items():
         resource = stack.node.find_child(construct_id)
         for finding, reason in findings.items():
@@ -325,13 +325,13 @@ def acknowledge(stack: Stack) -> None:
 
 STACK = "PeagleImage"
 REPOSITORY = "peagle-sm/vllm"
-#: With a tag or a digest; the build looks the digest up and records it, and refuses `latest`.
+#: With a tag or a digest; the build resolves and records the digest, and refuses `latest`.
 BASE_PATTERN = r"^[a-z0-9][\w.:/-]*(:[\w][\w.-]{0,127}|@sha256:[0-9a-f]{64})$"
 DESCRIPTION = "peagle-sm: builds the serving image and keeps it (one per region)"
 
 
 class ImageStack(Stack):
-    """The repository, the place of the build's records, their key, and the build project."""
+    """Stack with the repository, the bucket of build records, their key, and the build project."""
 
     def __init__(self, scope: Any, construct_id: str = STACK, **more: Any) -> None:
         """Compose the stack; ``more`` goes to `aws_cdk.Stack`."""
@@ -359,7 +359,7 @@ class ImageStack(Stack):
     def _outputs(self, repository: Any, records: Any) -> None:
         start = f"aws codebuild start-build --project-name {PROJECT} --region ${{AWS::Region}}"
         told = {
-            "RepositoryUri": (repository.attr_repository_uri, "Where the images are."),
+            "RepositoryUri": (repository.attr_repository_uri, "Repository of the images."),
             "RecordsBucket": (records.ref, "The bucket with image.json and sbom.json of each build."),
             "BuildCommand": (Fn.sub(start), "Starts a build; its cost: docs/explanation/container.md."),
         }

@@ -1,11 +1,11 @@
-"""The metrics of an endpoint: SageMaker's, and acceptance from vLLM's log::
+"""Metrics of an endpoint: SageMaker's, and acceptance from vLLM's log::
 
     … SpecDecoding metrics: Mean acceptance length: 3.94, Accepted throughput: 71.20 tokens/s, Drafted
     throughput: 121.00 tokens/s, Accepted: 712 tokens, Drafted: 1210 tokens, Per-position acceptance rate:
     0.850, 0.712, 0.603, 0.421, 0.354, Avg Draft acceptance rate: 58.8%
 
 vLLM prints this line every ten seconds while it drafts. The filters work on any image that runs vLLM, also
-JumpStart's, where we cannot write embedded metrics. They count the columns from the end of the line, since
+JumpStart's, where embedded metrics are not possible. They count the columns from the end of the line, since
 the text before the message differs between versions.
 """
 
@@ -20,11 +20,10 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.plan.environment import (
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
-    SPECULATIVE_CONFIG,
     acceptance_namespace,
     is_ineffective,
 )
@@ -36,12 +35,11 @@ INSTANCES = "/aws/sagemaker/Endpoints"
 
 @dataclass(frozen=True)
 class Watched:
-    """An endpoint as the watchers see it.
+    """Facts of an endpoint for its alarms, filters and dashboard.
 
-    ``tokens`` is K, None without speculation. ``gated`` says that the container tells of its drafting itself.
-    ``gpus`` counts those of one instance (of several types the
-    most), 0 for a host without. Money is USD, None where no price is known. ``publish_s`` is the time
-    between two utilisation figures.
+    ``tokens`` is K, None without speculation. ``gated``: the container reports its drafting itself. ``gpus``
+    counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None if
+    unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
 
     name: str
@@ -60,29 +58,29 @@ class Watched:
 
     @property
     def log_group(self) -> str:
-        """Where SageMaker writes what the containers print."""
+        """Return the log group of the containers' output."""
         if self.component is not None:
             return f"/aws/sagemaker/InferenceComponents/{self.component}"
         return f"/aws/sagemaker/Endpoints/{self.name}"
 
     @property
     def acceptance_namespace(self) -> str:
-        """The namespace of the figures that are read from the log; it carries the endpoint's name."""
+        """Return the namespace of metrics from the log; it contains the endpoint's name."""
         return acceptance_namespace(self.name)
 
     @property
     def instances(self) -> Mapping[str, str]:
-        """The dimensions of utilisation metrics."""
+        """Return the dimensions of utilisation metrics."""
         return {"EndpointName": self.name, "VariantName": self.variant}
 
     @property
     def invocations(self) -> Mapping[str, str]:
-        """The dimensions of invocation metrics; a component has its own."""
+        """Return the dimensions of invocation metrics; a component has its own."""
         return self.instances if self.component is None else {"InferenceComponentName": self.component}
 
 
 def watched(plan: Plan) -> Watched:
-    """Take from a plan what the watchers need."""
+    """Read these facts from a plan."""
     sent = bodies(plan)
     variant = sent.config["ProductionVariants"][0]
     speculative = _speculative(sent.model)
@@ -126,7 +124,7 @@ def _gpus(instance_type: str) -> int:
 def stat(
     name: str, namespace: str, metric: str, dimensions: Mapping[str, str], statistic: str, period_s: int
 ) -> dict[str, Any]:
-    """Return a metric of an alarm, called ``name`` in its expression."""
+    """Return a metric of an alarm, with the id ``name`` in its expression."""
     return {
         "Id": name,
         "ReturnData": False,
@@ -145,20 +143,20 @@ def stat(
 ACCEPTED = "AcceptedTokens"
 DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
-# Not read from vLLM's lines: the gate in container/ judges over whole windows and embeds the figure itself.
+# Not from vLLM's lines: the gate in container/ evaluates whole windows and writes an embedded metric.
 DRAFTING_FAULT = "DraftingFault"
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A metric filter: which lines count, and what each adds to the metric."""
+    """Metric filter: the pattern of matching lines, and the value each adds to the metric."""
 
     name: str
     pattern: str
     metric: str
     value: str
     default: float | None = None
-    """The value for a minute in which no line of the log matched."""
+    """Value for a minute without a matching line."""
 
 
 def filters(endpoint: Watched) -> tuple[Filter, ...]:
@@ -180,16 +178,16 @@ def filters(endpoint: Watched) -> tuple[Filter, ...]:
 
 
 def can_be_ineffective(endpoint: Watched) -> bool:
-    """True where the second survival rate exists and parallel drafting made it."""
+    """Decide whether parallel drafting can be ineffective: mode p-eagle with at least two tokens."""
     return endpoint.parallel and (endpoint.tokens or 0) >= 2
 
 
 def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:
-    """Yield a pattern for each tenth of the first survival rate s1: 5 for 0.5 to 0.599, up to 10 for 1.
+    """Yield a filter pattern for each tenth of the first survival rate s1: 5 for 0.5 to 0.599, up to 10.
 
-    Together they are the rule of `core.plan.environment` at its fewest drafts, 200, with s1 at the
-    lower end of its tenth: a filter compares texts, not quotients or bounds, and the rates end in a comma. A
-    line of more drafts must be as clear, so the filters never find what the rule does not.
+    Together they are the rule of `core.plan.environment` at its minimum of 200 drafts, with s1 at the lower
+    end of its tenth: a filter compares texts, not quotients, and the rates end in a comma. A line with more
+    drafts must be as clear, so the filters never match a line that the rule does not.
     """
     for tenth in range(1, 11):
         first = tenth * DRAFTS_NEEDED // 10
@@ -209,7 +207,7 @@ def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:
 
 
 def _texts_below(thousandths: int) -> Iterator[tuple[bool, str]]:
-    """Yield the beginnings of all rates below a limit, shortest first; a limit is below 0.150."""
+    """Yield the prefixes of all rates below a limit, shortest first; a limit is below 0.150."""
     tenths, rest = divmod(thousandths, 100)
     hundredths, units = divmod(rest, 10)
     texts = [f"0.{digit}*" for digit in range(tenths)]

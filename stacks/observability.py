@@ -1,4 +1,4 @@
-"""Log group, alarms with their topic, and the dashboard. All of them stay while the endpoint is off.
+"""Log group, alarms with their topic, and dashboard; all of them stay while the endpoint is off.
 
 `dashboard_body` is pure: the widgets, the most important first, from left to right and from top to
 bottom.
@@ -28,7 +28,7 @@ _TEXT_HEIGHT = 5
 
 
 def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) -> dict[str, Any]:
-    """Return the dashboard's body; ``advice`` is the text on how to call and how to turn off."""
+    """Return the dashboard's body; ``advice`` is its text with the most important commands."""
     rows = [
         [_text(advice), _alarms(endpoint, alarm_keys)],
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
@@ -76,7 +76,7 @@ def _spend(endpoint: Watched) -> dict[str, Any]:
         INSTANCES, "CPUUtilization", endpoint.instances, stat="SampleCount", id="reports", visible=False
     )
     return _graph(
-        f"Spent in the time shown ({label})",
+        f"Spent in the selected time range ({label})",
         [[{"expression": unit, "label": label, "id": "spent"}], reports],
         view="singleValue",
         setPeriodToTimeRange=True,
@@ -173,12 +173,12 @@ _DESCRIPTION_LIMIT = 1024
 
 
 def alarm_name(endpoint: str, key: str) -> str:
-    """Return the name of an alarm, as the console lists it."""
+    """Return the name of an alarm."""
     return f"Peagle-{endpoint}-{key}"
 
 
 def add_log_group(scope: Construct, endpoint: Watched) -> logs.CfnLogGroup:
-    """Add the log group that SageMaker would make itself, without end and outside of the stack."""
+    """Add the log group; SageMaker would create it without retention and outside the stack."""
     group = logs.CfnLogGroup(
         scope, "Logs", log_group_name=endpoint.log_group, retention_in_days=LOGS_KEPT_DAYS
     )
@@ -187,7 +187,7 @@ def add_log_group(scope: Construct, endpoint: Watched) -> logs.CfnLogGroup:
 
 
 def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.CfnTopic:
-    """Add the topic of the alarms, encrypted with a key that CloudWatch may use, and its first reader.
+    """Add the alarms' topic, encrypted with a key that CloudWatch may use, and its first subscriber.
 
     With AWS's own key (alias/aws/sns) CloudWatch could not publish: that key's policy cannot be changed.
     """
@@ -210,8 +210,8 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
                 "Effect": "Allow",
                 "Principal": {"Service": "cloudwatch.amazonaws.com"},
                 "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
-                # whose alarms speak is decided at the topic; a condition that CloudWatch does not meet here
-                # would silence them, and nobody would hear of it
+                # the topic's policy limits the publishers; a condition here that CloudWatch does not meet
+                # would block all notifications without any error
                 "Resource": "*",
             },
         ),
@@ -255,7 +255,7 @@ def add_alarms(
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
 ) -> list[cloudwatch.CfnAlarm]:
-    """Add the alarms; ``while_on`` is the switch's condition and the endpoint that stands under it."""
+    """Add the alarms; ``while_on`` is the condition that the endpoint is on, and the endpoint."""
     return [_alarm(scope, endpoint, watch, topic, while_on) for watch in watches]
 
 
@@ -276,7 +276,7 @@ def _alarm(
     if watch.only_on:
         is_on, created = while_on
         alarm.cfn_options.condition = is_on
-        # so that its silence counts from the first minute in service, not from the first of the start
+        # so that missing data counts from the first minute in service, not from the start
         alarm.add_resource_dependency(created)
     return alarm
 
@@ -296,7 +296,7 @@ def _payload(endpoint: Watched, watch: Watch) -> dict[str, Any]:
 
 
 def add_dashboard(scope: Construct, endpoint: Watched, body: dict[str, Any]) -> cloudwatch.CfnDashboard:
-    """Add the dashboard; ``${AWS::…}`` in its body becomes the account's and region's own."""
+    """Add the dashboard; CloudFormation replaces ``${AWS::…}`` in its body."""
     return cloudwatch.CfnDashboard(
         scope, "Dashboard", dashboard_name=f"Peagle-{endpoint.name}", dashboard_body=Fn.sub(json.dumps(body))
     )

@@ -1,4 +1,4 @@
-"""The context of `cdk -c`, the specs that it names, and the plan of each spec.
+"""Context of `cdk -c`, the spec files that it names, and the plan of each spec.
 
 Reads files; makes no AWS call and reads no clock.
 """
@@ -11,20 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from peagle_sm import load_spec
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.plan.plan import Plan, make_plan
 from peagle_sm.core.plan.records import Context
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
 
 KEYS = {
-    "spec": "spec files, separated by commas, or a folder of them",
-    "email": "an address that the alarms of these endpoints write to",
-    "image": "on: the app holds PeagleImage too, which builds the serving image",
-    "stand_ins": "in cdk.json: where image and weights of the small stand-in models lie",
+    "spec": "spec files, separated by commas, or a folder with spec files",
+    "email": "mail address for the alarms of these endpoints",
+    "image": "on: the app also contains PeagleImage, which builds the serving image",
+    "stand_ins": "in cdk.json: location of image and weights of the small stand-in models",
 }
-# The CDK command line's own keys carry a colon, a slash or an @; this one does not.
+# The CDK CLI's own keys contain a colon, a slash or an @; this one is the exception.
 _THE_CDKS = frozenset({"acknowledged-issue-numbers"})
 
 _EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
@@ -32,7 +33,7 @@ _EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
 
 @dataclass(frozen=True)
 class StandIns:
-    """Addresses of the small stand-in weights and of the image that runs them (`cdk.json`)."""
+    """URIs of the small stand-in weights and of the image that runs them (`cdk.json`)."""
 
     image_uris: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class StandIns:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one run of the app is asked for."""
+    """Context values of one run of the app."""
 
     specs: tuple[EndpointSpec, ...]
     email: str | None
@@ -49,7 +50,7 @@ class Wanted:
 
     @property
     def region(self) -> str | None:
-        """The one region that the specs name; None leaves it to the command line."""
+        """Region of the specs; None if the CDK CLI decides."""
         return next((spec.placement.region for spec in self.specs if spec.placement.region), None)
 
 
@@ -77,8 +78,8 @@ def _only_known_keys(context: Mapping[str, Any]) -> None:
         of_the_cdk = key.startswith("@") or ":" in key or "/" in key or key in _THE_CDKS
         if not of_the_cdk and key not in KEYS:
             raise SpecError(
-                f"context key {key!r} is not known; allowed: {', '.join(sorted(KEYS))}.{suggest(key, KEYS)}",
-                next_step=f"Remove -c {key}=… or correct it (it may also stand in cdk.json).",
+                f"unknown context key {key!r}; allowed: {', '.join(sorted(KEYS))}.{suggest(key, KEYS)}",
+                next_step=f"Remove -c {key}=… or correct it (it may also be in cdk.json).",
             )
 
 
@@ -99,7 +100,7 @@ def _expanded(path: Path) -> Iterable[Path]:
     if not found:
         raise SpecError(
             f"{path}: the folder has no spec; allowed: files that end in .yaml or .yml",
-            next_step="Name another folder, or write a spec with `peagle-sm init`.",
+            next_step="Give another folder, or write a spec with `peagle-sm init`.",
         )
     return found
 
@@ -109,7 +110,7 @@ def _one_of_each_name(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
     for path, spec in specs:
         if spec.name in seen:
             raise SpecError(
-                f"name: {spec.name!r} is the name in both {seen[spec.name]} and {path}; "
+                f"name: found {spec.name!r} in both {seen[spec.name]} and {path}; "
                 "allowed: one spec for each name",
                 next_step="Rename one of the two endpoints.",
             )
@@ -121,7 +122,7 @@ def _one_region(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
     if len(regions) > 1:
         told = ", ".join(f"{region} in {path}" for region, path in sorted(regions.items()))
         raise SpecError(
-            f"placement.region: found {told}; allowed: one region in one run, since each has its own guard",
+            f"placement.region: found {told}; allowed: one region per run, since each has its own guard",
             next_step="Run cdk once for each region.",
         )
 
@@ -151,14 +152,14 @@ def _stand_ins(value: Any) -> StandIns:
     if not isinstance(value, dict) or set(value) - set(parts):
         raise SpecError(
             f"context key 'stand_ins': found {show(value)}; allowed: a mapping with {' and '.join(parts)}",
-            next_step="Take the entry from this project's own cdk.json.",
+            next_step="Copy the entry from this project's cdk.json.",
         )
     for part in parts:
         uris = value.get(part, {})
         if not isinstance(uris, dict) or not all(isinstance(uri, str) for uri in uris.values()):
             raise SpecError(
                 f"context key 'stand_ins': {part}: found {show(uris)}; allowed: a mapping of names to URIs",
-                next_step="Take the entry from this project's own cdk.json.",
+                next_step="Copy the entry from this project's cdk.json.",
             )
     return StandIns(**value)
 
@@ -171,11 +172,11 @@ _NO_ACCOUNT = "000000000000"
 
 
 def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
-    """Return the plan of a spec, with placeholders where the guard's roles go.
+    """Return the plan of a spec, with placeholders for the guard's roles.
 
     Raises:
         PlanRefused: the plan has a finding of severity "error".
-        SpecError: the spec names something that the catalogue does not have.
+        SpecError: the catalogue does not have something that the spec names.
     """
     context = Context(
         account=_NO_ACCOUNT,

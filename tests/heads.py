@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.heads.layout import read_layout
-from peagle_sm.core.heads.reading import Folder, local_folder
+from peagle_sm.core.heads.reading import Folder
 from peagle_sm.core.heads.weights import BITS, Shape, expected_tensors
+from peagle_sm.service.heads.checking import local_folder
 
 VOCAB, DRAFT, HIDDEN, LAYERS = 64, 16, 16, 8
 Data = Mapping[str, tuple[str, Shape, bytes]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.service.spec_to_plan import load_spec
 
 GPUS = {"ml.g7e.2xlarge": 1, "ml.p6-b200.48xlarge": 8}
 _FOLDER = Path(__file__).parents[1] / "docs" / "examples"

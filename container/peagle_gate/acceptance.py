@@ -1,4 +1,4 @@
-"""Is drafting effective? Read from two scrapes of vLLM's ``/metrics``. Pure.
+"""Check whether drafting is effective, from two scrapes of vLLM's ``/metrics``. Pure.
 
 An acceptance length alone cannot decide: a healthy head on text that it does not know drafts no better than
 a broken one on text that it does. The shape separates them. Parallel drafting that does not work gives a
@@ -39,13 +39,13 @@ _POSITION = re.compile(r'(?:^|,)\s*position="(\d+)"')
 
 @dataclass(frozen=True)
 class Counts:
-    """What the engine has counted since it started, or between two looks.
+    """Counts of the engine since it started, or between two scrapes.
 
     Attributes:
         generated: tokens sent to users.
         finished: requests that ended; the first token of each comes without a draft.
-        drafts: times that the head drafted.
-        accepted: drafted tokens that the target took, by position; position 1 is the first.
+        drafts: number of drafts.
+        accepted: accepted draft tokens, by position; position 1 is the first.
     """
 
     generated: int = 0
@@ -54,7 +54,7 @@ class Counts:
     finished: int = 0
 
     def since(self, before: Counts) -> Counts:
-        """Return what was counted after ``before``; an engine that restarted counts from its start."""
+        """Return the counts after ``before``; for a restarted engine the counts since its start."""
         if self.drafts < before.drafts or self.generated < before.generated:
             return self
         earlier = before.accepted + (0,) * (len(self.accepted) - len(before.accepted))
@@ -67,22 +67,22 @@ class Counts:
 
     @property
     def undrafted(self) -> int:
-        """Tokens that came although nothing was drafted, where a draft could have brought them."""
+        """Tokens without any draft, where a draft was possible."""
         return max(0, self.generated - self.finished) if self.drafts == 0 else 0
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """The share of drafts of which each position was accepted; empty without drafts."""
+        """Share of drafts accepted at each position; empty without drafts."""
         return tuple(count / self.drafts for count in self.accepted) if self.drafts else ()
 
     @property
     def acceptance_length(self) -> float:
-        """Tokens a step: the target's own one and the accepted ones."""
+        """Tokens per step: the target's own and the accepted ones."""
         return 1 + sum(self.survival)
 
 
 def read_counts(metrics: str) -> Counts:
-    """Read the text of ``/metrics``; several engines are added up."""
+    """Read the text of ``/metrics``, summed over the engines."""
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
     for line in metrics.splitlines():
@@ -106,14 +106,14 @@ def read_counts(metrics: str) -> Counts:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a head reached on its own canary prompts: survival by position, and what it was asked."""
+    """Profile of a head: its survival by position on its own canary prompts, and these prompts."""
 
     survival: tuple[float, ...]
     prompts: tuple[str, ...] = field(default=(), compare=False)
 
 
 def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
-    """The confidence interval of a share, by Wilson's score; 0 to 1 without data."""
+    """Compute Wilson's confidence interval of a share; 0 to 1 without data."""
     if of <= 0:
         return 0.0, 1.0
     share = hits / of
@@ -124,7 +124,7 @@ def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
 
 
 def is_ineffective(drafts: int, first: int, second: int) -> bool:
-    """Whether so few second tokens survive that parallel drafting has no effect."""
+    """Decide whether so few second tokens are accepted that parallel drafting has no effect."""
     return (
         drafts >= DRAFTS_NEEDED
         and wilson(first, drafts)[0] >= FIRST_SURVIVES
@@ -133,12 +133,12 @@ def is_ineffective(drafts: int, first: int, second: int) -> bool:
 
 
 def is_open(drafts: int, first: int, second: int) -> bool:
-    """Whether more drafts may still show the fault."""
+    """Decide whether more drafts may still show the fault."""
     return wilson(first, drafts)[1] >= FIRST_SURVIVES and wilson(second, first)[0] < SECOND_DOES_NOT
 
 
 def enough(counts: Counts, *, parallel: bool) -> bool:
-    """Whether there is enough to judge: drafts that decide, or tokens that should have brought some."""
+    """Decide whether there are enough drafts, or enough tokens without drafts, for a judgement."""
     if counts.undrafted >= TOKENS_WITHOUT_DRAFT or counts.drafts >= MOST_DRAFTS:
         return True
     if counts.drafts < DRAFTS_NEEDED:
@@ -150,7 +150,7 @@ def enough(counts: Counts, *, parallel: bool) -> bool:
 
 
 def fault(counts: Counts, *, parallel: bool, profile: Profile | None = None) -> str | None:
-    """Say what is wrong with the drafting; None when nothing is, or when too little was seen."""
+    """Return what is wrong with the drafting; None if nothing is, or with too few counts."""
     if counts.undrafted >= TOKENS_WITHOUT_DRAFT:
         return f"speculation is off: {counts.generated} tokens and no draft"
     if counts.drafts < DRAFTS_NEEDED:
@@ -197,11 +197,10 @@ FAULT = "DraftingFault"
 def emf_line(
     counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int
 ) -> tuple[str, bool]:
-    """Return the line that tells of ``counts``, and whether it judges ``window``.
+    """Return the log line with ``counts``, and whether it judges ``window``.
 
-    ``counts`` is what came since the last line, ``window`` what came since the last judgement: windows
-    are added up until they can be judged. The namespace carries the endpoint's name, so no figure needs a
-    dimension.
+    ``counts`` are those since the last line, ``window`` those since the last judgement: windows are summed
+    until they can be judged. The namespace contains the endpoint's name, so no metric needs a dimension.
     """
     values: dict[str, Any] = {DRAFTS: counts.drafts, GENERATED: counts.generated}
     if counts.drafts:

@@ -1,8 +1,8 @@
-"""The middleware: vLLM loads `Gate` by ``--middleware peagle_gate.asgi.Gate``, outermost of its own.
+"""Middleware `Gate`, which vLLM loads by ``--middleware peagle_gate.asgi.Gate``, outside its own.
 
-``/ping`` is healthy from when the canary has passed until SIGTERM comes. Requests pass the limits. After
-SIGTERM new requests are refused while vLLM finishes the running ones (``--shutdown-timeout``). `ask` calls
-the engine's own routes from within its process, as a client would over HTTP, but without a socket.
+``/ping`` is healthy after the canary has passed, until SIGTERM. Requests are checked against the limits.
+After SIGTERM new requests are refused while vLLM finishes the running ones (``--shutdown-timeout``). `ask`
+calls the engine's own routes inside its process, without a socket.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def ask(app: App, state: Message, method: str, path: str, body: object = N
     async def receive() -> Message:
         if waiting:
             return waiting.pop()
-        # Nobody hangs up on this request: who asks again waits for ever, until the task is cancelled.
+        # This request never disconnects: a second receive waits until the task is cancelled.
         await asyncio.Event().wait()
         return {"type": "http.disconnect"}
 
@@ -82,14 +82,14 @@ OPEN = frozenset(
 )
 HEALTH = frozenset({"/ping", "/health"})
 _STARTING = "starting: the canary has not finished"
-_STOPPING = "stopping: SIGTERM came; what runs is finished, nothing new is taken"
+_STOPPING = "stopping after SIGTERM: running requests are finished, new ones are refused"
 
 
 class Gate:
-    """One per server process, as `vllm.entrypoints.openai.api_server` has one.
+    """Middleware with limits, health and draining; one per server process.
 
     Attributes:
-        reason: why ``/ping`` is not healthy; "" when it is.
+        reason: why ``/ping`` is not healthy; "" if it is.
     """
 
     def __init__(self, app: App, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -104,7 +104,7 @@ class Gate:
         self.reason = _STARTING if self._canary_due else ""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Be the application."""
+        """Handle an ASGI call."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, self._starts_with(scope, send))
         elif scope["type"] != "http":
@@ -144,7 +144,7 @@ class Gate:
         return await ask(self._app, self._server, method, path, body)
 
     async def _watch(self) -> None:
-        """Let the canary sing, then look at the traffic for as long as the server runs."""
+        """Run the canary, then watch the drafting until the server ends."""
         if self._canary_due:
             await self._canary()
         if self._speculation is not None and self._settings.sample_s and self._settings.namespace:
@@ -158,14 +158,14 @@ class Gate:
         except CanaryError as error:
             wrong, seen = f"the canary got no answer: {error}", ""
         except Exception as error:
-            # Whatever it is, an endpoint that nobody has looked at must not pass for a healthy one.
+            # After any error: an endpoint that was not checked must not be reported as healthy.
             wrong, seen = f"the canary failed: {type(error).__name__}: {error}", ""
         _log(f"canary: {wrong or 'passed'}; {seen} ({time.monotonic() - began:.1f} s)")
         if not self._stopping:
             self.reason = f"unhealthy: {wrong}" if wrong else ""
 
     async def _sample(self, parallel: bool) -> None:
-        """Tell of the traffic for as long as the server runs; it is counted from after the canary."""
+        """Log the drafting until the server ends, counted from after the canary."""
         before = judged = await self._counts()
         while True:
             await self._sleep(self._settings.sample_s)
@@ -184,15 +184,15 @@ class Gate:
             before, judged = now, now if judges else judged
 
     async def _counts(self) -> Counts:
-        """What the engine has counted; where it does not say, that is told once, and asked again."""
+        """Return the engine's counts; log a failure once, and retry."""
         told = False
         while True:
             try:
                 return await scrape(self._ask)
             except Exception as error:
-                # The endpoint serves on; that its figures end must not pass unseen.
+                # The endpoint still serves, but the end of its metrics must be visible.
                 if not told:
-                    _log(f"no figures of the drafting: {type(error).__name__}: {error}")
+                    _log(f"drafting metrics unavailable: {type(error).__name__}: {error}")
                 told = True
             await self._sleep(self._settings.sample_s)
 
@@ -239,13 +239,13 @@ class Gate:
                 return b"".join(parts), refusal
 
     async def _close(self, receive: Receive, send: Send) -> None:
-        """Refuse a web socket: SageMaker's two-way streams are not what this container is for."""
+        """Refuse a web socket: this container does not support SageMaker's bidirectional streams."""
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": "not served by this container"})
 
 
 async def _answer(send: Send, status: int, message: str, param: str = "") -> None:
-    """Answer as vLLM tells its errors, so that clients read both alike."""
+    """Respond in the format of vLLM's errors, so that clients read both in the same way."""
     kind = "BadRequestError" if status in (400, 413) else "NotFoundError" if status == 404 else "Unavailable"
     told = {"error": {"message": message, "type": kind, "param": param or None, "code": status}}
     content = json.dumps(told).encode()

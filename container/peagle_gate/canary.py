@@ -1,4 +1,4 @@
-"""The canary: fixed prompts that the engine answers before the first healthy ``/ping``.
+"""Canary: fixed prompts that the engine answers before the first healthy ``/ping``.
 
 Their drafts show whether drafting is effective. ``python3 -m peagle_gate.canary http://127.0.0.1:8080 >
 canary.json`` writes a head's own profile: run it where an engine runs the head in a good configuration and
@@ -23,7 +23,7 @@ from peagle_gate.startup import Settings, Speculation
 PROFILE_NAME = "canary.json"
 Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
 
-#: Asked where the head has no prompts of its own: ordinary work, long enough answers.
+#: Prompts for heads without their own: ordinary tasks with long enough answers.
 PROMPTS = (
     "Write a Python function that returns the n-th Fibonacci number, with a docstring and three tests.",
     "Write a Python class for a bank account with deposit, withdraw and a history of transactions.",
@@ -49,7 +49,7 @@ PROMPTS = (
 
 
 def read_head_profile(speculation: Speculation) -> Profile | None:
-    """Read the head's own ``canary.json``; None where it ships none, as the public heads do."""
+    """Read the head's own ``canary.json``; None without one, as for public heads."""
     if not speculation.head:
         return None
     try:
@@ -60,7 +60,7 @@ def read_head_profile(speculation: Speculation) -> Profile | None:
 
 
 async def look(ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int) -> Counts:
-    """Ask the prompts greedily, ``at_once`` at a time, and return what the engine counted meanwhile.
+    """Send the prompts greedily, ``at_once`` in parallel, and return the engine's counts.
 
     Raises:
         CanaryError: the engine did not answer.
@@ -77,7 +77,7 @@ async def look(ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int) ->
 
 
 async def scrape(ask: Ask) -> Counts:
-    """Return what the engine has counted.
+    """Return the engine's counts.
 
     Raises:
         CanaryError: ``/metrics`` did not answer.
@@ -89,7 +89,7 @@ async def scrape(ask: Ask) -> Counts:
 
 
 class CanaryError(Exception):
-    """The engine did not answer a question that any engine answers."""
+    """Error: the engine did not answer a request that any engine answers."""
 
 
 async def _answer(ask: Ask, prompt: str, tokens: int) -> None:
@@ -103,7 +103,7 @@ async def _answer(ask: Ask, prompt: str, tokens: int) -> None:
 
 
 async def verdict(ask: Ask, settings: Settings, speculation: Speculation) -> tuple[str | None, str]:
-    """Return what is wrong with the drafting, None if nothing is, and a sentence on what was seen.
+    """Return what is wrong with the drafting (None if nothing) and a sentence on the counts.
 
     Raises:
         CanaryError: the engine did not answer.
@@ -126,7 +126,7 @@ async def measure(ask: Ask, prompts: tuple[str, ...] = PROMPTS, tokens: int = 12
     """Return the document of a ``canary.json``.
 
     Raises:
-        CanaryError: the engine did not answer, or drafted too little to be a measure.
+        CanaryError: the engine did not answer, or there were too few drafts.
     """
     counts: Counts = await look(ask, prompts, tokens, at_once=8)
     if counts.drafts < DRAFTS_NEEDED:
@@ -140,7 +140,7 @@ async def measure(ask: Ask, prompts: tuple[str, ...] = PROMPTS, tokens: int = 12
 
 
 def asking(url: str) -> Ask:
-    """Return how to ask an engine over HTTP."""
+    """Return a function that calls an engine over HTTP."""
 
     def at_once(method: str, path: str, body: object) -> tuple[int, bytes]:
         data = None if body is None else json.dumps(body).encode()
@@ -162,7 +162,7 @@ def asking(url: str) -> Ask:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be a command."""
+    """Run the command."""
     if len(arguments) != 1 or not arguments[0].startswith("http"):
         print("usage: python3 -m peagle_gate.canary http://HOST:PORT > canary.json", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
-"""What a request may not ask for: a parsed request in, a refusal or None out. Pure.
+"""Limits of requests: a parsed request gives a refusal or None. Pure.
 
-Every rule is here because a single small request could otherwise hold or end the engine for everybody; the
-sources are in docs/explanation/container.md. What vLLM checks itself is left to it.
+Without these rules a single small request could block or crash the engine for all users; sources are in
+docs/explanation/container.md. What vLLM itself checks is not repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peagle_gate.startup import Limits
 
 Request = Mapping[str, Any]
 
-#: Fields that are refused whatever they hold, unless that is nothing.
+#: Fields that are refused with any value that is not empty.
 NEVER = {
     "chat_template": "a template is code, and runs in the server",
     "prompt_embeds": "tensors from outside have crashed the engine",
@@ -35,7 +35,7 @@ _SHOWN = 40  # characters of a refused value in its message
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is not passed on: the HTTP status, the field, and a sentence."""
+    """Refusal of a request: HTTP status, field, and message."""
 
     status: int
     param: str
@@ -43,7 +43,7 @@ class Refusal:
 
 
 def judge(body: bytes, limits: Limits) -> Refusal | None:
-    """Return the first reason to refuse a request's body, None when there is none.
+    """Return the first reason to refuse a request's body; None if there is none.
 
     The body is parsed as vLLM's server parses it, so both read the same of two equal keys.
     """
@@ -55,7 +55,7 @@ def judge(body: bytes, limits: Limits) -> Refusal | None:
 
 
 def refuse(request: Any, limits: Limits) -> Refusal | None:
-    """Return the first reason to refuse a request's parsed JSON, None when there is none."""
+    """Return the first reason to refuse a request's parsed JSON; None if there is none."""
     if not isinstance(request, Mapping):
         return Refusal(400, "", "the body is not a JSON object")
     for rule in _RULES:
@@ -65,7 +65,7 @@ def refuse(request: Any, limits: Limits) -> Refusal | None:
 
 
 def too_large(size: int, limits: Limits) -> Refusal | None:
-    """Return the refusal of a body of ``size`` bytes, None when it is small enough."""
+    """Return the refusal of a body of ``size`` bytes; None if it is small enough."""
     if size <= limits.max_body_bytes:
         return None
     return Refusal(413, "", f"the body has more than {limits.max_body_bytes} bytes")
@@ -79,7 +79,7 @@ def _never(request: Request, limits: Limits) -> Found:
     places = [request, further] if isinstance(further, Mapping) else [request]
     for name, why in NEVER.items():
         if any(place.get(name) for place in places):
-            yield name, f"{name} is not taken: {why}"
+            yield name, f"{name} is not supported: {why}"
 
 
 def _integers(request: Request, limits: Limits) -> Found:
@@ -103,7 +103,7 @@ def _sequences(request: Request, limits: Limits) -> Found:
     if wanted > limits.max_sequences:
         yield (
             "n",
-            f"{wanted} sequences are asked for (n times the prompts); at most {limits.max_sequences}",
+            f"{wanted} sequences requested (n times the prompts); allowed: at most {limits.max_sequences}",
         )
 
 
@@ -162,7 +162,7 @@ def _template(request: Request, limits: Limits) -> Found:
         return
     for key, value in given.items():
         if key not in limits.template_keys:
-            yield "chat_template_kwargs", f"chat_template_kwargs.{key} is not taken; allowed: {allowed}"
+            yield "chat_template_kwargs", f"chat_template_kwargs.{key} is not supported; allowed: {allowed}"
         elif isinstance(value, Mapping | list):
             yield "chat_template_kwargs", f"chat_template_kwargs.{key} must be a single value"
 
@@ -211,7 +211,7 @@ def _deeper_than(value: Any, depth: int) -> bool:
 
 
 def _inner(node: Any) -> Iterable[Any]:
-    """Return what a node holds; vLLM also takes a JSON schema in a string."""
+    """Return a node's children; vLLM also accepts a JSON schema in a string."""
     if isinstance(node, str) and node.lstrip()[:1] in ("{", "["):
         try:
             node = json.loads(node)

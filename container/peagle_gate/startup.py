@@ -1,7 +1,7 @@
-"""The gate before the server starts: its settings, forbidden arguments, and the arguments that it adds. Pure.
+"""Checks before the server starts: settings, forbidden arguments, and added arguments. Pure.
 
 The toolkit refuses the same arguments and variables before a deployment (check `forbidden-flags`); this
-applies where somebody deploys the image by other means.
+applies if the image is deployed by other means.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ SPECULATIVE_FLAG = "--speculative-config"
 
 
 class SettingError(ValueError):
-    """A setting has a value that it cannot have."""
+    """Error: a setting has an invalid value."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may ask for. Each is a variable: ``PEAGLE_GATE_MAX_SEQUENCES`` and so on.
+    """Limits of one request. Each is a variable: ``PEAGLE_GATE_MAX_SEQUENCES`` and so on.
 
     Attributes:
         max_body_bytes: of the body; 6 MiB is what botocore lets InvokeEndpoint send.
@@ -53,16 +53,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """How the gate stands.
+    """Settings of the gate.
 
     Attributes:
         limits: of one request.
-        canary_prompts: how many prompts are asked before the first healthy ``/ping``; 0 asks none.
+        canary_prompts: number of prompts before the first healthy ``/ping``; 0 for none.
         canary_tokens: greedy tokens for each.
         canary_at_once: of those requests.
         drain_s: seconds that running requests get after SIGTERM. SageMaker sends SIGKILL 30 s after it
             (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
-        sample_s: seconds between two looks at ``/metrics``; 0 looks never.
+        sample_s: seconds between two scrapes of ``/metrics``; 0 for none.
         namespace: of the embedded metrics; "" prints none.
     """
 
@@ -77,7 +77,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Speculation:
-    """What the engine was told of drafting: K, whether in one pass, and where the head lies."""
+    """Speculation settings of the engine: K, parallel drafting or not, and the head's path."""
 
     tokens: int
     parallel: bool
@@ -88,7 +88,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Return the settings.
 
     Raises:
-        SettingError: a number is none, or is negative.
+        SettingError: a value is not a number, or is negative.
     """
     limits = {entry.name: _value(environ, entry.name, entry.default) for entry in fields(Limits)}
     others = {
@@ -114,7 +114,7 @@ def _value(environ: Mapping[str, str], name: str, default: Any) -> Any:
 
 
 def speculation(args: Sequence[str]) -> Speculation | None:
-    """Read the server's arguments; None without speculation, or where vLLM itself says what is wrong."""
+    """Read speculation from the server's arguments; None without, or if vLLM will refuse them."""
     text = last_value(args, SPECULATIVE_FLAG)
     if text is None:
         return _by_single_flags(args)
@@ -129,7 +129,7 @@ def speculation(args: Sequence[str]) -> Speculation | None:
 
 
 def _by_single_flags(args: Sequence[str]) -> Speculation | None:
-    """vLLM takes method, model and K as three flags too; parallel drafting cannot be asked for by them."""
+    """Read method, model and K from vLLM's three flags, which do not cover parallel drafting."""
     tokens = last_value(args, "--spec-tokens") or ""
     if not tokens.isdecimal() or int(tokens) < 1:
         return None
@@ -137,7 +137,7 @@ def _by_single_flags(args: Sequence[str]) -> Speculation | None:
 
 
 def last_value(args: Sequence[str], flag: str) -> str | None:
-    """Return the flag's last value, which is the one that argparse takes; None without one."""
+    """Return the flag's last value, which argparse uses; None without one."""
     found = None
     for index, argument in enumerate(args):
         name, equals, value = argument.partition("=")
@@ -152,7 +152,7 @@ _SERVER = "https://docs.vllm.ai/en/latest/cli/serve/"
 
 @dataclass(frozen=True)
 class Forbidden:
-    """What must not be set: why, and where that is written."""
+    """Forbidden setting: the reason, and its source."""
 
     why: str
     source: str = _SECURITY
@@ -195,7 +195,7 @@ _OFF = ("", "0", "false")
 
 
 def refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each argument or variable that must not be there."""
+    """Yield a sentence for each forbidden argument or variable."""
     for argument in args:
         # vLLM takes _ for - in a flag, and any beginning of one that is no other's.
         name = argument.partition("=")[0].replace("_", "-") if argument.startswith("--") else ""
@@ -209,33 +209,33 @@ def refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _means(name: str, flag: str) -> bool:
-    """Whether argparse takes ``name`` for ``flag``: all of it, or a beginning that is no flag itself.
+    """Decide whether argparse reads ``name`` as ``flag``: in full, or as an unambiguous prefix.
 
-    A ``flag`` that ends with a dot stands for all of vLLM's dotted forms (``--flag.key value``).
+    A ``flag`` that ends with a dot means all of vLLM's dotted forms (``--flag.key value``).
     """
     if flag.endswith("."):
         return name.startswith(flag)
     return name == flag or (len(name) > len("--") and flag.startswith(name) and name not in _FLAGS_THEMSELVES)
 
 
-#: Flags of vLLM that are the beginning of a forbidden one.
+#: Flags of vLLM that are a prefix of a forbidden one.
 _FLAGS_THEMSELVES = frozenset({"--reasoning-parser"})
 
 
 MIDDLEWARE = "peagle_gate.asgi.Gate"
 GENERATION_CONFIG = "--override-generation-config"
 REQUEST_METRICS = "--per-request-spec-decode-metrics"
-#: The first vLLM that has it; it refuses to start with it where nothing drafts.
+#: The first vLLM with this flag; without speculation it refuses to start with it.
 _REQUEST_METRICS_FROM = (0, 32)
 
 
 def is_on(environ: Mapping[str, str]) -> bool:
-    """Whether the gate stands; ``PEAGLE_GATE=off`` removes it."""
+    """Decide whether the gate is on; ``PEAGLE_GATE=off`` removes it."""
     return environ.get(PREFIX, "on").strip().lower() != "off"
 
 
 def gate_arguments(args: Sequence[str], settings: Settings, engine_version: str) -> list[str]:
-    """Return what follows ``args``: the middleware last, so that it stands before all others."""
+    """Return the arguments to add after ``args``; the last middleware is the outermost."""
     added = []
     if not _has(args, "--shutdown-timeout"):
         added += ["--shutdown-timeout", str(settings.drain_s)]
@@ -247,10 +247,10 @@ def gate_arguments(args: Sequence[str], settings: Settings, engine_version: str)
 
 
 def _output_limit(args: Sequence[str], max_tokens: int) -> list[str]:
-    """Return the flag that limits a request without ``max_tokens`` too, merged with the operator's own value.
+    """Return the flag that limits requests without ``max_tokens``, merged with the operator's value.
 
     Without it vLLM gives a chat the rest of the context. The gate does not write the field into the body:
-    vLLM refuses a ``max_tokens`` above the context length, and here it takes the smaller of both.
+    vLLM refuses a ``max_tokens`` above the context length, but with the flag it uses the smaller of both.
     """
     try:
         config = json.loads(last_value(args, GENERATION_CONFIG) or "{}")

@@ -62,7 +62,7 @@ assert proof.passed is not False, "do not move: the answers differ"
 
 # %% [markdown]
 # **Which is faster?** Both are up and take turns, prompt by prompt, so that a slow minute of the machine hits both. The
-# ratio comes with its 95% interval; one that holds 1 reads "no difference shown". The first arm is also set beside
+# ratio comes with its 95% interval; one that contains 1 reads "no significant difference". The first arm is also set beside
 # itself, a pair whose ratio is 1: if that fails, nothing else is believed.
 
 # %%

@@ -1,4 +1,4 @@
-"""What both jobs share at the edge: errors to exit codes, signals to clean-up, results to a file."""
+"""Shared parts of benchmark jobs: exit codes for errors, clean-up on signals, results files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.bench.progress import Reporter
 
 
 def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) -> int:
-    """Run ``job``; print its errors with the next step, and the seconds of its phases in any case.
+    """Run ``job``; print its errors with the next step, and always the seconds of its phases.
 
     Ctrl-C and SIGTERM raise KeyboardInterrupt inside it, so that its clean-up runs; then 130.
     """
@@ -41,7 +41,7 @@ def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) ->
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write ``document``, making the folder when needed."""
+    """Write ``document`` as JSON; create the folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, sort_keys=False) + "\n", encoding="utf-8")
     print(f"written: {path}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A local SageMaker for one measurement: up, endpoints on it, and everything gone afterwards."""
+"""Local SageMaker for one measurement: start it, deploy endpoints, and delete everything."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _GONE_S = 15.0  #: how long a process may take to leave after its server said it
 
 
 class LocalStack:
-    """Its own local SageMaker on a free port, as a context manager.
+    """Context manager of a local SageMaker on a free port.
 
-    Leaving it by an exception, Ctrl-C included, ends the server and every engine. After
-    :meth:`close`, :attr:`left` names what was found to remain; empty is the proof.
+    An exception, also Ctrl-C, ends the server and every engine. After :meth:`close`, :attr:`left` lists
+    remaining processes; it should be empty.
     """
 
     def __init__(self, say: Say, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -117,7 +117,7 @@ class LocalStack:
         self._say(f"   {endpoint.name}: InService")
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete these endpoints with their configs, models and schedules, proven gone."""
+        """Delete these endpoints with their configs, models and schedules, and confirm it."""
         if names:
             report = delete(list(names), session=self.session)
             self._say(f"   deleted: {', '.join(report.deleted)}")
@@ -126,23 +126,23 @@ class LocalStack:
     def delete_all(self) -> list[str]:
         """Delete whatever was deployed; return ``kind/name`` of every resource that is still listed.
 
-        Asked twice: by what this project tagged, and by plain List calls without any filter.
+        Checked twice: by peagle-sm's tags, and by List calls without a filter.
         """
         self.delete(self._endpoints)
         listed = remaining.list_resources(self.session.client)
         return sorted({*resources_of_ours(self.session), *listed})
 
     def engines(self) -> list[dict[str, Any]]:
-        """The server's own account of its engines: endpoint, versions, local overrides, pid."""
+        """Return the server's description of its engines: endpoint, versions, local overrides, pid."""
         return list(self.session.admin("status").get("engines", []))
 
     def processes(self) -> list[str]:
-        """What runs now: the server, its engines and their descendants."""
+        """Return the running processes: the server, its engines and their descendants."""
         self._watch()
         return [record.command for record in sorted(self._seen, key=lambda record: record.pid)]
 
     def close(self) -> list[str]:
-        """End the server; return (and keep in :attr:`left`) each of its processes that still runs."""
+        """End the server; return (and keep in :attr:`left`) its processes that still run."""
         if self._port is None:
             return self.left
         with contextlib.suppress(PeagleError, OSError):
@@ -156,7 +156,7 @@ class LocalStack:
         return alive
 
     def _watch(self) -> None:
-        """Remember every process of this server, so that each can be looked for afterwards."""
+        """Record every process of this server, so that each can be checked afterwards."""
         status = local_server.find_server(self._port)
         engines = [row["pid"] for row in self.engines() if row.get("pid")] if self._session else []
         self._seen |= remaining.processes_of(status.pid, engines)
@@ -164,7 +164,7 @@ class LocalStack:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C must not stop the clean-up of the first: it takes seconds, and leaves nothing."""
+    """Ignore a second Ctrl-C during the clean-up, which takes seconds."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

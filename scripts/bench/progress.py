@@ -1,4 +1,4 @@
-"""Tell a person what goes on: live on a terminal, plain lines elsewhere; all of it on stderr."""
+"""Progress on stderr, one line at a time, and the seconds of each phase."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
-
-Tick = Callable[[str], None]
-_LINES = 10  #: how many plain lines one run of turns may print
 
 
 @dataclass
@@ -34,36 +31,6 @@ class Reporter:
             yield
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + self.monotonic() - began, 1)
-
-    @contextmanager
-    def turns(self, title: str, total: int) -> Iterator[Tick]:
-        """Progress of ``total`` requests; call what it gives once per request, with a note."""
-        if self.stream.isatty():
-            with self._bar(title, total) as tick:
-                yield tick
-        else:
-            yield self._lines(title, total)
-
-    @contextmanager
-    def _bar(self, title: str, total: int) -> Iterator[Tick]:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(file=self.stream)) as bar:
-            task = bar.add_task(title, total=total, note="")
-            yield lambda note: bar.update(task, advance=1, note=note)
-
-    def _lines(self, title: str, total: int) -> Tick:
-        done = 0
-
-        def tick(note: str) -> None:
-            nonlocal done
-            done += 1
-            if done * _LINES // total > (done - 1) * _LINES // total:
-                self.say(f"   {title}: {done} of {total} requests; {note}")
-
-        return tick
 
     def times(self) -> str:
         """Seconds of each phase and their sum, one line each."""

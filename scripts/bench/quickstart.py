@@ -1,37 +1,41 @@
-"""The whole job on one machine: three modes up, compared turn by turn, streamed, deleted, proven gone.
+"""The whole job on one machine: three modes up, compared prompt by prompt, streamed, deleted, proven gone.
 
-Run by ``scripts/quickstart``; writes ``results/quickstart.json``, the same as a results file
-(``quickstart.jsonl``), and the report of it (``quickstart.html``).
+Run by ``scripts/quickstart``; writes a results file (``results/quickstart.jsonl``), the report of it
+(``.html``), and the main figures with what became of the endpoints (``.json``).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from peagle_sm.core.spec.endpoint_spec import MODES
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
+from peagle_sm.cli.commands.measuring.report import render_report, render_rows
+from peagle_sm.core.spec.endpoint_spec import MODES, Mode
+from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.report import tables
 from peagle_sm.measure.report.files import records_of, write_page
+from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.result_file import Results, ResultWriter
-from peagle_sm.measure.workloads import public_datasets
-from peagle_sm.measure.workloads.public_datasets import Prompt
-from sagemaker_local.paths import weights_dir
-from scripts.bench.comparison.arms import arm_of, spec_of
-from scripts.bench.comparison.client import TEMPERATURE, Invokable, request_body
-from scripts.bench.comparison.run import WARM_UP, Run, measure
-from scripts.bench.comparison.table import load_text, plain
+from scripts.bench.comparison import (
+    THIRD,
+    differing,
+    figures,
+    human_eval,
+    identity_text,
+    measure,
+    spec_of,
+    speed_up,
+    within,
+)
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack
 from scripts.bench.progress import Reporter
-from scripts.bench.quickstart_results import results_of
 
-_TITLE = "HumanEval, concurrency 1, greedy, small stand-in weights"
 _STREAMED_TOKENS = 96
 
 
@@ -46,90 +50,83 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--output",
         type=Path,
         default=Path("results/quickstart.json"),
-        help="the figures; the results file (.jsonl) and the report (.html) stand beside it",
+        help="the figures; the results file (.jsonl) and the report (.html) are written beside it",
     )
     return parser.parse_args(words)
 
 
 def job(options: argparse.Namespace, reporter: Reporter) -> int:
     """Do it all; 0 when outputs are identical and nothing is left, else 1."""
-    every = public_datasets.read_human_eval(public_datasets.human_eval_file())
-    prompts = public_datasets.choose(every, options.prompts, options.seed)
+    workload = human_eval(options.prompts, max_tokens=options.max_tokens, seed=options.seed)
+    file = options.output.with_suffix(".jsonl")
     with LocalStack(reporter.say) as stack:
         with reporter.phase("deploy the three modes"):
             endpoints = stack.deploy({mode: spec_of(mode) for mode in MODES}, together=not options.one_by_one)
-        arms = [arm_of(endpoint, mode) for mode, endpoint in zip(MODES, endpoints.values(), strict=True)]
-        with reporter.phase(f"answer {len(prompts)} prompts in turns"):
-            run = measure(
-                _TITLE,
-                arms,
-                {endpoint.name: endpoint for endpoint in endpoints.values()},
-                prompts,
-                warm_up=public_datasets.warm_up_prompts(every, prompts, WARM_UP),
-                max_tokens=options.max_tokens,
-                reporter=reporter,
-            )
-        _show(run)
+        with reporter.phase(f"answer {options.prompts} prompts in turns"):
+            names = {mode: endpoints[mode].name for mode in MODES}
+            config = {"max_tokens": options.max_tokens, "seed": options.seed}
+            results = measure(stack, names, workload, file, config=config, say=reporter.say)
+        print("\n" + text(results) + "\n", flush=True)
         with reporter.phase("stream one completion from the p-eagle endpoint"):
-            streamed = stream_live(endpoints["p-eagle"], prompts[0])
-        described = [describe_endpoint(stack.session, arm.name).arm for arm in arms]
-        origin = provenance.collect(
-            seed=options.seed,
-            engine=stack.engines(),
-            spec_hashes={arm.mode: endpoints[arm.mode].status().summary.spec_hash for arm in arms},
-            weights=weights_dir(),
-        )
+            streamed = stream_live(endpoints["p-eagle"], workload.items[0])
         with reporter.phase("delete everything"):
             left = stack.delete_all()
             print(f"\nresources left: {', '.join(left) or 'none'}")
         with reporter.phase("end the local SageMaker"):
             left += stack.close()
     print(f"processes left: {', '.join(stack.left) or 'none'}\n")
-    write_json(options.output, document(run, left, origin, reporter.seconds, streamed))
-    write_report(options, results_of(run, described, config=settings(options, len(every)), origin=origin))
-    return verdict(run, left)
+    write_json(options.output, document(results, left, reporter.seconds, streamed))
+    write_report(file, results)
+    return verdict(results, left)
+
+
+def text(results: Results) -> str:
+    """What `peagle-sm report` prints, the same figures of the least repetitive third, and the outputs."""
+    third, modes = within(results, THIRD), figures(results)
+    view = view_of([third])
+    heading = f"The {THIRD} of the prompts ({_prompts(third)} of {_prompts(results)}):"
+    ks = ", ".join(f"{mode} {row['num_speculative_tokens']}" for mode, row in modes.items() if mode != "none")
+    parts = [render_report(view_of([results])), f"{heading} a draft head guesses repetition easily."]
+    parts += [render_rows(table) for table in (tables.ratios(view), tables.points(view)) if table is not None]
+    return "\n\n".join([*parts, f"num_speculative_tokens: {ks}\n{identity_text(results)}"])
+
+
+def _prompts(results: Results) -> int:
+    return len({row.prompt_id for row in results.requests})
 
 
 def document(
-    run: Run, left: list[str], origin: dict[str, Any], seconds: dict[str, float], streamed: dict[str, Any]
+    results: Results, left: list[str], seconds: dict[str, float], streamed: dict[str, Any]
 ) -> dict[str, Any]:
     """What ``results/quickstart.json`` says."""
-    report, third = run.report(), run.least_repetitive()
+    third = within(results, THIRD)
     return {
         "stand_in_weights": True,
-        "prompts": report.prompts,
-        "identical_outputs": report.identical_outputs,
-        "identity_by": report.identity_by,
-        "modes": {arm.mode: asdict(arm) for arm in report.arms},
-        "speed_ups": report.to_dict()["speed_ups"],
-        "least_repetitive_third": third.to_dict(),
+        "prompts": _prompts(results),
+        "identical_outputs": not differing(results),
+        **_main_figures(results),
+        "least_repetitive_third": {"prompts": _prompts(third), **_main_figures(third)},
         "leftovers": left,
         "streamed": streamed,
-        "load": {"before": run.load[0], "after": run.load[1]},
         "seconds": dict(seconds),
-        "provenance": origin,
-        "samples": [sample.to_dict() for sample in run.samples],
+        "provenance": results.header.provenance,
     }
 
 
-def settings(options: argparse.Namespace, available: int) -> dict[str, Any]:
-    """What was asked for, as the header of the results file gives it."""
+def _main_figures(results: Results) -> dict[str, Any]:
+    pairs: tuple[tuple[Mode, Mode], ...] = (("eagle3", "none"), ("p-eagle", "none"), ("p-eagle", "eagle3"))
+    found = {f"{a} over {b}": ratio for a, b in pairs if (ratio := speed_up(results, a, b))}
     return {
-        "workload": {
-            "name": "HumanEval",
-            "prompts": options.prompts,
-            "available": available,
-            "license": public_datasets.HUMAN_EVAL_LICENSE,
-            "temperature": TEMPERATURE,
-        },
-        "max_tokens": options.max_tokens,
-        "seed": options.seed,
+        "modes": figures(results),
+        "speed_ups": {name: {**asdict(ratio), "shown": ratio.shown} for name, ratio in found.items()},
     }
 
 
-def write_report(options: argparse.Namespace, results: Results) -> None:
+def write_report(file: Path, results: Results) -> None:
     """Write the results file and the page made of it, and say where they are."""
-    file, page = options.output.with_suffix(".jsonl"), options.output.with_suffix(".html")
+    run_id = f"quickstart-{results.header.provenance['date']}"
+    results = replace(results, header=replace(results.header, run_id=run_id, command="quickstart"))
+    page = file.with_suffix(".html")
     with ResultWriter(file, overwrite=True) as writer:
         for record in records_of(results):
             writer.append(record)
@@ -137,40 +134,47 @@ def write_report(options: argparse.Namespace, results: Results) -> None:
     print(f"report: {page} (open it in a browser; `peagle-sm report {file}` prints it)\n")
 
 
-def verdict(run: Run, left: Sequence[str]) -> int:
+def verdict(results: Results, left: Sequence[str]) -> int:
     """The exit code, with the reason on stderr when it is not 0."""
-    differing = run.report().differing
-    if differing:
-        print(
-            f"outputs differ between modes on {len(differing)} prompts: {', '.join(differing[:5])}",
-            file=sys.stderr,
-        )
+    odd = differing(results)
+    if odd:
+        print(f"outputs differ between modes on {len(odd)} prompts: {', '.join(odd[:5])}", file=sys.stderr)
     if left:
         print(f"left behind: {', '.join(left)}", file=sys.stderr)
-    return 1 if differing or left else 0
+    return 1 if odd or left else 0
 
 
-def _show(run: Run) -> None:
-    print("\n" + plain(run.report()) + "\n\n" + plain(run.least_repetitive()))
-    print("\n" + load_text(run.load) + "\n", flush=True)
+class Stream(Protocol):
+    """An answer while it is written; ``summary`` (figures of the request) exists after the end."""
+
+    @property
+    def summary(self) -> Any: ...  # noqa: D102
+    def __iter__(self) -> Iterator[Any]: ...
 
 
-def stream_live(endpoint: Invokable, prompt: Prompt) -> dict[str, Any]:
+class Streams(Protocol):
+    """The part of :class:`peagle_sm.service.Endpoint` that the last completion needs."""
+
+    def stream(self, body: Mapping[str, Any] | None = None) -> Stream: ...  # noqa: D102
+
+
+def stream_live(endpoint: Streams, item: WorkItem) -> dict[str, Any]:
     """Write one answer to stdout as it comes; return its time to first token and tokens per second."""
-    print(f"{prompt.id}, streamed:\n{prompt.text}", end="", flush=True)
-    stream = endpoint.stream(request_body(prompt, _STREAMED_TOKENS, "streamed"))
+    print(f"{item.prompt_id}, streamed:\n{item.body['prompt']}", end="", flush=True)
+    # A salt of its own: the prefix cache holds the prompt already.
+    stream = endpoint.stream({**item.body, "max_tokens": _STREAMED_TOKENS, "cache_salt": "streamed"})
     for chunk in stream:
         print(chunk.text, end="", flush=True)
     summary = stream.summary
-    figures = {
+    found = {
         "ttft_ms": summary.ttft_ms,
         "otps": summary.otps,
         "output_tokens": summary.output_tokens,
         "acceptance_length": summary.acceptance_length,
     }
-    words = [f"{name} {value:.1f}" for name, value in figures.items() if value is not None]
+    words = [f"{name} {value:.1f}" for name, value in found.items() if value is not None]
     print(f"\n[{', '.join(words)}]", flush=True)
-    return figures
+    return found
 
 
 def main(words: Sequence[str] | None = None) -> int:

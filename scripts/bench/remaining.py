@@ -1,4 +1,4 @@
-"""Prove that nothing is left: no resource in the account, no process on the machine."""
+"""Check that nothing remains: no resource in the account, no process on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the ``canary.json`` of a shipped stand-in head: ``python -m scripts.lib.canary_profile``.
+"""Make the ``canary.json`` of a shipped stand-in head: ``python -m scripts.lib.canary_profile``.
 
 It starts the local engine on the shipped weights, without its own canary, and runs the container's
 ``peagle_gate.canary`` against it. Needed again whenever the head is trained again.
@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG
+from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
 from sagemaker_local.paths import container_dir, weights_dir

@@ -1,4 +1,4 @@
-"""Writes what AWS's resource schemas allow, for the types that the local CloudFormation has.
+"""Write the properties in AWS's resource schemas for the types of the local CloudFormation.
 
 The schemas are those that cfn-lint ships, so run it with the environment that has it:
 
@@ -25,7 +25,7 @@ _NESTED = "AWS::SageMaker::"
 
 
 def generate() -> dict[str, Any]:
-    """Give the contents of the shipped file."""
+    """Return the contents of the shipped file."""
     return {
         "source": f"cfn-lint {version('cfn-lint')}, {_REGION}",
         "types": {name: _described(name) for name in sorted(type_names())},

@@ -56,7 +56,7 @@ def build() -> int:
 
 
 def serve(port: int) -> None:
-    """Show the site on loopback until Ctrl-C; pages are built again when their source changes."""
+    """Serve the site on loopback until Ctrl-C; pages are rebuilt when their source changes."""
     command = [*zensical(), "serve", "--dev-addr", f"127.0.0.1:{port}"]
     os.chdir(ROOT)
     os.execv(command[0], command)

@@ -1,4 +1,4 @@
-"""Builds .venv, the toolkit's environment, from requirements/toolkit.lock. Standard library only.
+"""Build .venv, the toolkit's environment, from requirements/toolkit.lock. Standard library only.
 
 It runs before anything is installed, so of the project it imports only what needs nothing. Done twice, the
 second run does nothing and needs no network: a stamp in .venv says what the environment was built from. uv
@@ -30,7 +30,7 @@ STAMP = VENV / "peagle-sm-stamp"
 
 
 def stamp() -> str:
-    """What the environment is built from; another value means that it must be built again."""
+    """Return a stamp of the environment's inputs; another value means that it must be rebuilt."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     parts = [
         hashlib.sha256(LOCK.read_bytes()).hexdigest(),
@@ -43,29 +43,29 @@ def stamp() -> str:
 
 
 def run(*command: str | Path) -> None:
-    """Runs a command and passes its output on; ends this program with advice when the command fails."""
+    """Run a command with its output; end this program with advice if the command fails."""
     done = subprocess.run([str(part) for part in command], stdout=sys.stderr, check=False)
     if done.returncode != 0:
         sys.exit(
             f"Building .venv failed: {' '.join(map(str, command))} ended with {done.returncode}.\n"
-            "The first run needs a package index (pip's own settings are used). Mend what is named above "
+            "The first run needs a package index (pip's own settings are used). Fix the cause above "
             "and run this again."
         )
 
 
 def say(message: str) -> None:
-    """A line of progress on stderr."""
+    """Print a line of progress on stderr."""
     print(message, file=sys.stderr, flush=True)
 
 
 def tell(message: str) -> None:
-    """A step of the installer, under the line that names its task."""
+    """Print a step of the installer, below the line of its task."""
     say(f"    {message}")
 
 
 @contextlib.contextmanager
 def held(lock_file: Path) -> Iterator[None]:
-    """Holds a lock between processes, so that two scripts do not build one environment at once."""
+    """Hold a lock between processes, so that two scripts do not build the environment at once."""
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     with lock_file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -73,7 +73,7 @@ def held(lock_file: Path) -> Iterator[None]:
 
 
 def python_of(venv: Path) -> str | None:
-    """The version string of an environment's Python, None when there is no working one."""
+    """Return the version of an environment's Python; None without a working one."""
     try:
         command = [str(venv / "bin" / "python"), "-c", "import sys, pip; print(sys.version)"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -82,7 +82,7 @@ def python_of(venv: Path) -> str | None:
 
 
 def build(python: str) -> None:
-    """Makes .venv hold exactly the lock's versions and the checkout itself, editable."""
+    """Install exactly the lock's versions and the checkout itself (editable) into .venv."""
     if python_of(VENV) != sys.version:
         shutil.rmtree(VENV, ignore_errors=True)
         run(python, "-m", "venv", VENV)
@@ -101,7 +101,7 @@ def build(python: str) -> None:
 
 
 def main() -> None:
-    """Builds .venv when it is missing or was built from something else."""
+    """Build .venv if it is missing or was built from other inputs."""
     with held(cache_dir() / "venv.lock"):
         if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == stamp():
             return

@@ -1,4 +1,4 @@
-"""Writes the hashes into every lock file, from what the package index says of each pinned version.
+"""Write the hashes of each pinned version from the package index into every lock file.
 
 It runs with the Python of an environment that has `uv` (scripts/lib/relock makes one), which tells the hashes
 of all files of a version without downloading them. It takes the index from pip's own configuration.
@@ -23,7 +23,7 @@ _OLDEST = "3.11.5"
 
 
 def lock_files() -> list[Path]:
-    """Every lock file of the project."""
+    """Return every lock file of the project."""
     return [
         *sorted((ROOT / "requirements").glob("*.lock")),
         *sorted((ROOT / "container").glob("*.lock")),
@@ -32,7 +32,7 @@ def lock_files() -> list[Path]:
 
 
 def asked(pins: list[Pin], *options: str) -> dict[str, tuple[str, ...]]:
-    """What an index says of pins: the hashes of their files.
+    """Return the hashes of the pins' files from an index.
 
     Raises:
         LookupError: it does not have them, or is out of reach; the message is uv's.
@@ -49,7 +49,7 @@ def asked(pins: list[Pin], *options: str) -> dict[str, tuple[str, ...]]:
 
 
 def told(pins: list[Pin]) -> dict[str, tuple[str, ...]]:
-    """The hashes of a lock file's pins; those of PyTorch's own builds (`+cpu`) from PyTorch's index."""
+    """Return the hashes of a lock file's pins; for PyTorch's builds (`+cpu`) from its own index."""
     index = os.environ.get("PIP_INDEX_URL") or _configured("index-url")
     found = asked(
         [pin for pin in pins if "+" not in pin.version], *(["--default-index", index] if index else [])
@@ -69,7 +69,7 @@ def _configured(setting: str) -> str:
 
 
 def main(named: list[str]) -> int:
-    """Write the named lock files anew, all without a name; a pin that stays without a hash is an error."""
+    """Rewrite the named lock files, by default all; a pin without a hash is an error."""
     bare = []
     for lock in [Path(name).resolve() for name in named] or lock_files():
         text = lock.read_text(encoding="utf-8")

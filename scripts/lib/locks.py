@@ -49,7 +49,7 @@ def read_pins(text: str) -> list[Pin]:
         found = _PIN.fullmatch(line)
         hashes = _HASH.findall(found["rest"]) if found else []
         if not found or _HASH.sub("", found["rest"]).strip():
-            raise ValueError(f"{line[:120]!r} is no exact pin; allowed: name==version --hash=sha256:…")
+            raise ValueError(f"{line[:120]!r} is not an exact pin; allowed: name==version --hash=sha256:…")
         pins.append(Pin(found["name"], found["version"], tuple(hashes)))
     return pins
 
@@ -108,7 +108,7 @@ def _file_name(entry: Mapping[str, str]) -> str:
 
 
 def is_ours(file: str) -> bool:
-    """Whether it may be installed where this project runs: CPython 3.11 to 3.14 on Linux (glibc) or macOS."""
+    """Decide whether a file fits: CPython 3.11 to 3.14 on Linux (glibc) or macOS."""
     wheel = _WHEEL.fullmatch(file)
     if wheel is None:
         return file.endswith((".tar.gz", ".zip"))

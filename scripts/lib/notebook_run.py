@@ -1,4 +1,4 @@
-"""Executes one notebook and writes it with its outputs; it runs in the environment of the notebooks' lock.
+"""Execute one notebook and write it with its outputs; runs in the notebooks' environment.
 
 notebook_run.py SOURCE.py NOTEBOOK.ipynb [PAGE.html]: the kernel works in the current directory. What belongs
 to this machine or this run (paths, ports, tokens, process ids) is taken out of the outputs.
@@ -28,7 +28,7 @@ _CUTS = (
 
 
 def notebook_of(source: Path) -> Any:
-    """The notebook of a source, not executed; its ids are the same each time."""
+    """Make the notebook of a source without executing it; its ids are stable."""
     found = nbformat.v4.new_notebook()
     found.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -41,7 +41,7 @@ def notebook_of(source: Path) -> Any:
 
 
 def scrub(value: Any, places: dict[str, str]) -> Any:
-    """The same without what belongs to this machine or run; ``places`` are paths and what stands for them."""
+    """Remove what belongs to this machine or run; ``places`` maps paths to replacements."""
     if isinstance(value, str):
         for path, word in places.items():
             value = value.replace(path, word)
@@ -54,7 +54,7 @@ def scrub(value: Any, places: dict[str, str]) -> Any:
 
 
 def tidy(notebook: Any) -> None:
-    """Leave in each cell what is to be published: its outputs, scrubbed, those of one stream joined."""
+    """Clean each cell's outputs for publication: scrubbed, with joined streams."""
     places = {
         str(Path(__file__).resolve().parents[2]): "CHECKOUT",
         os.getcwd(): ".",
@@ -82,7 +82,7 @@ def tidy(notebook: Any) -> None:
 
 
 def main(source: Path, target: Path, page: Path | None) -> None:
-    """Execute, tidy, write."""
+    """Execute, clean and write the notebook."""
     notebook = notebook_of(source)
     # Cells that fail stop it; the error then goes to stderr with the cell's source.
     NotebookClient(notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3").execute()

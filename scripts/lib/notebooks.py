@@ -1,4 +1,4 @@
-"""Executes the notebooks of docs/notebooks against a local SageMaker of their own, and writes their outputs.
+"""Execute the notebooks of docs/notebooks against their own local SageMaker, and write their outputs.
 
 The kernel's environment is that of requirements/notebooks.lock, which has LangChain too; `peagle_sm` is this
 checkout's. Tests execute them in the same way (tests/notebooks).
@@ -26,17 +26,17 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
 def say(line: str) -> None:
-    """A line of progress on stderr."""
+    """Print a line of progress on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
 def sources() -> list[Path]:
-    """The notebooks, as they are written."""
+    """Return the sources of the notebooks."""
     return sorted(FOLDER.glob("*.py"))
 
 
 def kernel_python() -> Path:
-    """The Python that executes notebooks; building it takes the network once."""
+    """Return the Python that executes notebooks; building it needs the network once."""
     return ensure_locked("notebooks", LOCK, "about a minute, 290 MB", say)
 
 
@@ -61,7 +61,7 @@ def execute(source: Path, port: int, target: Path, page: Path | None = None) -> 
 
 
 def environment(home: Path, port: int) -> dict[str, str]:
-    """What a kernel sees: nothing of the user's account, settings or other kernels."""
+    """Return a kernel's environment, without the user's account, settings or other kernels."""
     # The version of the package is read from its metadata, and the checkout has none beside the code.
     metadata = Path(str(distribution("peagle-sm").locate_file(""))).glob("peagle_sm-*.dist-info")
     (home / "metadata").mkdir()
@@ -87,7 +87,7 @@ def environment(home: Path, port: int) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Execute all, or those that are named; exit status 1 when one failed."""
+    """Execute all or the named notebooks; exit status 1 if one failed."""
     parser = argparse.ArgumentParser(prog="scripts/notebooks", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="Without .py.  [default: all]", metavar="NAME")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Check a built site: each link leads to a file and an anchor of it, and nothing comes from elsewhere."""
+"""Check a built site: every link has a target, and nothing is loaded from other sites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STYLES = {"stylesheet", "preconnect", "icon", "preload"}
 
 
 class _Page(HTMLParser):
-    """The anchors of a page, where its links lead, and what it loads."""
+    """Parser of a page's anchors, links and loaded files."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def _page(path: Path) -> _Page:
 
 
 def faults(site: Path) -> list[str]:
-    """Return one line for each link that leads nowhere and each file that is loaded from elsewhere."""
+    """Return one line for each broken link and each file loaded from another site."""
     found = []
     for path in sorted(site.rglob("*.html")):
         if path.name == "404.html":  # It is served at any address, so its links are absolute.

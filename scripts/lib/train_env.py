@@ -1,4 +1,4 @@
-"""Prints the Python of the trainer's environment (requirements/train-cpu.lock), building it where needed."""
+"""Print the Python of the trainer's environment (requirements/train-cpu.lock); build it if needed."""
 
 from __future__ import annotations
 

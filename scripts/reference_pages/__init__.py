@@ -1,1 +1,1 @@
-"""Generators of the pages in docs/ that say what the code says: scripts/reference writes them."""
+"""Generators of the pages in docs/ that are made from the code; scripts/reference writes them."""

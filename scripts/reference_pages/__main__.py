@@ -1,4 +1,4 @@
-"""``scripts/reference [--check]``: write the generated pages, or name those that are out of date."""
+"""``scripts/reference [--check]``: write the generated pages, or list outdated ones."""
 
 from __future__ import annotations
 

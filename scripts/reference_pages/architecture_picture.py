@@ -1,4 +1,4 @@
-"""The drawing of the architecture: packages as boxes, imports as arrows. The tables below are the drawing."""
+"""Drawing of the architecture: packages as boxes, imports as arrows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the checks: the registry, and which check looks for which known trap."""
+"""Page of the checks: the registry, and which check covers which known trap."""
 
 from __future__ import annotations
 

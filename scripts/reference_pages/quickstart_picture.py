@@ -8,7 +8,8 @@ from html import escape
 
 from scripts.bench.quickstart_page import BEGIN, END
 
-_POINT = re.compile(r"^\| c=1 \| ([\w -]+) \| ([\d,]+) \| ([\d.]*)\W* \|$", re.MULTILINE)
+#: The rate, whatever latencies, and the acceptance length.
+_POINT = re.compile(r"^\| c=1 \| ([\w -]+) \| ([\d,.]+) \|(?:.+ \|)? ([\d.]*)\W* \|$", re.MULTILINE)
 _RATIO = re.compile(r"^\| ([\w-]+) \| no speculation \| c=1 \| ([\d.]+)x \| (\[[^\]]+\])", re.MULTILINE)
 _SETTING = re.compile(r"95% interval over (\d+) prompts; (\w+); temperature (\d)")
 _RUN = re.compile(r"(peagle-sm [\d.]+) · run quickstart-(\d{4}-\d\d-\d\d)")
@@ -41,7 +42,7 @@ def picture(page: str) -> str:
     shown = page.partition(BEGIN)[2].partition(END)[0]
     ratios = {name: f"{ratio}x {interval}" for name, ratio, interval in _RATIO.findall(shown)}
     modes = [
-        _Mode(name, int(otps.replace(",", "")), accepted, ratios.get(name, ""))
+        _Mode(name, round(float(otps.replace(",", ""))), accepted, ratios.get(name, ""))
         for name, otps, accepted in _POINT.findall(shown)
     ]
     setting, run = _SETTING.search(shown), _RUN.search(shown)

@@ -1,4 +1,4 @@
-"""The page of error messages: every message of the code that has a next step, read from the source."""
+"""Page of error messages: every message in the code with a next step, read from the source."""
 
 from __future__ import annotations
 

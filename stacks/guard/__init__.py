@@ -1,1 +1,1 @@
-"""The guard: once in an account and region, it watches the endpoints and turns off what nobody uses."""
+"""Stack of the guard, one per account and region, which turns off unused endpoints."""

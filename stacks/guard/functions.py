@@ -1,7 +1,7 @@
-"""The guard's four Lambdas, their package, and the parameters of the guard stack.
+"""Lambdas of the guard, their package, and the parameters of the guard stack.
 
-Each Lambda has its own role, log group and dead-letter queue. The package is a zip whose name in the
-template depends on its content alone. Parameters and conditions are the same for every way of installation.
+Each Lambda has its own role and log group. The package is a zip file whose name in the template depends only
+on its content. Parameters and conditions are the same for both ways of installation.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ _ARN_LIST = "CommaDelimitedList"
 
 
 class Inputs:
-    """Parameters by what they are for; every one has a default, so that none needs to be given."""
+    """Parameters of the stack; every one has a default, so that none is required."""
 
     def __init__(self, stack: Stack) -> None:
         """Add parameters and conditions to the stack."""
         self._stack = stack
         self.email = self._text(
-            "NoticesEmail", "Who is told before and after an endpoint is turned off; empty: nobody by mail."
+            "NoticesEmail",
+            "Mail address for notices before and after an endpoint is turned off; empty: no mail.",
         )
         buckets = self._list(
             "ModelBucketArns", "ARNs of your buckets that hold models and draft heads, separated by commas."
         )
         self._text(
             "ImageRepository",
-            "Your own container images in this account's ECR: a repository's name, * at its end allowed.",
+            "ECR repository of your own container images in this account; the name may end in *.",
             default="peagle-*",
             pattern=r"[a-z0-9][a-z0-9._/-]*\*?",
         )
@@ -60,23 +61,23 @@ class Inputs:
         )
         self.key = self._text(
             "EncryptionKeyArn",
-            "ARN of a KMS key for register, notices, dead letters and logs; empty: AWS's own keys.",
+            "ARN of a KMS key for register, notices, dead-letter queue and logs; empty: AWS's own keys.",
         )
         self._reserve = CfnParameter(
             stack,
             "ReserveConcurrency",
             allowed_values=["yes", "no"],
             default="yes",
-            description="no: for a new account, whose quota of 10 concurrent executions leaves none.",
+            description="Use no in a new account with a quota of only 10 concurrent executions.",
         )
         self._conditions(buckets, keys)
 
     def if_key(self, value: Any, otherwise: Any = None) -> Any:
-        """Return ``value`` where the user gave an encryption key, else ``otherwise`` (nothing)."""
+        """Return ``value`` if the user gave an encryption key, else ``otherwise`` (nothing)."""
         return _either(HAS_ENCRYPTION_KEY, value, otherwise)
 
     def reserved(self, count: int) -> Any:
-        """Return a function's reserved concurrency, unless the user declined."""
+        """Return a function's reserved concurrency, unless the user declined it."""
         return _either(RESERVES, count, None)
 
     def _conditions(self, buckets: CfnParameter, keys: CfnParameter) -> None:
@@ -112,14 +113,14 @@ RUNTIME_FOLDER = Path(__file__).parent / "runtime"
 
 @dataclass(frozen=True)
 class CodeLocation:
-    """Where CloudFormation finds the package; both may be references into the template."""
+    """S3 bucket and key of the package; both may be references in the template."""
 
     bucket: Any
     key: Any
 
 
 def cdk_asset(stack: Stack, runtime: Path = RUNTIME_FOLDER) -> CodeLocation:
-    """Build the package and let the CDK's command line upload it."""
+    """Build the package, which the CDK CLI uploads."""
     content = package_files(runtime, files("tzdata"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peagle-guard.zip"
@@ -136,7 +137,7 @@ def cdk_asset(stack: Stack, runtime: Path = RUNTIME_FOLDER) -> CodeLocation:
 
 
 def code_parameters(stack: Stack) -> CodeLocation:
-    """Leave the place open: `peagle-sm guard install` uploads the package and says where it lies."""
+    """Add parameters for the location of the package, which `peagle-sm guard install` uploads."""
     bucket = CfnParameter(stack, "AssetBucket", description="The bucket that holds the Lambdas' package.")
     key = CfnParameter(stack, "AssetKey", description="The key of the Lambdas' package in that bucket.")
     return CodeLocation(bucket.value_as_string, key.value_as_string)
@@ -149,9 +150,9 @@ _MEMORY_MB = 256
 
 @dataclass(frozen=True)
 class Job:
-    """One function: what it is called, what it runs, how long and how often at once it may run.
+    """Settings of one function: name, handler, timeout, concurrency, retries, permissions.
 
-    ``event_age_s`` is None where a caller waits for the answer, or CloudFormation asks.
+    ``event_age_s`` is None if the caller waits for the response (also CloudFormation).
     """
 
     construct_id: str
@@ -172,7 +173,7 @@ def jobs() -> tuple[Job, ...]:
             "Sweeper",
             guard.SWEEPER,
             "peagle_guard.sweeper.handler",
-            "Looks at every endpoint of peagle-sm and decides.",
+            "Checks every endpoint of peagle-sm and decides whether to turn it off or on.",
             timeout_s=240,  # less than the time between two sweeps
             statements=policies.sweeper(),
             alone=True,
@@ -187,13 +188,13 @@ def jobs() -> tuple[Job, ...]:
             timeout_s=120,
             statements=policies.switch(),
             alone=True,
-            event_age_s=600,  # the lifetime's schedule comes again after ten minutes
+            event_age_s=600,  # the lifetime schedule fires again after ten minutes
         ),
         Job(
             "ModelProvider",
             guard.MODEL_PROVIDER,
             "peagle_guard.model_provider.handler",
-            "Custom::PeagleModel: sends the CreateModel request that CloudFormation has no words for.",
+            "Custom::PeagleModel: sends CreateModel requests with fields that CloudFormation does not have.",
             timeout_s=120,
             statements=policies.model_provider(),
         ),
@@ -201,7 +202,7 @@ def jobs() -> tuple[Job, ...]:
             "LifetimeProvider",
             guard.LIFETIME_PROVIDER,
             "peagle_guard.lifetime_provider.handler",
-            "Custom::PeagleLifetime: arms the dead-man's switch; wakes endpoints that have no stack.",
+            "Custom::PeagleLifetime: creates lifetime schedules; turns on endpoints without a stack.",
             timeout_s=120,
             statements=policies.lifetime_provider(),
         ),
@@ -210,7 +211,7 @@ def jobs() -> tuple[Job, ...]:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What every function is given."""
+    """Code, environment and dead-letter queue that all functions share."""
 
     code: CodeLocation
     environment: dict[str, str]
@@ -245,7 +246,7 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
     )
     if job.alone:
         function.add_property_override("ReservedConcurrentExecutions", inputs.reserved(1))
-    # Otherwise Lambda makes the group first, without an end to its lines.
+    # Otherwise Lambda creates the log group first, without retention.
     function.add_resource_dependency(log)
     if job.event_age_s is not None:
         lambda_.CfnEventInvokeConfig(

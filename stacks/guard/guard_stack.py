@@ -1,4 +1,4 @@
-"""PeagleGuard: one per account and region; endpoint stacks import its exports.
+"""Stack PeagleGuard: one per account and region; endpoint stacks import its exports.
 
 It has the register (DynamoDB), the topic for notices, the dead-letter queue, and alarms on failed sweeps,
 on missing sweeps and on dead letters. ``python -m stacks.guard.guard_stack`` (scripts/lib/guard-template)
@@ -37,17 +37,16 @@ from constructs import Construct
 from peagle_sm.core import guard
 from peagle_sm.core.catalog import load_catalog
 from stacks.guard import functions, policies
-from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset
-from stacks.guard.functions import code_parameters as code_parameters
+from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset, code_parameters
 from stacks.guard.policies import REGISTRIES, execution_statements
 from stacks.guard.reasons import acknowledge
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600
-"""The longest that SQS keeps a message."""
+"""SQS's longest retention of a message."""
 
 
 def add_register(stack: Stack, inputs: Inputs) -> dynamodb.CfnTable:
-    """Marks, leases and owners of the endpoints, written under conditions."""
+    """Add the register: the DynamoDB table with marks, leases and owners of the endpoints."""
     table = dynamodb.CfnTable(
         stack,
         "Register",
@@ -62,16 +61,16 @@ def add_register(stack: Stack, inputs: Inputs) -> dynamodb.CfnTable:
             point_in_time_recovery_enabled=True
         ),
     )
-    # Without it AWS encrypts with a key of its own.
+    # Without it AWS encrypts with its own key.
     key = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": inputs.key.value_as_string}
     table.add_property_override("SSESpecification", inputs.if_key(key))
-    # What it holds is found again by the next sweeps, and its name is needed for the next installation.
+    # The next sweeps restore its content, and the next installation needs its name.
     table.apply_removal_policy(RemovalPolicy.DESTROY)
     return table
 
 
 def add_notices(stack: Stack, inputs: Inputs) -> sns.CfnTopic:
-    """The topic that people subscribe to, and its first subscriber when one was named."""
+    """Add the SNS topic for notices, with its first subscriber if one was given."""
     topic = sns.CfnTopic(stack, "Notices", topic_name=guard.TOPIC, display_name="peagle-sm guard")
     topic.add_property_override("KmsMasterKeyId", inputs.if_key(inputs.key.value_as_string))
     sns.CfnTopicPolicy(
@@ -98,7 +97,7 @@ def add_notices(stack: Stack, inputs: Inputs) -> sns.CfnTopic:
 
 
 def add_dead_letters(stack: Stack, inputs: Inputs) -> sqs.CfnQueue:
-    """Events that neither a schedule nor a function could deliver or handle."""
+    """Add the dead-letter queue for events that could not be delivered or handled."""
     queue = sqs.CfnQueue(
         stack,
         "DeadLetters",
@@ -147,7 +146,7 @@ _Query = cloudwatch.CfnAlarm.MetricDataQueryProperty
 
 
 def add_alarms(stack: Stack, notices_arn: str) -> None:
-    """Add the three alarms; each speaks to the topic of the notices, when it starts and when it ends."""
+    """Add the three alarms; each notifies the topic when it starts and when it ends."""
     _errors(stack, notices_arn)
     _no_sweep(stack, notices_arn)
     _dead_letters(stack, notices_arn)
@@ -162,7 +161,7 @@ def _errors(stack: Stack, notices_arn: str) -> None:
         stack,
         "ErrorsAlarm",
         alarm_name=guard.ALARM_ERRORS,
-        alarm_description="A Lambda of the peagle-sm guard failed. Why: logs /aws/lambda/peagle-guard-*.",
+        alarm_description="A Lambda of the peagle-sm guard failed. Read the logs /aws/lambda/peagle-guard-*.",
         metrics=[*each, total],
         comparison_operator="GreaterThanThreshold",
         threshold=0,
@@ -174,7 +173,7 @@ def _errors(stack: Stack, notices_arn: str) -> None:
 
 
 def _no_sweep(stack: Stack, notices_arn: str) -> None:
-    """Sweeps that ended well; where Lambda reports nothing at all, nothing ran."""
+    """Add the alarm on missing sweeps; missing Lambda metrics mean that nothing ran."""
     ran, failed = _lambda("ran", guard.SWEEPER, "Invocations"), _lambda("failed", guard.SWEEPER, "Errors")
     done = _Query(id="done", expression="ran - FILL(failed, 0)", label="sweeps that ended well")
     cloudwatch.CfnAlarm(
@@ -182,8 +181,8 @@ def _no_sweep(stack: Stack, notices_arn: str) -> None:
         "NoSweepAlarm",
         alarm_name=guard.ALARM_NO_SWEEP,
         alarm_description=(
-            "No sweep of the peagle-sm guard ended well for two periods: idle endpoints are not turned off. "
-            "Their lifetime limits still hold."
+            "No sweep of the peagle-sm guard succeeded in two periods: idle endpoints are not turned off. "
+            "Their lifetime schedules still work."
         ),
         metrics=[ran, failed, done],
         comparison_operator="LessThanThreshold",
@@ -202,8 +201,8 @@ def _dead_letters(stack: Stack, notices_arn: str) -> None:
         "DeadLettersAlarm",
         alarm_name=guard.ALARM_DEAD_LETTERS,
         alarm_description=(
-            "An event of the peagle-sm guard was given up: look at the queue peagle-guard-dead-letters, "
-            "and whether `peagle-sm list` shows an endpoint that should be gone."
+            "An event of the peagle-sm guard could not be handled. Read the queue peagle-guard-dead-letters, "
+            "and check with `peagle-sm list` for endpoints that should not exist."
         ),
         namespace="AWS/SQS",
         metric_name="ApproximateNumberOfMessagesVisible",
@@ -235,14 +234,14 @@ def _lambda(query_id: str, function: str, metric: str) -> _Query:
     )
 
 
-DESCRIPTION = "peagle-sm: turns off SageMaker endpoints that nobody uses, and tells people (one per region)"
+DESCRIPTION = "peagle-sm: turns off unused SageMaker endpoints and sends notices (one per region)"
 
 
 class GuardStack(Stack):
-    """The sweeper, the switch, the two providers and what they need.
+    """Stack of the guard: sweeper, switch, two providers and their resources.
 
-    ``shipped`` makes the form that `peagle-sm guard install` sends without Node: the place of the Lambdas'
-    package is then given by parameters; otherwise the CDK's command line uploads it.
+    ``shipped`` makes the template that `peagle-sm guard install` deploys without Node: parameters give the
+    location of the Lambdas' package. Otherwise the CDK CLI uploads it.
     """
 
     def __init__(
@@ -266,7 +265,7 @@ class GuardStack(Stack):
             "SchedulerRole",
             "peagle-scheduler-",
             "scheduler",
-            "The dead-man's switch of peagle-sm: turns off and deletes endpoints at the end of their lives.",
+            "Lifetime schedules of peagle-sm: turn off and delete endpoints at the end of their lifetime.",
             policies.schedule_role(),
         )
         containers = functions.role(
@@ -274,7 +273,7 @@ class GuardStack(Stack):
             "ExecutionRole",
             "peagle-execution-",
             "sagemaker",
-            "What the containers of peagle-sm's endpoints may do.",
+            "Permissions of the containers of peagle-sm's endpoints.",
             execution_statements(),
         )
         environment = {
@@ -318,7 +317,7 @@ class GuardStack(Stack):
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=sweeper.attr_arn,
                 role_arn=may.attr_arn,
-                # No time: a late sweep judges by the present, which it takes from AWS's answers.
+                # No time: a late sweep uses the current time, which it takes from AWS's responses.
                 input="{}",
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
                     maximum_retry_attempts=2, maximum_event_age_in_seconds=60 * guard.SWEEP_MINUTES
@@ -363,12 +362,12 @@ def template(*, shipped: bool = True) -> dict[str, Any]:
 
 
 def text(document: dict[str, Any]) -> str:
-    """Return compact JSON: CloudFormation takes at most 51,200 bytes without an upload."""
+    """Return compact JSON: CloudFormation accepts at most 51,200 bytes without an upload."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def main() -> None:
-    """Write the file."""
+    """Write the template to the toolkit."""
     TEMPLATE.parent.mkdir(exist_ok=True)
     TEMPLATE.write_text(text(template()), encoding="utf-8")
 

@@ -1,8 +1,8 @@
-"""What each role of the guard may do, statement by statement, and the shared execution role of the endpoints.
+"""IAM statements of the guard's roles, and of the execution role that all endpoints share.
 
-Plain data, so that tests can read it. Tests check these rules: no ``*`` resource on anything that deletes
-or passes a role; a role is passed to one service, by name; a resource that is deleted in SageMaker must
-carry our tag; UpdateStack belongs to the switch alone.
+Plain data, so that tests can read it. Tests check these rules: no ``*`` resource for actions that delete or
+pass a role; each role is passed to one service, by name; SageMaker resources are deleted only with the tag of
+peagle-sm; only the switch has UpdateStack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MADE_OURS = {f"aws:RequestTag/{tags.MANAGED_BY}": tags.MANAGER}
 
 
 def sub(text: str) -> dict[str, str]:
-    """Return CloudFormation's substitution of ``${...}`` in a text."""
+    """Return a Fn::Sub of ``${...}`` in a text."""
     return {"Fn::Sub": text}
 
 
@@ -50,24 +50,24 @@ def allow(
 
 
 def only_if(condition: str, statement: Statement) -> dict[str, Any]:
-    """Return a statement that stands in the policy only under a condition of the template."""
+    """Return a statement that the policy contains only under a condition of the template."""
     return {"Fn::If": [condition, statement, {"Ref": "AWS::NoValue"}]}
 
 
 def pass_role(sid: str, name: str, service: str) -> Statement:
-    """Return the right to hand exactly one role to exactly one service."""
+    """Return the permission to pass one role to one service."""
     to_service = {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}}
     return allow(sid, ["iam:PassRole"], [role_arn(name)], to_service)
 
 
 def trust(service: str) -> dict[str, Any]:
-    """Return who may take a role: one service, and only on behalf of this account."""
+    """Return a trust policy: one service may assume the role, only on behalf of this account."""
     statement: Statement = {
         "Effect": "Allow",
         "Principal": {"Service": f"{service}.amazonaws.com"},
         "Action": "sts:AssumeRole",
     }
-    # Lambda does not send the account when it takes a function's role.
+    # Lambda does not send the account when it assumes a function's role.
     if service != "lambda":
         statement["Condition"] = {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
     return {"Version": "2012-10-17", "Statement": [statement]}
@@ -82,7 +82,7 @@ _CONFIGS = arn("sagemaker", "endpoint-config/*")
 _MODELS = arn("sagemaker", "model/*")
 _COMPONENTS = arn("sagemaker", "inference-component/*")
 _STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
-# Not the guard's own sweep, whose name has none of these ends.
+# Not the guard's own sweep, whose name has none of these suffixes.
 _SCHEDULES = [
     arn("scheduler", f"schedule/default/peagle-{end}") for end in ("*-lifetime", "*-hard", "*-hard-*")
 ]
@@ -100,13 +100,13 @@ def log_group(function: str) -> str:
 
 
 def _own_key() -> dict[str, Any]:
-    """What register, topic and queue need where the user gave a key of their own."""
+    """Return the permissions for register, topic and queue if the user gave a KMS key."""
     use = allow("UseOwnKey", ["kms:Decrypt", "kms:GenerateDataKey"], [{"Ref": "EncryptionKeyArn"}])
     return only_if(HAS_ENCRYPTION_KEY, use)
 
 
 def basics(function: str) -> list[Statement]:
-    """What every function needs: to write its log, and to leave an event that it could not handle."""
+    """Return what every function needs: to write its log, and to send failed events to the queue."""
     group = log_group(function)
     return [
         allow(
@@ -134,9 +134,9 @@ def _delete_ours() -> list[Statement]:
 
 
 def _use_volume_key() -> list[dict[str, Any]]:
-    """Let SageMaker use the key of an encrypted volume, which CreateEndpoint asks for in the caller's name.
+    """Let SageMaker use the key of an encrypted volume, with the permissions of CreateEndpoint's caller.
 
-    Each action has its own condition: DescribeKey carries no `kms:GrantIsForAWSResource`.
+    Each action has its own condition: DescribeKey has no `kms:GrantIsForAWSResource`.
     """
     grant = allow("GrantVolumeKey", ["kms:CreateGrant"], [], {"Bool": {"kms:GrantIsForAWSResource": "true"}})
     by_sagemaker = sub("sagemaker.${AWS::Region}.${AWS::URLSuffix}")
@@ -146,7 +146,7 @@ def _use_volume_key() -> list[dict[str, Any]]:
 
 
 def _forget_scaling() -> Statement:
-    """The right to deregister: AWS deregisters a deleted endpoint's variants by the rights of the caller."""
+    """Return the permission to deregister: AWS deregisters a deleted endpoint's variants as the caller."""
     return allow(
         "ForgetScaling",
         ["application-autoscaling:DeregisterScalableTarget"],
@@ -159,7 +159,7 @@ def _forget_scaling() -> Statement:
 
 
 def sweeper() -> list[Statement]:
-    """It looks and decides. It deletes nothing: it asks the switch."""
+    """Return the sweeper's statements: it reads, and invokes the switch; it deletes nothing."""
     return [
         *basics(guard.SWEEPER),
         allow("ListEndpoints", ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents"], ["*"]),
@@ -178,10 +178,10 @@ def sweeper() -> list[Statement]:
 
 
 def switch() -> list[Statement]:
-    """It turns off and on: a stack by its parameter, an endpoint without a stack by deleting it.
+    """Return the switch's statements: it updates stacks and deletes endpoints without a stack.
 
-    UpdateStack with another template address or another role is not covered: both must be absent from the
-    request. CloudFormation acts with the role that the stack was made with, so no PassRole is needed.
+    UpdateStack with a template URL or a role is not allowed: both must be absent from the request.
+    CloudFormation uses the role that the stack was created with, so no PassRole is needed.
     """
     unchanged = {"Null": {"cloudformation:TemplateUrl": "true", "cloudformation:RoleArn": "true"}}
     return [
@@ -210,7 +210,7 @@ def switch() -> list[Statement]:
 
 
 def model_provider() -> list[Statement]:
-    """It makes the models that CloudFormation cannot describe, tagged as ours, with the one shared role."""
+    """Return the model provider's statements: it creates tagged models with the shared role."""
     tagging = {"sagemaker:TaggingAction": "CreateModel"}
     return [
         *basics(guard.MODEL_PROVIDER),
@@ -223,7 +223,7 @@ def model_provider() -> list[Statement]:
 
 
 def lifetime_provider() -> list[Statement]:
-    """It arms and removes dead-man's switches, and wakes an endpoint that has no stack."""
+    """Return the lifetime provider's statements: lifetime schedules, and waking endpoints without a stack."""
     tagging = {"sagemaker:TaggingAction": "CreateEndpoint"}
     return [
         *basics(guard.LIFETIME_PROVIDER),
@@ -250,7 +250,7 @@ def lifetime_provider() -> list[Statement]:
 
 
 def schedule_role() -> list[Statement]:
-    """The dead-man's switch: it works when every function of ours fails."""
+    """Return the statements of the lifetime schedules' role; it works even if every Lambda fails."""
     return [
         *_delete_ours(),
         _forget_scaling(),
@@ -261,7 +261,7 @@ def schedule_role() -> list[Statement]:
 
 
 def sweep_role() -> list[Statement]:
-    """What the sweep's own schedule may do."""
+    """Return the statements of the sweep schedule's role."""
     return [
         allow("Sweep", ["lambda:InvokeFunction"], [function_arn(guard.SWEEPER)]),
         allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
@@ -275,7 +275,7 @@ HAS_BUCKETS = "HasModelBuckets"
 
 
 def execution_statements() -> list[Any]:
-    """Return the statements; those about buckets and keys stand only where the parameters name some."""
+    """Return the execution role's statements; those on buckets and keys only if parameters name some."""
     return [*_images(), *_telemetry(), _updates(), _jumpstart(), *_buckets(), *_network(), *_keys()]
 
 
@@ -298,8 +298,10 @@ def _images() -> list[Statement]:
 
 
 def _telemetry() -> list[Statement]:
-    """Write logs and metrics. Stack or `peagle-sm deploy` create the log groups: a role that may do so would
-    bring a deleted group back with a late line, and the next stack of that name would fail.
+    """Return the statements for logs and metrics, without the permission to create log groups.
+
+    The stack or `peagle-sm deploy` creates them. With that permission a late line would recreate a deleted
+    group, and the next stack of that name would fail.
     """
     groups = ("/aws/sagemaker/Endpoints/*", "/aws/sagemaker/InferenceComponents/*")
     return [
@@ -322,15 +324,15 @@ def _telemetry() -> list[Statement]:
 
 
 def _updates() -> Statement:
-    """SageMaker reads the alarms that roll an update back by this role (guide: auto-rollback).
+    """Return the statement that lets SageMaker read the alarms of an update's auto-rollback.
 
-    Some are the user's own (`peagle-sm update --alarm`), by any name.
+    Some alarms are the user's own (`peagle-sm update --alarm`), with any name.
     """
     return allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:*")])
 
 
 def _jumpstart() -> Statement:
-    """The region's buckets by the names that the toolkit resolves heads and targets to."""
+    """Return the statements for JumpStart's buckets in the region."""
     buckets = (
         "jumpstart-cache-prod-${AWS::Region}",
         "jumpstart-private-cache-prod-${AWS::Region}",
@@ -358,7 +360,7 @@ def _keys() -> list[Any]:
 
 
 def _network() -> list[Statement]:
-    """What SageMaker needs to put an endpoint into a VPC; the container itself is isolated from it."""
+    """Return what SageMaker needs to put an endpoint into a VPC; the container has no access to it."""
     interfaces, groups, subnets = (
         arn("ec2", f"{kind}/*") for kind in ("network-interface", "security-group", "subnet")
     )

@@ -1,24 +1,24 @@
-"""Why each finding of cdk-nag that remains is right; a finding without a reason here fails the tests.
+"""Reasons for the remaining findings of cdk-nag; a finding without a reason fails the tests.
 
-cdk-nag names a wildcard by the resource it stands in, so the reasons do too. What a wildcard over names
-leaves open, conditions on tags close (see policies.py); tests hold that.
+cdk-nag identifies a wildcard by its resource, so the reasons do too. Conditions on tags limit what a wildcard
+over names allows (see policies.py); tests check this.
 """
 
 from __future__ import annotations
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
-_NO_RESOURCE_LEVEL = "AWS knows no resource for these calls, which only read: "
-_ANY_NAME = "Users choose the names of their endpoints, so the name cannot be narrowed. "
-_ONLY_TAGGED = "Deletion is conditioned on the tag peagle-sm:managed-by = peagle-sm."
-_OWN_LOG = "Lambda names the streams inside the function's own log group."
+_NO_RESOURCE_LEVEL = "AWS supports no resource-level permissions for these read-only calls: "
+_ANY_NAME = "Users choose the names of their endpoints, so the name cannot be restricted. "
+_ONLY_TAGGED = "Deletion requires the tag peagle-sm:managed-by = peagle-sm."
+_OWN_LOG = "Lambda chooses the names of the streams in the function's own log group."
 _OUR_SCHEDULES = (
     "Lifetime schedules are named after their endpoint and end in -lifetime, -hard or -hard-<number>; "
-    "the guard's own sweep does not. "
+    "the name of the guard's own sweep does not. "
 )
 _NETWORK = (
-    "A VPC belongs to a spec, which the guard does not know; ids are AWS's own. "
-    "The container itself is isolated from it."
+    "The VPC is set in a spec, which the guard does not know, and AWS chooses the ids. "
+    "The container itself has no access to it."
 )
 
 _SAGEMAKER = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:"
@@ -30,7 +30,7 @@ _SCHEDULES = tuple(
     for end in ("*-lifetime", "*-hard", "*-hard-*")
 )
 _SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
-_SCALING_IDS = "AWS gives scalable targets ids of its own; the condition allows those of SageMaker only."
+_SCALING_IDS = "AWS chooses the ids of scalable targets; the condition allows only those of SageMaker."
 
 _DELETED = {
     f"{_SAGEMAKER}endpoint/*": _ANY_NAME + _ONLY_TAGGED,
@@ -44,34 +44,33 @@ WILDCARDS: dict[str, dict[str, str]] = {
         + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, tag:GetResources, "
         "cloudwatch:GetMetricData.",
         f"{_LOGS}/aws/lambda/peagle-guard-sweeper:*": _OWN_LOG,
-        _STACKS: "Stacks are named Peagle-<endpoint>; after it stands the id that CloudFormation adds. It "
-        "only reads.",
+        _STACKS: "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. It only reads.",
     },
     "SwitchRole": {
         **_DELETED,
         "*": _NO_RESOURCE_LEVEL
         + "sagemaker:ListInferenceComponents, application-autoscaling:DescribeScalableTargets.",
         f"{_LOGS}/aws/lambda/peagle-guard-switch:*": _OWN_LOG,
-        _STACKS: "Stacks are named Peagle-<endpoint>; after it stands the id that CloudFormation adds. "
-        "Only the switch may update them, without another role or template address.",
-        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It removes those of an endpoint that is gone."),
+        _STACKS: "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. "
+        "Only the switch may update them, and only without another role or template URL.",
+        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It deletes those of endpoints that no longer exist."),
         _SCALING: _SCALING_IDS,
     },
     "ModelProviderRole": {
         f"{_LOGS}/aws/lambda/peagle-guard-model:*": _OWN_LOG,
-        f"{_SAGEMAKER}model/*": "Model names carry the endpoint's name and a hash. "
-        "Creation must set our tag, deletion must find it.",
+        f"{_SAGEMAKER}model/*": "Model names contain the endpoint's name and a hash. "
+        "Creation must set peagle-sm's tag, deletion requires it.",
     },
     "LifetimeProviderRole": {
-        f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "Creation must set our tag; it deletes no endpoint.",
+        f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "Creation must set peagle-sm's tag; it deletes no endpoint.",
         f"{_SAGEMAKER}endpoint-config/*": _ANY_NAME
-        + "An endpoint may be made from a config with our tag only.",
+        + "An endpoint may be created only from a config with peagle-sm's tag.",
         f"{_LOGS}/aws/lambda/peagle-guard-lifetime:*": _OWN_LOG,
-        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It arms and removes them."),
+        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It creates and deletes them."),
     },
     "SchedulerRole": {**_DELETED, _SCALING: _SCALING_IDS},
     "ExecutionRole": {
-        "*": "AWS knows no resource for these calls: ecr:GetAuthorizationToken, ec2:Describe*, and "
+        "*": "AWS supports no resource-level permissions for ecr:GetAuthorizationToken, ec2:Describe* and "
         "cloudwatch:PutMetricData, which a condition limits to SageMaker's namespaces.",
         "arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:*": "Alarms that undo an "
         "update, also the user's own, by any name. It reads their state.",
@@ -89,11 +88,11 @@ WILDCARDS: dict[str, dict[str, str]] = {
 
 _FUNCTIONS = ("Sweeper", "Switch", "ModelProvider", "LifetimeProvider")
 _RUNTIME = (
-    "Python 3.13 is what the tests run the package on; AWS supports it until mid 2029. "
-    "It is raised with the tests, not by a newer name in a list."
+    "The tests run the package on Python 3.13, which AWS supports until mid 2029. "
+    "The version is raised together with the tests."
 )
 _EMPTY_DEFAULT = (
-    "The check takes the parameter's empty default; then the condition HasEncryptionKey leaves it out."
+    "The check uses the parameter's empty default, for which the condition HasEncryptionKey omits it."
 )
 
 OTHERS: dict[str, dict[str, str]] = {
@@ -103,7 +102,7 @@ OTHERS: dict[str, dict[str, str]] = {
 
 
 def acknowledge(stack: Stack) -> None:
-    """Attach each reason to the resource that it is about."""
+    """Attach each reason to its resource."""
     for construct_id, resources in WILDCARDS.items():
         for resource, reason in resources.items():
             finding = f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource}]"

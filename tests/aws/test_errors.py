@@ -37,7 +37,7 @@ def _mapped(error: Exception) -> PeagleError:
         (_client_error("ResourceNotFoundException"), NotFound, "peagle-sm list"),
         (_client_error("ResourceLimitExceeded"), ServiceFault, "quota"),
         (_client_error("ThrottlingException"), ServiceFault, "rate"),
-        (_client_error("InternalFailure", status=500), ServiceFault, "AWS's side"),
+        (_client_error("InternalFailure", status=500), ServiceFault, "AWS failed"),
         (_client_error("ValidationException", "bad role"), ServiceFault, "--dry-run"),
         (_client_error("SomethingNew"), ServiceFault, "again"),
         (botocore.NoCredentialsError(), CredentialsError, "--profile"),

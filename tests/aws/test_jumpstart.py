@@ -65,10 +65,10 @@ def test_without_a_place_for_copies_it_still_reads(session: Session, bucket: str
 
 
 def test_what_is_absent_is_told(session: Session, bucket: str) -> None:
-    with pytest.raises(NotFound, match=f"s3://{bucket}/specs/x.json is not there"):
+    with pytest.raises(NotFound, match=f"s3://{bucket}/specs/x.json does not exist"):
         DocumentCache(session, bucket).read("specs/x.json")
     with pytest.raises(
-        NotFound, match="there is no bucket jumpstart-nowhere: JumpStart is not in region us-east-1"
+        NotFound, match="bucket jumpstart-nowhere does not exist: region us-east-1 has no JumpStart"
     ):
         DocumentCache(session, "jumpstart-nowhere").read("models_manifest.json")
 
@@ -87,7 +87,7 @@ def test_folders_take_the_bucket_s_place_as_with_the_sdk(session: Session, tmp_p
     assert [(one.content, one.etag) for one in found] == [(b"[]", None), (b"{}", None)]
     with pytest.raises(NotFound, match="cannot be read"):
         documents(environ).read("specs/y.json")
-    with pytest.raises(SpecError, match="leaves the folder"):
+    with pytest.raises(SpecError, match="is outside the folder"):
         documents(environ).read("../m/models_manifest.json")
-    with pytest.raises(NotFound, match="no bucket unused"):
+    with pytest.raises(NotFound, match="bucket unused does not exist"):
         documents({MANIFEST_FOLDER: str(tmp_path / "m")}).read("specs/x.json")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.aws.files import CannotWrite
 from peagle_sm.aws.session import local_server
 from peagle_sm.core.errors import NotFound, SpecError
-from peagle_sm.core.files import CannotWrite
 from sagemaker_local import errors
 
 

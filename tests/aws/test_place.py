@@ -87,6 +87,6 @@ def test_region(given: str | None, environ: dict[str, str], in_spec: str | None,
 def test_the_environment_goes_before_the_spec_in_python_too() -> None:
     spec = make_spec(placement={"instance_types": ["ml.g7e.2xlarge"], "region": "eu-west-1"})
     with environment(AWS_REGION="us-west-2"):
-        with pytest.raises(CredentialsError, match="asks for eu-west-1, but this session is in us-west-2"):
+        with pytest.raises(CredentialsError, match="has eu-west-1, but this session uses us-west-2"):
             plan(spec)
         assert plan(spec, region="eu-west-1").context.region == "eu-west-1"

@@ -162,7 +162,7 @@ def test_an_answer_that_is_no_completion() -> None:
     ],
 )
 def test_an_answer_that_is_an_error(answer: dict[str, Any], words: str) -> None:
-    with pytest.raises(ServiceFault, match=f"the engine gave no whole answer: {words}") as caught:
+    with pytest.raises(ServiceFault, match=f"the engine did not complete the answer: {words}") as caught:
         runtime.invoke(Session.from_boto3(Runtime(answer)), "demo", b"{}")
     assert caught.value.request_id == "req-9"
     assert "peagle-sm logs demo" in (caught.value.next_step or "")
@@ -180,7 +180,7 @@ def test_an_answer_that_is_nested_too_deeply() -> None:
 
 def test_an_endpoint_that_does_not_exist() -> None:
     error = _error("ValidationError", "Endpoint demo of account 123456789012 not found.")
-    with pytest.raises(NotFound, match="endpoint 'demo': there is none of that name in us-east-1") as caught:
+    with pytest.raises(NotFound, match="endpoint 'demo' does not exist in us-east-1") as caught:
         runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
     assert (
         caught.value.next_step
@@ -194,14 +194,14 @@ REASON = "The container failed its health check.\nINFO engine\nERROR no GPU"
 @pytest.mark.parametrize(
     ("described", "block", "step"),
     [
-        ({"EndpointStatus": "Creating"}, "", "Wait until it is in service: `peagle-sm wait demo"),
+        ({"EndpointStatus": "Creating"}, "", "Wait until it is InService: `peagle-sm wait demo"),
         ({"EndpointStatus": "Deleting"}, "", "Wait until it is gone: `peagle-sm wait demo --deleted"),
         ({"EndpointStatus": "InService"}, "", "Send the request again"),
         (
             {"EndpointStatus": "Failed", "FailureReason": REASON},
             "\nThe failure reason:\n  ERROR no GPU\n  The container failed its health check."
-            "\n  (whole: --format json)",
-            "It does not come into service by itself. Read its log with `peagle-sm logs demo",
+            "\n  (in full: --format json)",
+            "It will not become InService by itself. Read its log with `peagle-sm logs demo",
         ),
     ],
 )

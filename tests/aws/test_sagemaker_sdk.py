@@ -74,9 +74,9 @@ def test_what_is_no_session_and_what_is_no_endpoint() -> None:
 
 def test_two_answers_to_where_calls_go_are_refused(own: boto3.Session) -> None:
     for beside in ({"profile": "work"}, {"local": TARGET}):
-        with pytest.raises(SpecError, match=f"found beside {next(iter(beside))}"):
+        with pytest.raises(SpecError, match=f"sagemaker_session and {next(iter(beside))}: found both"):
             make_session(sagemaker_session=own, **beside)
-    with pytest.raises(SpecError, match="found beside local"):
+    with pytest.raises(SpecError, match="sagemaker_session and local: found both"):
         connect("e", local=TARGET, sagemaker_session=own)
 
 

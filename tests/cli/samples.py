@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.plan import Plan
-from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
+from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import Finding
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 SPEC = EndpointSpec(

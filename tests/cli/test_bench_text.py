@@ -25,10 +25,10 @@ def test_a_token_of_a_component_costs_its_share_of_the_instance() -> None:
 def test_a_star_has_its_footnote_below_the_same_table() -> None:
     one = arm("p-eagle")
     header = Header("r", "bench", {}, {}, stand_in_weights=False)
-    late = ClientHealth(False, "the client came 9 ms late", 9.0, 0.1, 10, bottleneck=False)
+    late = ClientHealth(False, "the client was 9 ms late", 9.0, 0.1, 10, bottleneck=False)
     plain = replace(point(one, closed(1), random.Random(3)), requests=8, seconds=9.0)
-    rates = "(* these tokens/s and requests/s are in doubt: see the note)"
-    times = "(* these latencies are in doubt: see the note)"
+    rates = "(* these tokens/s and requests/s are uncertain: see the note)"
+    times = "(* these latencies are uncertain: see the note)"
     cases = [(plain, ()), (replace(plain, requests=4), (rates,)), (replace(plain, client=late), (times,))]
     for measured, footnotes in cases:
         outcome = Outcome(Path("r.jsonl"), Results(header, (one,), points=(measured,)), ())

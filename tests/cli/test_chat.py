@@ -71,7 +71,7 @@ def test_what_is_saved_is_what_was_said(peagle: Run, endpoint: str, in_empty_fol
     script = "/system Be brief.\none\n/save talk.json\n/save talk.json\n/reset\n//two\n/save rest.json\n"
     result = peagle("chat", endpoint, stdin=script)
     assert result.exit_code == 0
-    assert "talk.json is there already, and was not touched" in result.stderr
+    assert "talk.json already exists and was not changed" in result.stderr
     system = {"role": "system", "content": "Be brief."}
     answer = {"role": "assistant", "content": ANSWER}
     saved = json.loads((in_empty_folder / "talk.json").read_text())
@@ -121,7 +121,7 @@ def test_a_conversation_that_is_too_long_loses_its_oldest_turn_and_says_so(
     result = peagle("chat", endpoint, "--format", "json", stdin="one\ntwo\nthree\n")
     assert result.exit_code == 0
     assert [turn["turns_left_out"] for turn in turns(result.stdout)] == [0, 1, 1]
-    assert "its oldest turn is left out from now on" in result.stderr
+    assert "its oldest turn is no longer sent" in result.stderr
 
 
 def test_with_keep_all_it_refuses(peagle: Run, endpoint: str, fault: Any) -> None:
@@ -146,24 +146,24 @@ def test_commands_that_are_wrong_are_told_and_the_chat_goes_on(peagle: Run, endp
     result = peagle("chat", endpoint, stdin="\n".join([*lines, "/save", "/retry", "/help", ""]))
     assert (result.exit_code, result.stdout) == (0, "")
     expected = """\
-there is no command /temprature; did you mean /temperature? /help lists them, // begins a line with a slash
+unknown command /temprature; did you mean /temperature? /help lists commands; // begins a line with a slash
 temperature: found '9'; allowed: 0 to 2, or off
 (temperature: 0.5)
-max-tokens: found 'none'; allowed: a whole number from 1
+max-tokens: found 'none'; allowed: a whole number, 1 or more
 (an answer has at most 7 tokens)
-write /save FILE
-nothing has been asked yet
-  /help           Show this.
-  /reset          Forget the conversation; the system message stays.
-  /system TEXT    Set the system message; `off` for none, nothing to show it.
+give a file name: /save FILE
+there is no message to retry yet
+  /help           Show this list.
+  /reset          Delete the conversation; keep the system message.
+  /system TEXT    Set the system message; `off` removes it; without TEXT, show it.
   /save FILE      Write the conversation as JSON messages, for `invoke --messages`.
-  /temperature X  0 takes the likeliest token each time; `off` for the engine's own.
-  /max-tokens N   Stop an answer after N tokens.
-  /retry          Ask the last question again, in place of its answer.
-  /exit           Leave; so does Ctrl-D.
-  line\\           A backslash at the end goes on in the next line.
-  \"\"\"             Begins a text of several lines, and ends it.
-  Ctrl-C          Stop the answer; what came of it is kept.
+  /temperature X  Set the sampling temperature; 0 is greedy, `off` the engine's default.
+  /max-tokens N   Set the maximum output tokens per answer.
+  /retry          Send the last message again and replace its answer.
+  /exit           End the chat; Ctrl-D does the same.
+  line\\           A backslash at the end continues on the next line.
+  \"\"\"             Begins and ends a text of several lines.
+  Ctrl-C          Stop the answer; keep the received part.
 """
     assert expected in result.stderr
     assert result.stderr.splitlines()[-1] == "0 turns, 0 tokens in 0s"

@@ -88,14 +88,14 @@ def terminal(server: Server, tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_keys_typed_while_an_answer_streams_are_neither_shown_nor_sent(terminal: Terminal) -> None:
-    terminal.until("Ctrl-D leaves.")
+    terminal.until("Ctrl-D ends the chat.")
     terminal.until("> ")
     terminal.type(b"one\r")
     terminal.until("token3 ")
     terminal.type(b"sent by mistake\r")
     terminal.until("token9 ")
     terminal.type(CTRL_C)
-    terminal.until("(stopped; what came of it is kept. /retry asks again)")
+    terminal.until("(stopped; the received part is kept. /retry sends the message again)")
     terminal.until("> ")
     terminal.type(b"/exit\r")
     assert terminal.end() == 0
@@ -105,15 +105,15 @@ def test_keys_typed_while_an_answer_streams_are_neither_shown_nor_sent(terminal:
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(terminal: Terminal, tmp_path: Path) -> None:
-    terminal.until("Ctrl-D leaves.")
+    terminal.until("Ctrl-D ends the chat.")
     terminal.until("> ")
     terminal.type(b"one\r")
     terminal.until("token3 ")
     terminal.type(CTRL_C)
-    terminal.until("(stopped; what came of it is kept. /retry asks again)")
+    terminal.until("(stopped; the received part is kept. /retry sends the message again)")
     terminal.until("> ")
     terminal.type(b"half a line" + CTRL_C)
-    terminal.until("(Ctrl-D or /exit leaves)")
+    terminal.until("(Ctrl-D or /exit ends the chat)")
     terminal.until("> ")
     terminal.type(b"/save talk.json\r")
     terminal.until("(saved to talk.json, turns: 1)")

@@ -31,7 +31,7 @@ ERROR = Result(
 )
 WARNING = Result("gpus", "warning", "7 GPUs idle", "GPUs.", "Billed.", "Use them.", fix="use every GPU")
 UNKNOWN = Result("image-exists", "unknown", "denied", "An image.", "It sticks.", "Ask.", permission="ecr:X")
-SKIPPED = Result("vpc", "skipped", "skipped; it looks for this: A VPC.", "A VPC.", "No address.")
+SKIPPED = Result("vpc", "skipped", "skipped; it checks for: A VPC.", "A VPC.", "No address.")
 TOLD = Result("cdk", "ok", "node is missing", "Node.", "For stacks.")
 OK = Result("credentials", "ok", "", "Nobody.", "Nothing works.")
 
@@ -48,20 +48,20 @@ Warnings
     next: Use them.
     --fix: use every GPU
 
-Could not be looked at
+Unknown (could not be checked)
   image-exists: denied
     next: Ask.
 
 Skipped
-  vpc: skipped; it looks for this: A VPC.
+  vpc: skipped; it checks for: A VPC.
 
 Good to know
   cdk: node is missing
 
-In order
+Passed
   credentials
 
-6 checks: 1 in error, 1 with warnings, 1 unknown, 1 skipped, 2 in order"""
+6 checks: 1 with errors, 1 with warnings, 1 unknown, 1 skipped, 2 passed"""
 
 
 def test_the_whole_result() -> None:
@@ -78,18 +78,18 @@ Warnings
     next: Use them.
     --fix: use every GPU
 
-Could not be looked at
+Unknown (could not be checked)
   image-exists: denied
   4 checks: no AWS credentials were found.
 
 Skipped
-  vpc: skipped; it looks for this: A VPC.
+  vpc: skipped; it checks for: A VPC.
 
 Good to know
   cdk: node is missing
 
-10 checks: 1 in error, 1 with warnings, 5 unknown, 1 skipped, 2 in order
-(--verbose: all of them, with sources)"""
+10 checks: 1 with errors, 1 with warnings, 5 unknown, 1 skipped, 2 passed
+(--verbose: all checks, with sources)"""
 
 
 def test_by_default_equal_causes_are_one_line_and_what_is_well_a_number() -> None:
@@ -105,9 +105,9 @@ def test_without_a_region_the_machine_is_checked_all_the_same(tmp_path: Path) ->
     result = run("doctor", environ=nothing)
     assert result.exit_code == 5
     assert "credentials: No AWS region is set." in result.stdout
-    assert "checks: 1 in error" in result.stdout
+    assert "checks: 1 with errors" in result.stdout
     assert result.stderr == (
-        "error: checks in error: credentials\n"
+        "error: checks with errors: credentials\n"
         "  next: Fix the errors above, then run `peagle-sm doctor` again.\n"
     )
     rows = json.loads(run("doctor", "--format", "json", environ=nothing).stdout)
@@ -129,8 +129,8 @@ def test_what_a_deploy_goes_on_in_spite_of() -> None:
     assert render_deploy_notes([WARNING, SKIPPED]).splitlines() == [
         "Preflight",
         "  warning  gpus: 7 GPUs idle",
-        "  skipped  vpc: skipped; it looks for this: A VPC.",
-        "  all of it, with what to do: peagle-sm doctor",
+        "  skipped  vpc: skipped; it checks for: A VPC.",
+        "  for all checks and next steps, run: peagle-sm doctor",
     ]
 
 
@@ -148,12 +148,10 @@ def test_all_checks_as_json_with_every_field() -> None:
     assert run("checks", "--format", "quiet").stdout.split() == [row["id"] for row in rows]
     assert run("checks").stdout.splitlines()[0].split() == [
         "CHECK",
-        "AT",
-        "WORST",
-        "LOOKS",
-        "AT",
-        "FIX",
-        "WHAT",
+        "SEVERITY",
+        "READS",
+        "--FIX",
+        "DESCRIPTION",
     ]
 
 
@@ -173,7 +171,7 @@ def test_doctor_on_the_local_sagemaker(peagle: Run, spec: Callable[..., str]) ->
     result = peagle("doctor", path)
     assert result.exit_code == 3, result.stderr
     assert "forbidden-flags: serving.env.SM_VLLM_TRUST_REMOTE_CODE: not allowed" in result.stdout
-    assert "in error:" in result.stderr
+    assert "checks with errors:" in result.stderr
     assert "forbidden-flags" in result.stderr
     rows = {row["check"]: row for row in json.loads(peagle("doctor", path, "--format", "json").stdout)}
     assert rows["artifacts-readable"]["status"] == "ok"
@@ -196,7 +194,7 @@ def test_a_check_is_skipped_by_its_id_alone(peagle: Run, spec: Callable[..., str
     assert "skipped forbidden-flags" in result.stdout
     assert result.exit_code == 0, result.stdout
     wrong = peagle("doctor", path, "--skip-check", "forbidden")
-    assert (wrong.exit_code, "there is no such check" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "allowed: an id of a check" in wrong.stderr) == (2, True)
 
 
 def test_fix_shows_asks_and_writes(peagle: Run, in_empty_folder: Path) -> None:
@@ -206,11 +204,11 @@ def test_fix_shows_asks_and_writes(peagle: Run, in_empty_folder: Path) -> None:
     skipped = ("--skip-check", "guard-installed")
     refused = peagle("doctor", str(path), "--fix", *skipped, answers="n\n")
     assert "speculation.num_speculative_tokens: 12" in refused.stderr
-    assert "Write 1 field(s) into" in refused.stderr
+    assert "Write these fields into" in refused.stderr
     assert path.read_text() == text
     unasked = peagle("doctor", str(path), "--fix", *skipped)  # a script: nobody to ask
     assert "speculation.num_speculative_tokens" in unasked.stdout, "what was found is told all the same"
-    assert "run it again with --yes" in unasked.stderr
+    assert "run this command again with --yes" in unasked.stderr
     assert (unasked.exit_code, path.read_text()) == (2, text)
     done = peagle("doctor", str(path), "--fix", "--yes", *skipped)
     assert done.exit_code == 0, done.stdout
@@ -253,7 +251,7 @@ def test_fix_installs_the_guard_and_then_all_is_in_order(peagle: Run, spec: Call
     fixed = peagle("doctor", path, "--fix", "--yes")
     try:
         assert fixed.exit_code == 0, fixed.output
-        assert "peagle-sm guard install makes the guard and both roles:" in fixed.stderr
+        assert "peagle-sm guard install creates the guard and both roles:" in fixed.stderr
         shown = {
             row["check"]: row["status"]
             for row in json.loads(_json_of(peagle("doctor", path, "--format", "json")))

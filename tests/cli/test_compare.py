@@ -31,7 +31,7 @@ def test_two_servers_are_compared(servers: tuple[Running, Running], tmp_path: Pa
     arms = (f"none={plain.url}", f"p-eagle={fast.url}")
     result = run("compare", *arms, *SMALL, "--concurrency", "1,2", "--blocks", "2", "--out", path)
     assert result.exit_code == 0, result.stderr
-    assert "none beside itself" in result.stdout
+    assert "none over itself" in result.stdout
     assert "this deployment only" in result.stdout
     assert f"results: {path}" in result.stdout
     results = read(path)
@@ -72,14 +72,14 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
         (("a",), 2, "found 1 arm(s)"),
         (("a", "a"), 2, "given twice"),
         (("a,b", "c"), 2, "different numbers of deployments"),
-        (("=a", "b"), 2, "is no arm"),
-        (("a", "b", "--k", "p-eagle=3"), 2, "--k: only with --modes"),
-        (("a", "--modes", "none,p-eagle"), 2, "--modes deploys the arms, and a were given too"),
+        (("=a", "b"), 2, "is not an arm"),
+        (("a", "b", "--k", "p-eagle=3"), 2, "--k: allowed only with --modes"),
+        (("a", "--modes", "none,p-eagle"), 2, "--modes deploys the arms, but arms were given too: a"),
         (("--modes", "none,medusa", "--spec", "s.yaml"), 2, "two or three of none, eagle3, p-eagle"),
         (("--modes", "none,p-eagle", "--spec", "gone.yaml"), 2, "gone.yaml"),
-        (("a", "b", "--concurrency", "64"), 2, "c=64 needs 768 of them"),
-        (("a", "b", "-w", "nothing-like-it"), 2, "there is no workload and no file"),
-        (("http://127.0.0.1:9", "http://127.0.0.1:19"), 6, "nothing answers at http://127.0.0.1:9"),
+        (("a", "b", "--concurrency", "64"), 2, "c=64 needs 768 different ones"),
+        (("a", "b", "-w", "nothing-like-it"), 2, "workload or file 'nothing-like-it' not found"),
+        (("http://127.0.0.1:9", "http://127.0.0.1:19"), 6, "no server answers at http://127.0.0.1:9"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
@@ -97,7 +97,7 @@ def test_a_label_that_is_another_mode_is_refused(servers: tuple[Running, Running
     path = tmp_path / "r.jsonl"
     result = run("compare", f"none={fast.url}", f"p-eagle={plain.url}", *SMALL, "--out", path)
     assert result.exit_code == 2
-    assert "none was expected to run mode none, and its engine drafts" in result.stderr
+    assert "none: expected mode none, but its engine drafts" in result.stderr
     assert not path.exists()
 
 
@@ -109,17 +109,17 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
     )
     refused = peagle(*options)
     assert refused.exit_code == 2
-    price, _, refusal = refused.stderr.partition("There is no terminal to ask on")
+    price, _, refusal = refused.stderr.partition("Cannot ask")
     assert "USD" in price
-    assert "run it again with --yes" in refusal
+    assert "run this command again with --yes" in refusal
     deep = peagle(*options, "--k", "p-eagle=99", "--yes")
     assert (deep.exit_code, "found 99; allowed: 1 to" in deep.stderr) == (3, True)
     assert "next: Lower --k p-eagle=K." in deep.stderr
     declined = peagle(*options, answers="n\n")
     assert declined.exit_code == 15
     assert "cmp-tiny-none     none     0.00 USD/hour" in declined.stderr
-    assert "all of these together; each is deleted after it was measured" in declined.stderr
-    assert "Deploy cmp-tiny-none, cmp-tiny-p-eagle, measure and delete them? [y/N]" in declined.stderr
+    assert "all of these at the same time; each is deleted after the measurement" in declined.stderr
+    assert "Deploy cmp-tiny-none, cmp-tiny-p-eagle, measure them and delete them? [y/N]" in declined.stderr
     result = peagle(*options, "--yes", "--out", "r.jsonl")
     assert result.exit_code == 0, result.stderr
     results = read(Path("r.jsonl"))

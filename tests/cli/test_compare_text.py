@@ -18,12 +18,12 @@ from tests.measure.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, 
     [
         (1.1, 1.3, {}, "p-eagle is faster"),
         (0.8, 0.9, {}, "none is faster"),
-        (0.95, 1.0526, {}, "no difference shown (+-5.3%; +-2% takes about 61 prompts)"),
-        (0.99, 1.0101, {}, "no difference shown (+-1.0%)"),
-        (0.99, 1.01, {"control": True}, "1, as it should be"),
-        (0.9, 1.1, {"control": True}, "1, as it should be"),
-        (0.82, 1.04, {"control": True}, "no difference shown (too few prompts to tell)"),
-        (0.97, 1.2, {"control": True}, "no difference shown (too few prompts to tell)"),
+        (0.95, 1.0526, {}, "no significant difference (+-5.3%; +-2% needs about 61 prompts)"),
+        (0.99, 1.0101, {}, "no significant difference (+-1.0%)"),
+        (0.99, 1.01, {"control": True}, "1, as expected"),
+        (0.9, 1.1, {"control": True}, "1, as expected"),
+        (0.82, 1.04, {"control": True}, "no significant difference, but too few prompts to be sure"),
+        (0.97, 1.2, {"control": True}, "no significant difference, but too few prompts to be sure"),
         (1.01, 1.02, {"control": True}, "differs from 1: see the note"),
     ],
 )
@@ -57,14 +57,14 @@ def test_the_data_has_a_comparison_with_its_verdict_or_withheld_by_its_name() ->
 def test_the_whole_of_it(client: ClientHealth, mark: str) -> None:
     lines = shown(client)
     assert lines[1] == f"c=1 p-eagle p-eagle 7 9 0 1.0 - 12.00{mark} -"
-    assert (lines[2] == "(* in doubt: see the note)") == bool(mark)
+    assert (lines[2] == "(* uncertain: see the note)") == bool(mark)
     lines = [line for line in lines if not line.startswith("(*")]
     interval = "[1.100, 1.300] over 9 prompts, this deployment only"
     assert lines[4] == f"c=1 p-eagle over none 1.200 {interval} - - p-eagle is faster in this deployment"
-    assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no difference shown"
+    assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no significant difference"
     assert lines[10:] == [
         "note: mind this",
-        "note: small stand-in weights on a CPU: these figures say nothing of a GPU",
+        "note: small stand-in weights on a CPU: these figures say nothing about a GPU",
         "",
         "results: r.jsonl",
     ]

@@ -61,9 +61,10 @@ def test_without_a_terminal_and_yes_nothing_is_created(server: Server, peagle: R
     assert result.exit_code == 2
     assert (result.stdout, result.stderr) == (
         "",
-        "error: There is no terminal to ask on, and --yes was not given. Nothing was changed.\n"
-        f"  next: look at it with `peagle-sm plan {path} --local-port {server.status.port}`, "
-        "then run it again with --yes\n",
+        "error: Cannot ask for confirmation: stdin is not a terminal and --yes was not given. "
+        "Nothing was changed.\n"
+        f"  next: check with `peagle-sm plan {path} --local-port {server.status.port}`, "
+        "then run this command again with --yes\n",
     )
     assert peagle("list", "--format", "quiet").stdout == ""
 
@@ -79,7 +80,7 @@ def test_no_at_the_question_creates_nothing(peagle: Run, spec: Spec) -> None:
 def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec(), "--unguarded", answers="y\n")
     assert result.exit_code == 0, result.stderr
-    assert "lifetime limit armed" in result.stderr
+    assert "lifetime schedule created" in result.stderr
     assert "endpoint demo is in service" in result.stderr
     assert "status       InService" in result.stdout
     assert "try it:     peagle-sm invoke demo -p 'def fibonacci(n):' --temperature 0 --local" in result.stdout
@@ -98,7 +99,7 @@ def test_a_deploy_without_waiting_returns_while_it_is_created(peagle: Run, spec:
     result = peagle("deploy", spec(SCRIPT_PING="2"), "--unguarded", "--yes", "--no-wait")
     assert result.exit_code == 0, result.stderr
     assert "status       Creating" in result.stdout
-    assert "follow it:  peagle-sm status demo" in result.stdout
+    assert "check it:   peagle-sm status demo" in result.stdout
 
 
 def test_list_and_status(peagle: Run, deployed: str) -> None:
@@ -119,7 +120,8 @@ def test_invoke_streams_to_stdout_and_its_figures_go_to_stderr(peagle: Run, depl
     assert result.stdout == "token0 token1 token2 token3 token4 \n"
     assert "TTFT" in result.stderr
     assert "small stand-in weights" in result.stderr
-    assert result.stderr.count("note: acceptance is not reported") == 1  # the scripted engine has none
+    # The scripted engine reports none.
+    assert result.stderr.count("note: the engine speculates but reported no acceptance length") == 1
     piped = json.loads(peagle("invoke", deployed, "--format", "json", stdin='{"prompt": "x"}').stdout)
     assert piped["text"] == "token0 token1 token2 token3 token4 "
     assert piped["stand_in_weights"] is True
@@ -158,7 +160,7 @@ def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> Non
     assert gone.exit_code == 0, gone.stderr
     assert "To be deleted:\n  demo (InService, 0.00 USD/hour)\n" in gone.stderr
     assert gone.stdout.splitlines()[0] == "deleted  endpoint/demo"
-    proven = gone.stdout.splitlines().index("proven   asked again: nothing of demo is left but the log")
+    proven = gone.stdout.splitlines().index("checked  no resource of demo remains except the log group")
     assert gone.stdout.splitlines()[proven + 1] == "kept     log group /aws/sagemaker/Endpoints/demo"
     empty = peagle("list")
     assert (empty.stdout, empty.stderr) == ("", "no endpoints in us-east-1\n")
@@ -170,8 +172,8 @@ def test_the_logs_go_when_they_are_asked_for_and_stay_gone(
     logs, group = server.client("logs"), "/aws/sagemaker/Endpoints/demo"
     gone = peagle("delete", "demo", answers="yes\nyes\n")
     assert gone.exit_code == 0, gone.stderr
-    assert f"    log-group/{group}: stays, unless you say so\n" in gone.stderr
-    assert f"Delete the logs too ({group})? [y/N]" in gone.stderr
+    assert f"    log-group/{group}: kept, unless you also confirm to delete it\n" in gone.stderr
+    assert f"Delete the log groups too ({group})? [y/N]" in gone.stderr
     assert f"deleted  log-group/{group}" in gone.stdout
     assert "kept" not in gone.stdout
     # What a stack of this name would make, and AWS refuses to make twice.

@@ -48,7 +48,7 @@ def test_an_endpoint_that_came_up_is_printed_without_its_status(capsys: pytest.C
     shown = capsys.readouterr()
     assert shown.out == (
         "name  demo\n\n"
-        "follow it:  peagle-sm status demo --region us-east-1\n"
+        "check it:   peagle-sm status demo --region us-east-1\n"
         "delete it:  peagle-sm delete demo --region us-east-1\n"
     )
     emit_ready(_state("quiet"), "demo", _refuse, session_of(FakeAws()))

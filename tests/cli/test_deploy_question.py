@@ -12,10 +12,10 @@ from tests.core.support import GPT, plan_of
     ("found", "asked"),
     [
         ("absent", "Create demo for 4.20 USD/hour?"),
-        ("creating", "Go on with demo, which an earlier run began to create, for 4.20 USD/hour?"),
-        ("failed", "Delete demo, which has failed, and create it again for 4.20 USD/hour?"),
-        ("leaving", "Create demo again for 4.20 USD/hour, once its deletion is over?"),
-        ("live", "demo is in service with this spec, without a lifetime limit. Arm one?"),
+        ("creating", "An earlier run began to create demo. Continue for 4.20 USD/hour?"),
+        ("failed", "demo has failed. Delete it and create it again for 4.20 USD/hour?"),
+        ("leaving", "demo is being deleted. Create it again afterwards for 4.20 USD/hour?"),
+        ("live", "demo is in service with this spec, but has no lifetime schedule. Create the schedule?"),
     ],
 )
 def test_the_question_names_what_the_deploy_will_do(found: str, asked: str) -> None:

@@ -35,4 +35,4 @@ def test_a_check_that_is_skipped_does_not_refuse_a_dry_run(deep: Path) -> None:
 def test_a_check_that_does_not_exist_is_refused(deep: Path) -> None:
     result = run("deploy", deep, "--dry-run", "--region", "us-east-1", "--skip-check", "nope")
     assert result.exit_code == 2
-    assert "--skip-check nope: there is no such check" in result.stderr
+    assert "--skip-check: found nope; allowed: an id of a check" in result.stderr

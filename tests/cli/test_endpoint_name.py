@@ -49,7 +49,7 @@ def test_a_name_that_is_given_counts_and_nothing_is_read(
 def test_without_a_spec_the_name_is_asked_for(command: str, in_empty_folder: Path) -> None:
     result = run(*command.split())
     assert result.exit_code == 2
-    assert "No NAME was given, and there is no ./peagle.yaml to take it from." in result.stderr
+    assert "No NAME was given, and there is no ./peagle.yaml to read it from." in result.stderr
 
 
 @pytest.mark.parametrize("command", ONE_ENDPOINT)

@@ -73,7 +73,7 @@ def test_what_an_error_carries_reaches_the_json() -> None:
 def test_an_engines_last_lines_are_shown_unless_the_message_has_them() -> None:
     tail = [f"line {number}" for number in range(20)]
     shown = failure.render_text(failure.from_exception(EndpointFailed("failed", details={"log_tail": tail})))
-    assert shown.splitlines()[:3] == ["error: failed", "  the engine's last lines:", "    line 5"]
+    assert shown.splitlines()[:3] == ["error: failed", "  last lines of the engine's log:", "    line 5"]
     assert shown.endswith("    line 19")
     said = EndpointFailed("failed: x", details={"log_tail": ["x"]})
     assert failure.render_text(failure.from_exception(said)) == "error: failed: x"

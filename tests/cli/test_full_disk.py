@@ -37,7 +37,7 @@ def test_init_into_a_folder_that_does_not_exist(folder: Path) -> None:
     result = run("init", "tiny-code", "--output", folder / "peagle.yaml")
     assert result.exit_code == 2
     assert "cannot be written: Not a directory" in result.stderr
-    assert "--output FILE writes elsewhere" in result.stderr
+    assert "write another file with --output FILE" in result.stderr
 
 
 def test_a_state_folder_that_is_not_writable(folder: Path) -> None:

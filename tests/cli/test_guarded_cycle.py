@@ -19,7 +19,7 @@ def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
         deployed = peagle("deploy", spec(), "--yes")
         assert deployed.exit_code == 0, deployed.stderr
         assert (
-            "note: no guard is installed; installing it (the local SageMaker costs nothing)"
+            "note: no guard is installed; installing it (it costs nothing in the local SageMaker)"
             in deployed.stderr
         )
         assert peagle("guard", "status").exit_code == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from peagle_sm.core.spec.endpoint_spec import load_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.paths import weights_dir
 from tests.cli.conftest import Run
 from tests.cli.running import run
@@ -33,7 +33,7 @@ def bad(tmp_path: Path) -> Path:
 
 def test_the_list_of_one_models_heads() -> None:
     assert said(run("heads", "list", "tiny-code")) == (
-        "HEAD               TARGET     MODE     TRAINED K  LAYERS  LICENCE     REVISION  WHERE\n"
+        "HEAD               TARGET     MODE     TRAINED K  LAYERS  LICENCE     REVISION  LOCATION\n"
         "tiny-code-eagle3   tiny-code  eagle3           7       1  apache-2.0  -         shipped (eagle3)\n"
         "tiny-code-p-eagle  tiny-code  p-eagle         12       2  apache-2.0  -         shipped (p-eagle)\n"
     )
@@ -55,17 +55,17 @@ def test_a_bad_head_is_told_whole_and_refused(bad: Path) -> None:
     assert lines[:13] == [
         str(bad),
         "",
-        "  format        eagle3, LlamaForCausalLMEagle3",
-        "  method        P-EAGLE (one pass)",
-        "  layers        2",
-        "  hidden size   16, reads states of 16",
-        "  vocabulary    16 of 64",
-        "  mask token    3",
-        "  reads layers  1, 4, 6",
-        "  trained K     not known",
-        "  weights       5,520 parameters, BF16",
-        "  target        target (its config was read)",
-        "  licence       apache-2.0",
+        "  format       eagle3, LlamaForCausalLMEagle3",
+        "  method       P-EAGLE (one pass for all draft tokens)",
+        "  layers       2",
+        "  hidden size  16, of the target 16",
+        "  vocabulary   16 of 64",
+        "  mask token   3",
+        "  aux layers   1, 4, 6",
+        "  trained K    unknown",
+        "  weights      5,520 parameters, BF16",
+        "  target       target (its config was read)",
+        "  licence      apache-2.0",
     ]
     assert [line.split()[0] for line in lines[15:18]] == list(files)
     assert all(len(line.split()[-1]) == 64 for line in lines[15:18])
@@ -73,12 +73,12 @@ def test_a_bad_head_is_told_whole_and_refused(bad: Path) -> None:
         "",
         "error: weights-missing: d2t is missing",
         "",
-        "info: trained-k: how many tokens it was trained to propose is not known; 5 are asked for",
-        "  next: Its card may say.",
+        "info: trained-k: unknown how many draft tokens it was trained for; 5 are requested",
+        "  next: Look at its model card.",
     ]
     assert result.stderr == (
         f"error: the draft head at {bad} must not be deployed: weights-missing\n"
-        "  next: take another head, or export it again\n"
+        "  next: Use another head, or export it again.\n"
     )
 
 
@@ -101,7 +101,7 @@ def test_the_shipped_head_is_whole() -> None:
 def test_what_is_nothing_of_all_that(in_empty_folder: Path) -> None:
     result = run("heads", "check", "tiny-cod")
     assert result.exit_code == 2
-    assert "is no folder, no s3://BUCKET/PREFIX, no OWNER/NAME on the hub" in result.stderr
+    assert "is not a folder, s3://BUCKET/PREFIX, OWNER/NAME on the hub" in result.stderr
     assert "Did you mean 'tiny-code'?" in result.stderr
 
 
@@ -114,7 +114,7 @@ def test_a_head_on_the_hub(tmp_path: Path) -> None:
         refused = run("heads", "check", "owner/gated", environ=environ)
     assert (report["revision"], report["ok"]) == ("a" * 40, True)
     assert refused.exit_code == 5
-    assert "owner/gated is gated: its terms are to be accepted first" in refused.stderr
+    assert "owner/gated is gated: accept its terms first" in refused.stderr
     with local_hub() as closed:
         nobody = {"HF_ENDPOINT": closed.url}
     gone = run("heads", "check", "owner/head", environ=nobody)
@@ -131,7 +131,7 @@ def test_from_the_plan_of_a_staging_to_the_specs_lines(
     assert "target  peagle-sm target" in shown
     assert f"{uri}p-eagle/" in shown
     shipped = [path for part in ("target", "p-eagle") for path in (weights_dir() / part).iterdir()]
-    assert f"to send: {sum(path.stat().st_size for path in shipped) / 1e6:.1f} MB" in shown
+    assert f"to upload: {sum(path.stat().st_size for path in shipped) / 1e6:.1f} MB" in shown
     assert "USD a month (list price of S3 Standard in us-east-1" in shown
     assert server.client("s3").list_objects_v2(Bucket="cli-heads").get("Contents", []) == []
     assert peagle("heads", "stage", "tiny-code", "--to", uri).exit_code == 2  # nobody to ask
@@ -142,7 +142,7 @@ def test_from_the_plan_of_a_staging_to_the_specs_lines(
         f"\nsource: container\nmodel_uri: {uri}\nhead_uri: {uri}p-eagle/\n"
         "speculation:\n  mode: p-eagle\n  draft_head: tiny-code-p-eagle\n"
     )
-    assert done.startswith(f"{len(shipped)} files sent, 0 were there; every checksum is as it should be\n")
+    assert done.startswith(f"{len(shipped)} files uploaded, 0 existed already; every checksum matches\n")
     written = load_spec(spec)
     assert (written.model_uri, written.head_uri) == (uri, f"{uri}p-eagle/")
     assert "# small" in spec.read_text()

@@ -27,7 +27,7 @@ HEAVY = (
 HELP = """\
 Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
 
-  From a model's name to a P-EAGLE endpoint on SageMaker, and back to nothing.
+  Deploy, measure and delete P-EAGLE endpoints on Amazon SageMaker.
 
   A first run, without an AWS account:
 
@@ -38,68 +38,72 @@ Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
     peagle-sm delete tiny-code-p-eagle --local
     peagle-sm local down
 
-Before:
+Planning:
   init        Write a commented peagle.yaml for a model.
-  models      List the models and draft heads of the catalogue.
-  heads       List, check and stage draft heads.
+  models      List the models and draft heads in the catalogue.
+  heads       List draft heads, check them, or copy them to S3.
   schema      Print the JSON schema of peagle.yaml.
-  plan        Show what a spec would create, and what it costs.
-  lock        Write down what JumpStart resolves a spec to; check or upgrade it.
+  plan        Show what a spec would create, and what it would cost.
+  lock        Pin what JumpStart resolves a spec to; check or upgrade the lock.
   cdk         Write the CDK app, to deploy the stacks yourself.
   doctor      Check the account, the spec and this machine.
-  checks      List what is checked before a deploy.
+  checks      List the checks that run before a deploy.
 
 Endpoints:
-  deploy      Create the endpoint of a spec and follow it until it serves.
-  list        List the endpoints made by peagle-sm.
-  status      Show one endpoint: state, mode, config, cost, end of life.
-  wait        Wait until an endpoint is in service, or gone.
-  logs        Print what the engine behind an endpoint wrote.
+  deploy      Create an endpoint from a spec and wait until it is in service.
+  list        List the endpoints created by peagle-sm.
+  status      Show one endpoint: status, mode, config, cost and lifetime.
+  wait        Wait until an endpoint is in service, or deleted.
+  logs        Print the engine logs of an endpoint.
   invoke      Send one request and stream the answer.
-  chat        Talk with an endpoint.
-  openai      Print the environment for any OpenAI tool.
-  serve       Serve OpenAI's API on this machine for an endpoint.
-  keep        Keep an endpoint for a while, idle or not, and move the end of its
-              life.
-  pause       Turn an endpoint off, and keep what brings it back.
-  resume      Bring a paused endpoint back and follow it until it serves.
-  update      Bring an endpoint to what its spec says now.
-  delete      Delete endpoints and all that belongs to them, and prove it.
+  chat        Chat with an endpoint.
+  openai      Print the environment variables for OpenAI clients.
+  serve       Run a local proxy with the OpenAI API for an endpoint.
+  keep        Keep an endpoint running for a while, even if idle, and extend its
+              lifetime.
+  pause       Turn an endpoint off; keep its config and model, so that it can be
+              resumed.
+  resume      Turn a paused endpoint on again and wait until it is in service.
+  update      Update an endpoint to its spec as it is now.
+  delete      Delete endpoints and all their resources, and check that they are
+              gone.
 
 Measuring:
   bench       Measure an endpoint under load.
-  compare     Compare endpoints, or modes of one spec: which is faster, and is
-              that significant.
+  compare     Compare the speed of endpoints, or of one spec's modes; test for
+              significance.
   tune        Find the best num_speculative_tokens (K) for each concurrency, and
               the best mode.
-  verify      Check that an endpoint's answers are the target's own.
-  cost        Turn results into money: USD per million output tokens at each
+  verify      Check that speculation does not change the target model's answers.
+  cost        Show what tokens cost: USD per million output tokens at each
               measured load.
-  report      Show what results files say: a summary here, a page, or Markdown.
+  report      Summarise results files: in the terminal, as an HTML page, or as
+              Markdown.
 
 Account and region:
-  guard       Install, watch and remove what turns off unused endpoints.
+  guard       Install, inspect and remove the guard, which turns off unused
+              endpoints.
 
 This machine:
-  local       Run a SageMaker on this machine.
-  completion  Print the completion script of a shell.
+  local       Run a local SageMaker on this machine.
+  completion  Print the completion script for a shell.
 
 Options:
   --version   Print the version and exit.
   -h, --help  Show this message and exit.
 
 Global options, before or after the command:
-  --format [table|json|quiet]  How results are printed on stdout; quiet prints
+  --format [table|json|quiet]  Format of the results on stdout; quiet prints
                                names only.  [default: table]
   --profile NAME               AWS profile.  [env: AWS_PROFILE]
-  --region REGION              AWS region; goes before the spec's.  [env:
+  --region REGION              AWS region; overrides the spec's.  [env:
                                AWS_REGION]
-  --local / --no-local         Use the SageMaker that `peagle-sm local up` runs
-                               on this machine.  [env: PEAGLE_SM_LOCAL]
-  --local-port PORT            Which local SageMaker, when several run; implies
-                               --local.  [env: PEAGLE_SM_LOCAL_PORT]
+  --local / --no-local         Use the local SageMaker that `peagle-sm local up`
+                               started.  [env: PEAGLE_SM_LOCAL]
+  --local-port PORT            Port of the local SageMaker, if several run;
+                               implies --local.  [env: PEAGLE_SM_LOCAL_PORT]
                                [1<=x<=65535]
-  --debug                      Show a traceback when something unexpected fails.
+  --debug                      Show the traceback of an error.
 
   Exit codes: docs/reference/exit-codes.md.
 """

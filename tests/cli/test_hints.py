@@ -75,9 +75,9 @@ def test_the_guards_times_are_relative_and_a_column_of_dashes_is_left_out() -> N
     status = replace(OLD_GUARD, last_sweep_at=NOW - timedelta(minutes=3), endpoints=endpoints)
     shown = render_guard_status(status, NOW, "")
     assert shown.endswith(
-        "ENDPOINT              STATE    QUIET SINCE  KEPT UNTIL\n"
-        "gpt-oss-20b-p-eagle   watched  7 min ago    -\n"
-        "gpt-oss-120b-p-eagle  watched  -            in 20 h"
+        "ENDPOINT              STATE    IDLE SINCE  KEPT UNTIL\n"
+        "gpt-oss-20b-p-eagle   watched  7 min ago   -\n"
+        "gpt-oss-120b-p-eagle  watched  -           in 20 h"
     )
     assert "(3 min ago)" in shown
 

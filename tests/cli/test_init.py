@@ -70,8 +70,8 @@ def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
     result = run("init", "tiny-code")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: peagle.yaml exists, and init does not overwrite what you may have edited\n"
-        "  next: add --force, or write elsewhere with --output FILE\n"
+        "error: peagle.yaml already exists, and may contain your changes\n"
+        "  next: add --force to overwrite it, or write another file with --output FILE\n"
     )
     assert Path("peagle.yaml").read_text() == "mine"
     assert run("init", "tiny-code", "--force").exit_code == 0
@@ -81,9 +81,9 @@ def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no model was named"),
+        ([], "no MODEL was given"),
         (["tiny-cod"], "tiny-code"),
-        (["gpt-oss-20b", "--mode", "eagle3"], "no eagle3 head is known for gpt-oss-20b"),
+        (["gpt-oss-20b", "--mode", "eagle3"], "the catalogue has no eagle3 head for gpt-oss-20b"),
         (["tiny-code", "--name", "-bad"], "name"),
         (["tiny-code", "-o", "missing/x.yaml"], "missing/x.yaml: cannot be written"),
     ],

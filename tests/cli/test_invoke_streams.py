@@ -31,7 +31,7 @@ def test_a_stream_that_stalls_is_exit_code_9_with_the_text_so_far(
     body = _body(tmp_path, SCRIPT_INVOKE="stall", SCRIPT_CHUNKS=2, SCRIPT_STALL=6)
     shown = peagle("invoke", name, "--body", body, "--read-timeout", "2")
     assert (shown.exit_code, shown.stdout) == (9, "token0 token1 \n")
-    assert "error: The stream stalled: nothing came for 2 s." in shown.stderr
+    assert "error: The stream stalled: no bytes for 2 s." in shown.stderr
     told = json.loads(peagle("invoke", name, "--body", body, "--timeout", "2", "--format", "json").stderr)
     assert (told["error"]["type"], told["error"]["exit_code"]) == ("StreamStalled", 9)
     assert told["error"]["details"]["partial_text"] == "token0 token1 "
@@ -41,7 +41,7 @@ def test_a_stream_that_stalls_is_exit_code_9_with_the_text_so_far(
 def test_times_are_those_of_a_stream(peagle: Run, name: str) -> None:
     result = peagle("invoke", name, "-p", "x", "--no-stream", "--timeout", "5")
     assert result.exit_code == 2
-    assert "--timeout beside --no-stream" in result.stderr
+    assert "--no-stream cannot be used with --timeout" in result.stderr
     assert peagle("invoke", name, "-p", "x", "--read-timeout", "0").exit_code == 2
 
 
@@ -49,7 +49,7 @@ def test_a_prompt_of_a_dash_is_read_from_stdin(peagle: Run, name: str) -> None:
     asked = peagle("invoke", name, "-p", "-", "--no-stream", "--format", "json", stdin="def f():")
     assert "def f():" in asked.output, "the scripted engine gives back what it was sent"
     empty = peagle("invoke", name, "-p", "-", stdin="")
-    assert (empty.exit_code, "no question was given" in empty.stderr) == (2, True)
+    assert (empty.exit_code, "no prompt was given" in empty.stderr) == (2, True)
 
 
 def test_tool_calls_and_thoughts_are_told(peagle: Run, name: str, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_list_of_prompts_is_one_answer_each_or_none(peagle: Run, name: str, tm
     body.write_text(json.dumps({"prompt": ["def add(a, b):", "class Foo:"], "script": script}))
     streamed = peagle("invoke", name, "--body", str(body))
     assert (streamed.exit_code, streamed.stdout) == (2, "")
-    assert "a stream carries one answer: found 2 prompts and n=1; allowed: one prompt" in streamed.stderr
+    assert "a stream has one answer: found 2 prompts and n=1; allowed: one prompt" in streamed.stderr
     assert "--no-stream" in streamed.stderr
     whole = peagle("invoke", name, "--body", str(body), "--no-stream", "--format", "json")
     told = json.loads(whole.stdout)

@@ -37,7 +37,7 @@ def test_faults_are_added_listed_shown_and_cleared(fault: Run, peagle: Run) -> N
     rows = [line.split(maxsplit=1)[1] for line in listed.splitlines()]
     table = [" ".join(row.split()) for row in rows]
     assert table == [
-        "KIND ENDPOINT OPERATION OPTIONS STRUCK LEFT",
+        "KIND ENDPOINT OPERATION OPTIONS INJECTED REMAINING",
         "cut tiny-* all where=event clean=true after_events=1 0 2",
         "throttle * all status=400 probability=0.1 seed=7 0 ∞",
         "model-error * invoke status=500 message='out of memory' 0 ∞",
@@ -58,7 +58,7 @@ def test_a_fault_that_is_not_acceptable(fault: Run) -> None:
     result = fault("add", "cut", "--where", "there")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "error: where is not acceptable: found 'there'; allowed: frame, part, event, start\n"
+        "error: where has an invalid value: found 'there'; allowed: frame, part, event, start\n"
         "  next: peagle-sm local fault add cut --endpoint 'my-*' --times 1\n"
     )
     assert "stall has no option 'where'" in fault("add", "stall", "--where", "frame").stderr
@@ -71,7 +71,7 @@ def test_clearing_what_is_not_set(fault: Run) -> None:
     result = fault("clear", "f0")
     assert (result.exit_code, result.stderr) == (
         4,
-        "error: no fault is called 'f0'; set are: none\n  next: peagle-sm local fault list\n",
+        "error: there is no fault 'f0'; existing faults: none\n  next: peagle-sm local fault list\n",
     )
 
 

@@ -67,15 +67,15 @@ def test_a_server_that_runs_already_is_reported_and_a_port_starts_another(
         first = json.loads(_peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE).stdout)
         again = _peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE)
         assert json.loads(again.stdout)["pid"] == first["pid"]
-        assert f"a local SageMaker runs already, at port {first['port']}: using it" in again.stderr
+        assert f"a local SageMaker is already running at port {first['port']}: using it" in again.stderr
         assert _peagle(environment, "list", "--local").returncode == 0
         foreground = _peagle(environment, "local", "up", *ENGINE)
         assert foreground.returncode != 0
         assert f"already runs at port {first['port']}" in foreground.stderr
         second = _peagle(environment, "local", "up", "-d", "--port", str(free_port()), *ENGINE)
         assert second.returncode == 0, second.stderr
-        assert f"runs already, at port {first['port']} (process {first['pid']})" in second.stderr
-        assert "write --local-port " in second.stderr
+        assert f"is already running at port {first['port']} (process {first['pid']})" in second.stderr
+        assert "use --local-port " in second.stderr
     finally:
         _peagle(environment, "local", "down")
 
@@ -90,7 +90,7 @@ def test_in_the_foreground_ctrl_c_ends_it(environment: dict[str, str]) -> None:
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("Ctrl-C ends it"):
+            if line.startswith("Ctrl-C stops it"):
                 break
         os.kill(process.pid, signal.SIGINT)
         stdout, rest = process.communicate(timeout=60)

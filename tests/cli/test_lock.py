@@ -146,7 +146,7 @@ def test_an_upgrade_as_json(peagle: Run, bucket: Publish, gpt: Path) -> None:
 def test_a_check_fails_for_each_way_in_which_a_lock_is_stale(peagle: Run, bucket: Publish, gpt: Path) -> None:
     absent = peagle("lock", "--check")
     assert absent.exit_code == 14
-    assert "peagle.local.lock is not there" in absent.stderr
+    assert "peagle.local.lock does not exist" in absent.stderr
     assert not Path("peagle.local.lock").exists()
     peagle("lock")
     gpt.write_text(gpt.read_text() + "placement: {instance_types: [ml.p5.48xlarge]}\n")
@@ -172,7 +172,7 @@ def test_a_version_that_is_gone_is_told_with_the_way_on(peagle: Run, bucket: Pub
     path.write_text(path.read_text().replace("version: 3.38.0", "version: 3.1.0"))
     gone = peagle("lock")
     assert gone.exit_code == 4
-    assert "no version 3.1.0 of openai-reasoning-gpt-oss-20b any more; there are 3.38.0" in gone.stderr
+    assert "no longer has version 3.1.0 of openai-reasoning-gpt-oss-20b; it has 3.38.0" in gone.stderr
     assert "lock --upgrade" in gone.stderr
     assert peagle("lock", "--upgrade").exit_code == 0
 
@@ -184,7 +184,7 @@ def test_a_config_asked_for_is_kept(peagle: Run, bucket: Publish, gpt: Path) -> 
     assert peagle("lock").stdout.startswith("peagle.local.lock is up to date")
     refused = peagle("plan")
     assert refused.exit_code == 3
-    assert "config lmi of openai-reasoning-gpt-oss-20b ships no head" in refused.stdout
+    assert "config lmi of openai-reasoning-gpt-oss-20b has no head" in refused.stdout
     assert peagle("lock", "--config", "lmy").exit_code == 4
 
 
@@ -192,7 +192,7 @@ def test_what_is_not_jumpstart_s_has_nothing_to_lock(peagle: Run, spec: Callable
     result = peagle("lock", spec())
     assert (result.exit_code, result.stdout) == (
         0,
-        "demo: source container names its own image and files: there is nothing to lock\n",
+        "demo: nothing to lock: with source container the spec has its own image and files\n",
     )
     assert peagle("lock", "-", stdin="name: x").exit_code == 2
 

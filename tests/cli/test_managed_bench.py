@@ -22,12 +22,12 @@ def test_a_bare_server_is_not_for_a_managed_job() -> None:
     with scheduled_server() as server:
         done = run("bench", server.url, "--managed", "--prompts", "2", "--concurrency", "1")
     assert done.exit_code == 2
-    assert "--managed measures an endpoint of SageMaker, and a URL was given" in done.stderr
+    assert "--managed measures only SageMaker endpoints, but a URL was given" in done.stderr
 
 
 def test_options_that_a_job_cannot_honour_are_refused() -> None:
     cloud = Cloud()
-    with pytest.raises(SpecError, match="--managed goes without --ramp, --keep-text"):
+    with pytest.raises(SpecError, match="--managed cannot be used with --ramp, --keep-text"):
         run_managed(
             State(),
             cloud.session(),

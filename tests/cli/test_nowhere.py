@@ -17,7 +17,7 @@ def test_a_spec_that_is_not_there(in_empty_folder: Path) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
         "error: peagle.yaml: cannot be read: No such file or directory\n"
-        "  next: Name an existing spec file, or write one with `peagle-sm init`.\n"
+        "  next: Give an existing spec file, or write one with `peagle-sm init`.\n"
     )
 
 
@@ -45,7 +45,9 @@ def test_a_deploy_that_nobody_can_confirm_is_refused_before_anything_is_looked_u
     Path("peagle.yaml").write_text(SPEC)
     result = run("deploy")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: There is no terminal to ask on, and --yes was not given.")
+    assert result.stderr.startswith(
+        "error: Cannot ask for confirmation: stdin is not a terminal and --yes was not given."
+    )
 
 
 def test_a_spec_from_stdin() -> None:
@@ -84,7 +86,7 @@ def test_a_port_of_the_environment_that_is_none_is_refused(text: str) -> None:
 
 def test_nothing_to_end_is_no_error() -> None:
     result = run("local", "down", "--port", "9")
-    assert (result.exit_code, result.stdout) == (0, "nothing was running\n")
+    assert (result.exit_code, result.stdout) == (0, "no local server was running\n")
     assert json.loads(run("local", "down", "--port", "9", "--format", "json").stdout) == {"ended": []}
 
 

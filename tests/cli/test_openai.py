@@ -37,11 +37,11 @@ def test_what_it_prints_is_all_that_the_sdk_needs(peagle: Run, endpoint: str, se
     assert key[2] not in done.stderr
     assert done.stderr.splitlines() == [
         done.stderr.splitlines()[0],
-        'model: leave it empty ("" in the request): the endpoint has one model, and the URL names it',
-        "served: chat completions only; for tools that insist on a model's name, on /v1/models, "
-        f"/v1/completions or /v1/responses: peagle-sm serve {endpoint} --local-port {server.status.port}",
+        'model: leave it empty ("" in the request); the URL already selects the endpoint and its one model',
+        "served: chat completions only; for tools that need a model name, /v1/models, /v1/completions or "
+        f"/v1/responses, run: peagle-sm serve {endpoint} --local-port {server.status.port}",
     ]
-    assert done.stderr.startswith("the token ends at 20")
+    assert done.stderr.startswith("the token expires at 20")
 
 
 def test_json_has_the_same_and_the_end(peagle: Run, endpoint: str) -> None:
@@ -101,7 +101,6 @@ def test_fish_is_known_by_its_name(peagle: Run, endpoint: str) -> None:
 def test_the_price_and_the_end_are_told_together() -> None:
     end = datetime(2026, 11, 22, 8, tzinfo=UTC)
     assert (
-        cost_line(4.2, end)
-        == "4.20 USD/hour while it is on; deleted at 2026-11-22 08:00 UTC whatever happens"
+        cost_line(4.2, end) == "4.20 USD/hour while it is on; deleted at 2026-11-22 08:00 UTC even if in use"
     )
-    assert cost_line(None, None) == "price unknown; NO lifetime limit ends it"
+    assert cost_line(None, None) == "price unknown; NO lifetime schedule"

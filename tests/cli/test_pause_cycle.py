@@ -27,7 +27,7 @@ def test_off_and_on_again(peagle: Run, deployed: str) -> None:
     assert "demo is InService and costs 0.00 USD/hour" in result.stderr
     assert "Pause demo? It stops answering. [y/N]" in result.stderr
     assert result.stdout.startswith("demo is off: it costs nothing\nkept     endpoint-config/demo-")
-    assert "back     peagle-sm resume demo --local-port" in result.stdout
+    assert "resume   peagle-sm resume demo --local-port" in result.stdout
     (row,) = json.loads(peagle("list", "--format", "json").stdout)
     assert (row["status"], row["off_why"]) == ("Paused", "by hand")
     assert "off          by hand, since" in peagle("status", deployed).stdout
@@ -61,7 +61,7 @@ def test_keeping_moves_the_end(peagle: Run, deployed: str) -> None:
     before = json.loads(peagle("status", deployed, "--format", "json").stdout)["expires_at"]
     result = peagle("keep", deployed, "1d", answers="y\n")
     assert result.exit_code == 0, result.stderr
-    assert "no guard is installed: only the lifetime limit ends it" in result.stderr
+    assert "no guard is installed: only the lifetime schedule deletes it" in result.stderr
     assert "Keep demo? [y/N]" in result.stderr
     after = json.loads(peagle("status", deployed, "--format", "json").stdout)["expires_at"]
     assert after > before

@@ -52,12 +52,12 @@ PAUSED = EndpointSummary(
 
 def test_a_lease_shows_the_new_end_and_its_price() -> None:
     assert render_lease(LEASE) == (
-        "keep      coder\n"
-        "until     2026-11-20 14:00 UTC, idle or not\n"
-        "lifetime  deleted at 2026-11-20 14:00 UTC whatever happens, before: 2026-11-20 12:00 UTC\n"
-        "price     12.50 USD/hour\n"
-        "on top    at most 25.00 USD\n"
-        "budget    100.00 USD, 18.75 USD of it spent: it is turned off when that is reached"
+        "keep        coder\n"
+        "until       2026-11-20 14:00 UTC, even if idle\n"
+        "lifetime    deleted at 2026-11-20 14:00 UTC even if in use (before: 2026-11-20 12:00 UTC)\n"
+        "price       12.50 USD/hour\n"
+        "extra cost  at most 25.00 USD\n"
+        "budget      100.00 USD, 18.75 USD of it spent: the guard turns it off when the budget is spent"
     )
     assert render_kept(LEASE) == (
         "coder is kept until 2026-11-20 14:00 UTC; its lifetime ends at 2026-11-20 14:00 UTC"
@@ -68,9 +68,9 @@ def test_a_lease_within_the_lifetime_and_without_a_guard() -> None:
     lease = replace(LEASE, expired_at=LEASE.expires_at, more_usd=0.0, budget_usd=None, guarded=False)
     assert render_lease(lease) == (
         "keep      coder\n"
-        "lifetime  deleted at 2026-11-20 14:00 UTC whatever happens, as before\n"
+        "lifetime  deleted at 2026-11-20 14:00 UTC even if in use (unchanged)\n"
         "price     12.50 USD/hour\n"
-        "note      no guard is installed: only the lifetime limit ends it"
+        "note      no guard is installed: only the lifetime schedule deletes it"
     )
     assert render_kept(lease) == "coder: its lifetime ends at 2026-11-20 14:00 UTC"
 
@@ -78,14 +78,15 @@ def test_a_lease_within_the_lifetime_and_without_a_guard() -> None:
 def test_a_lease_whose_limit_cannot_act_promises_nothing() -> None:
     lease = replace(LEASE, budget_usd=None, guarded=False, limit_acts=False)
     assert render_lease(lease) == (
-        "keep      coder\n"
-        "lifetime  the limit at 2026-11-20 14:00 UTC cannot act: its role went with the guard\n"
-        "price     12.50 USD/hour\n"
-        "on top    at most 25.00 USD\n"
-        "note      no guard is installed: nothing ends it by itself"
+        "keep        coder\n"
+        "lifetime    the schedule at 2026-11-20 14:00 UTC cannot act: its role was deleted with the guard\n"
+        "price       12.50 USD/hour\n"
+        "extra cost  at most 25.00 USD\n"
+        "note        no guard is installed: nothing deletes it automatically"
     )
     assert render_kept(lease) == (
-        "coder: nothing ends it by itself, since the role of its limit went with the guard"
+        "coder: nothing deletes it automatically: the role of its lifetime schedule was deleted "
+        "with the guard"
     )
 
 
@@ -95,8 +96,8 @@ def test_an_offer_shows_the_price_before_it_is_paid() -> None:
         "stack     Peagle-coder\n"
         "price     12.50 USD/hour\n"
         "at most   50.00 USD in its lifetime of 4 h\n"
-        "lifetime  deleted at 2026-11-20 12:00 UTC whatever happens\n"
-        "hours     Mon-Fri 08:00-19:00 Europe/Berlin: the guard turns it off at their next end"
+        "lifetime  deleted at 2026-11-20 12:00 UTC even if in use\n"
+        "hours     Mon-Fri 08:00-19:00 Europe/Berlin: the guard turns it off when they next end"
     )
 
 
@@ -108,11 +109,11 @@ def test_what_pausing_stops_and_keeps() -> None:
         "a few USD a month\n"
         "kept     endpoint-config/c\n"
         "kept     model/m\n"
-        "stack    Peagle-coder knows: `cdk diff` stays empty\n"
-        "back     peagle-sm resume coder --local-port 1"
+        "stack    Peagle-coder is in sync: `cdk diff` shows no change\n"
+        "resume   peagle-sm resume coder --local-port 1"
     )
     again = render_paused(PauseReport("coder", True, None, None, ()), "")
-    assert again == "coder was off already: it costs nothing\nback     peagle-sm resume coder"
+    assert again == "coder was off already: it costs nothing\nresume   peagle-sm resume coder"
     local = render_paused(PauseReport("coder", False, "Peagle-coder", 0.0, ()), "")
     assert local.startswith("coder is off: it costs nothing\n")
 

@@ -17,7 +17,7 @@ Plan for coder in us-west-2, account 123456789012
   model        qwen3-coder-30b-a3b-instruct
   speculation  p-eagle, 7 draft tokens
   instance     1 x ml.p5.48xlarge
-  unused GPUs  7 on each instance: paid for, and doing nothing
+  unused GPUs  7 on each instance: billed but not used
   price        12.50 USD/hour, 300.00 USD/day
   at most      50.00 USD in its lifetime of 4 h
   price from   a price list, 2026-11-20

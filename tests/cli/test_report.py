@@ -27,9 +27,10 @@ def test_the_summary(stand_in: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout == (
         "SYNTHETIC DATA. made up by tests/measure/report/making.py, seed 0; nothing was measured.\n"
-        "SMALL STAND-IN WEIGHTS. These figures compare the modes on the machine that ran them; they say"
-        " nothing about a large model on a GPU.\n"
-        "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1, in this deployment\n"
+        "SMALL STAND-IN WEIGHTS. These figures compare the modes on the machine that ran them. They do"
+        " not apply to a large model on a GPU.\n"
+        "No significant difference between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1,"
+        " in this deployment\n"
         "  synthetic data, small stand-in weights; this deployment only; 95% interval over 96 prompts;"
         " HumanEval; temperature 0\n"
         "\n"
@@ -43,7 +44,7 @@ def test_the_summary(stand_in: Path) -> None:
         "c=1   EAGLE-3          301         62.7         3.32      2.51\n"
         "c=1   P-EAGLE          291         63.3         3.43      3.77\n"
         "\n"
-        "The client kept up at 3 of 3 points (largest lag p99 0.63 ms, 5% of a core at most)."
+        "The client kept up at 3 of 3 points (largest p99 lag 0.63 ms, at most 5% of a core)."
         " No request failed.\n"
     )
 
@@ -73,7 +74,7 @@ def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -
     cut.write_bytes(stand_in.read_bytes()[:-20])
     done = run("report", cut)
     assert done.exit_code == 0
-    assert "is cut off and was left out" in done.stderr
+    assert "is incomplete and was skipped" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["report", "cost"])
@@ -81,8 +82,8 @@ def test_a_file_without_a_finished_load_ends_with_the_next_step(tmp_path: Path, 
     cut = replace(making.stand_in(), points=(), comparisons=())
     done = run(command, making.write(cut, tmp_path / "cut.jsonl"))
     assert done.exit_code == 2
-    assert "cut.jsonl: no finished load is in it" in done.stderr
-    assert "192 requests of a load that was cut short" in done.stderr
+    assert "cut.jsonl: no finished load, so nothing is shown" in done.stderr
+    assert "192 requests of an interrupted load" in done.stderr
     assert "run `peagle-sm quickstart` again" in done.stderr
     assert done.stdout == ""
 
@@ -94,7 +95,7 @@ def test_a_tuning_is_reported_whole_and_cannot_be_costed(tmp_path: Path) -> None
     assert done.stdout.count("chosen") == 6
     refused = run("cost", tuned)
     assert refused.exit_code == 2
-    assert "it has no measured load to cost" in refused.stderr
+    assert "has no measured load, so its cost cannot be computed" in refused.stderr
     assert "peagle-sm bench" in refused.stderr
 
 
@@ -104,16 +105,19 @@ def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Pa
     done = run("cost", compared, again, tuned)
     assert "RUN" in done.stdout
     assert "again.jsonl" in done.stdout
-    assert "note: tune.jsonl: a file of `peagle-sm tune`, without a measured load to cost" in done.stderr
+    assert (
+        "note: tune.jsonl: a file of `peagle-sm tune` without a measured load, so it has no cost"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [
-        ("gone.jsonl", None, 2, "there is no results file"),
-        ("gone.html", None, 2, "there is no report"),
+        ("gone.jsonl", None, 2, "gone.jsonl not found"),
+        ("gone.html", None, 2, "gone.html not found"),
         ("empty.jsonl", b"", 2, "is empty"),
-        ("other.html", b"<html></html>", 2, "holds no results of peagle-sm"),
+        ("other.html", b"<html></html>", 2, "has no results of peagle-sm"),
         ("bytes.html", b"\xff\xfe", 2, "it is not text"),
         ("broken.html", b'<script type="application/x-ndjson">\n{}\n</script>', 2, "cannot be read"),
     ],
@@ -133,7 +137,7 @@ def test_what_is_no_results_file(
 def test_a_place_that_cannot_be_written(tmp_path: Path, stand_in: Path) -> None:
     done = run("report", stand_in, "--html", stand_in / "report.html")
     assert done.exit_code == 2
-    assert "Name a file in a folder that exists." in done.stderr
+    assert "Give a file in an existing folder." in done.stderr
 
 
 def test_cost_sizes_a_fleet_and_pays_back_a_head(compared: Path) -> None:
@@ -144,8 +148,8 @@ def test_cost_sizes_a_fleet_and_pays_back_a_head(compared: Path) -> None:
         in done.stdout
     )
     assert (
-        "Least for 20,000 tokens/s with 30% headroom: 5 instances (5 GPUs) of P-EAGLE at c=32 each,"
-        " 21.00 USD/hour, 66% of what was measured is used." in done.stdout
+        "Cheapest for 20,000 tokens/s with 30% headroom: 5 instances (5 GPUs) of P-EAGLE at c=32 each,"
+        " 21.00 USD/hour; uses 66% of the measured throughput." in done.stdout
     )
     assert "paid back after 39.7 days" in done.stdout
     assert "AWS Price List API, 2026-11-01" in done.stdout
@@ -167,7 +171,7 @@ def test_what_was_not_billed_is_priced_only_when_asked(stand_in: Path) -> None:
     assert "arms with a price: none" in refused.stderr
     given = run("cost", stand_in, "--training-usd", "100", "--usd-per-hour", "4")
     assert "SMALL STAND-IN WEIGHTS" in given.stdout
-    assert "no difference shown (0.98x), so no saving is either" in given.stdout
+    assert "no significant difference (0.98x), so no saving" in given.stdout
 
 
 def test_a_price_that_is_missing_is_looked_up(tmp_path: Path) -> None:
@@ -183,19 +187,19 @@ def test_a_price_that_is_missing_is_looked_up(tmp_path: Path) -> None:
 def test_two_demands_are_one_too_many(compared: Path) -> None:
     done = run("cost", compared, "--otps", "1", "--requests-per-s", "1")
     assert done.exit_code == 2
-    assert "give one" in done.stderr
+    assert "give only one" in done.stderr
 
 
 def test_no_load_meets_the_objective(compared: Path) -> None:
     done = run("cost", compared, "--otps", "10", "--ttft-ms", "1")
-    assert "No measured load serves 10.0 tokens/s" in done.stdout
+    assert "No measured load fits 10.0 tokens/s" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["report", "cost"])
 def test_a_folder_is_refused_with_the_files_in_it(compared: Path, command: str) -> None:
     done = run(command, compared.parent)
     assert done.exit_code == 2
-    assert f"is a folder. Name the files in it: {compared}" in done.stderr
+    assert f"is a folder. Give the files in it: {compared}" in done.stderr
     empty = compared.parent / "empty"
     empty.mkdir()
-    assert "It holds no results file (*.jsonl)." in run(command, empty).stderr
+    assert "It contains no results file (*.jsonl)." in run(command, empty).stderr

@@ -46,7 +46,7 @@ def test_stdin(text: str, expected: Question) -> None:
 
 
 def test_nothing_is_refused() -> None:
-    with pytest.raises(SpecError, match="no question"):
+    with pytest.raises(SpecError, match="no prompt was given"):
         question(None, None, None, "  \n")
 
 

@@ -46,9 +46,9 @@ def test_it_serves_until_ctrl_c_and_lets_a_stream_end(server: Server, endpoint: 
         url = process.stdout.readline().strip()
         said = [process.stderr.readline().strip() for _ in range(3)]
         assert said == [
-            f"{endpoint}: price unknown; NO lifetime limit ends it",
-            f'OPENAI_BASE_URL={url}  model "{endpoint}"  OPENAI_API_KEY: any key: none is looked at',
-            "Ctrl-C lets what is under way end; the endpoint stays, and costs what it costs",
+            f"{endpoint}: price unknown; NO lifetime schedule",
+            f'OPENAI_BASE_URL={url}  model "{endpoint}"  OPENAI_API_KEY: any value (keys are not checked)',
+            "Ctrl-C ends the proxy after the requests in flight; the endpoint stays on and is billed",
         ]
         client = openai.OpenAI(base_url=url, api_key="any", max_retries=0)
         stream = iter(
@@ -61,7 +61,7 @@ def test_it_serves_until_ctrl_c_and_lets_a_stream_end(server: Server, endpoint: 
         )
         next(stream)
         process.send_signal(signal.SIGINT)
-        assert "waiting for 1 requests under way" in process.stderr.readline()
+        assert "waiting for 1 requests in flight" in process.stderr.readline()
         assert len(list(stream)) == 21
         assert process.wait(20) == 0
         assert "POST /v1/chat/completions 200 stream  tokens 20  AL -" in process.stderr.read()
@@ -95,4 +95,4 @@ def test_another_host_is_warned_of(peagle: Run, endpoint: str) -> None:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
         done = peagle("serve", endpoint, "--host", "0.0.0.0", "--port", str(taken.getsockname()[1]))
-    assert "warning: listening on 0.0.0.0, not on loopback: ANYBODY who reaches it" in done.stderr
+    assert "warning: listening on 0.0.0.0, not on loopback: ANYONE who can connect" in done.stderr

@@ -43,11 +43,11 @@ speculation  p-eagle, 7 draft tokens
 instance     1 x ml.p5.48xlarge
 image        registry/vllm:0.30.0-gpu
 model        coder-0a1b2c3d
-config       coder-99999999 (asked for: coder-0a1b2c3d)
+config       coder-99999999 (requested: coder-0a1b2c3d)
 created      2026-11-20 08:00 UTC (2 h ago)
 price        12.50 USD/hour, 18.75 USD spent so far
-lifetime     deleted at 2026-11-20 12:00 UTC (in 2 h) whatever happens
-idle         counts as idle after 60 min of proven quiet, looked at again 10 min later
+lifetime     deleted at 2026-11-20 12:00 UTC (in 2 h) even if in use
+idle         counts as idle after 60 min in which the metrics show no request, checked again 10 min later
 warning      an update rolled back"""
 FULL = EndpointStatus(
     summary=SERVING,
@@ -84,7 +84,7 @@ def test_counts_and_amounts_that_autoscaling_changes_are_marked() -> None:
     assert render_list([scaled], LATER) == SCALED
     text = render_status(replace(FULL, summary=replace(scaled, instance_count=3)), stand_in=False, now=LATER)
     assert "instance     3 x ml.p5.48xlarge (autoscaling: 1-4)" in text
-    assert "about 18.75 USD spent so far (at the count where autoscaling starts)" in text
+    assert "about 18.75 USD spent so far (at autoscaling's initial instance count)" in text
 
 
 def test_the_whole_status() -> None:
@@ -113,7 +113,7 @@ def test_the_cause_of_a_failure_comes_first_and_the_dump_only_with_verbose() -> 
     dump = f"It did not answer. Its last words: {'word ' * 99}\nValueError: no room\nat exit"
     failed = replace(FULL, failure_reason=dump)
     text = render_status(failed, stand_in=False, now=LATER)
-    assert "why          ValueError: no room\n             It did not answer. Its last words: word" in text
+    assert "reason       ValueError: no room\n             It did not answer. Its last words: word" in text
     assert "at exit" not in text
     assert "failure: ValueError: no room · " in change_line(failed)
     assert "at exit" in render_status(failed, stand_in=False, now=LATER, verbose=True)
@@ -122,7 +122,7 @@ def test_the_cause_of_a_failure_comes_first_and_the_dump_only_with_verbose() -> 
 def test_the_figures_of_a_request() -> None:
     assert render_summary(SUMMARY, stand_in=False) == (
         "TTFT 41 ms · 128 tokens in 1.60 s · 80.0 tokens/s · acceptance length 3.42 of at most 8 · "
-        "ended: length"
+        "finish reason: length"
     )
 
 
@@ -137,11 +137,11 @@ def test_acceptance_that_a_speculating_endpoint_does_not_report_is_explained() -
     speculating = replace(FULL, speculative_config={"method": "eagle3"})
     silent = replace(SUMMARY, acceptance=None)
     assert acceptance_note(silent, speculating) == (
-        "note: acceptance is not reported, though this endpoint speculates: "
-        "that needs vLLM 0.32 or later (image: vllm:0.30.0-gpu)"
+        "note: the engine speculates but reported no acceptance length: "
+        "this needs vLLM 0.32 or later (image: vllm:0.30.0-gpu)"
     )
     assert acceptance_note(silent, speculating, answers=2) == (
-        "note: no acceptance: vLLM reports it only for a request of one answer, not of 2"
+        "note: no acceptance length: vLLM reports it only for requests with one answer, not 2"
     )
     assert acceptance_note(SUMMARY, speculating) is None
     assert acceptance_note(silent, FULL) is None

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.spec.endpoint_spec import load_spec
 from peagle_sm.measure.results.records import WindowRecord
 from peagle_sm.measure.results.result_file import from_line, read
+from peagle_sm.service.spec_to_plan import load_spec
 from tests.cli.conftest import Run
 
 SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")
@@ -45,7 +45,7 @@ def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: 
 def test_an_engine_that_does_not_take_k_by_request_is_told(peagle: Run, spec: Callable[..., str]) -> None:
     result = peagle("tune", spec("demo", **CHAT), *SMALL, "--yes", "--out", "r.jsonl")
     assert result.exit_code == 2, result.stderr
-    assert "does not take num_speculative_tokens by request" in result.stderr
+    assert "ignores num_speculative_tokens in requests" in result.stderr
     assert "--by deployments" in result.stderr
     assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
 
@@ -88,7 +88,7 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
     [
         (("--rounds", "1"), "2<=x<=50"),
         (("--modes", "none"), "--modes: found 'none'"),
-        (("--by", "deployments", "--sweep", "3"), "--sweep: found with one deployment for each K"),
+        (("--by", "deployments", "--sweep", "3"), "--sweep: found together with --by deployments"),
         (("--sweep", "1"), "--sweep: found 1"),
         (("--components", "3", "--modes", "p-eagle,eagle3"), "1 K for each mode"),
         (("--head", "medusa=x"), "--head: found"),
@@ -108,7 +108,7 @@ def test_a_spec_without_speculation_needs_a_mode(peagle: Run, in_empty_folder: P
     path.write_text("name: demo\nmodel: tiny-code\nspeculation:\n  mode: none\n")
     result = peagle("tune", str(path), "--yes")
     assert result.exit_code == 2
-    assert "there is no K to tune" in result.stderr
+    assert "which has no K to tune" in result.stderr
 
 
 def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
@@ -118,7 +118,7 @@ def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
     path.write_text("name: priced\nmodel: tiny-code\nspeculation: {mode: p-eagle}\n")
     result = peagle("tune", str(path))
     assert result.exit_code == 2
-    price, _, refusal = result.stderr.partition("Go on (")
+    price, _, refusal = result.stderr.partition("Cannot ask 'Continue (")
     assert "nothing is billed" in price
     assert "--yes was not given. Nothing was changed." in refusal
 
@@ -152,7 +152,7 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     result = peagle(*command, "--resume", str(out))
     assert result.exit_code == 0, result.stderr
     assert "2 windows of r.jsonl are not measured again" in result.stderr
-    assert "p-eagle K=1: measured already" in result.stderr
+    assert "p-eagle K=1: already measured" in result.stderr
     assert "p-eagle K=1 c=1:" not in result.stderr
     assert "window 3 of about 4: p-eagle K=2 c=1:" in result.stderr
     after = read(out)
@@ -172,7 +172,7 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
 
     again = peagle(*command, "--resume", str(out))
     assert again.exit_code == 2
-    assert "is of a tuning that is finished" in again.stderr
+    assert "is already finished" in again.stderr
 
 
 def windows_of(lines: list[str]) -> list[WindowRecord]:
@@ -188,7 +188,7 @@ def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str
     )
     result = peagle("tune", path, *SMALL, "--yes", "--resume", str(out))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "r.jsonl is a bench file, and tune continues only its own files" in result.stderr
+    assert "r.jsonl is a results file of bench; tune can continue only its own files" in result.stderr
     missing = peagle("tune", path, *SMALL, "--yes", "--resume", "none.jsonl")
     assert missing.exit_code == 2, missing.stderr
-    assert "there is no results file none.jsonl" in missing.stderr
+    assert "results file none.jsonl not found" in missing.stderr

@@ -42,14 +42,14 @@ def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec,
     assert result.exit_code == 0, result.stderr
     shown = _plain(result.stderr)
     assert (
-        "update     demo: config demo-HASH -> demo-HASH\n"
-        "changes    PrimaryContainer.Environment.SCRIPT_CHUNKS: (none) -> 2\n"
-        "how        in-place: a second fleet beside the first, which serves until the new one does\n"
-        "price      0.00 USD/hour afterwards (local: nothing is billed)\n"
-        "meanwhile  0.00 USD/hour on top while both fleets run (4 h at the most, at most 0.00 USD)\n"
-        "undone by  alarm peagle-demo-update (the execution role needs cloudwatch:DescribeAlarms; "
-        "the guard's has it)\n"
-        "lifetime   deleted at TIME whatever happens, before: TIME\n"
+        "update       demo: config demo-HASH -> demo-HASH\n"
+        "changes      PrimaryContainer.Environment.SCRIPT_CHUNKS: (none) -> 2\n"
+        "how          in-place: a second fleet starts; the first one serves until the second is in service\n"
+        "price        0.00 USD/hour afterwards (local: nothing is billed)\n"
+        "meanwhile    0.00 USD/hour extra while both fleets run (at most 4 h or 0.00 USD)\n"
+        "rollback on  alarm peagle-demo-update (the execution role needs cloudwatch:DescribeAlarms; "
+        "the guard's role has it)\n"
+        "lifetime     deleted at TIME even if in use (before: TIME)\n"
     ) in shown
     assert "Update demo in-place? [y/N]" in shown
     assert "status       InService" in result.stdout
@@ -66,8 +66,8 @@ def test_a_rollback_is_a_failure_and_the_old_config_serves(peagle: Run, spec: Sp
     assert result.exit_code == 7
     error = json.loads(result.stderr.splitlines()[-1])["error"]
     assert _plain(error["message"]) == (
-        "The update of endpoint demo failed: SageMaker rolled back. Endpoint demo runs its old config "
-        "demo-HASH (InService), as before."
+        "The update of endpoint demo failed: SageMaker rolled back. Endpoint demo still runs its old config "
+        "demo-HASH (InService)."
     )
     assert any("no such head" in line for line in error["details"]["log_tail"])
     assert peagle("invoke", deployed, "-p", "x").stdout.startswith("token0 ")

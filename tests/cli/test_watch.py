@@ -44,7 +44,7 @@ def test_a_pipe_gets_one_line_for_each_change(
     first, second = shown.out.splitlines()
     assert "demo is Creating" in first
     assert "demo is InService" in second
-    assert shown.err.startswith("note: endpoint 'demo' does not exist in us-east-1; left of it:")
+    assert shown.err.startswith("note: endpoint 'demo' does not exist in us-east-1; remaining resources:")
 
 
 def test_with_json_each_change_is_one_object(
@@ -66,7 +66,7 @@ def test_a_poll_that_aws_throttles_does_not_end_the_watch(
     _watch(aws, creating, "table", sleep)
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 2
-    assert "note: the status could not be read, trying again" in shown.err
+    assert "note: the status could not be read, retrying" in shown.err
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ def recorded_text() -> str:
 
 
 class Bench(ExitStack):
-    """Each client has an endpoint of its own, so that another's fault never befalls it.
+    """Each client has an endpoint of its own, so that faults of one never reach another.
 
     Clients of one program share its process; they are not to be asked at the same time.
     """

@@ -44,7 +44,7 @@ class Client:
 
     @property
     def operation(self) -> str:
-        """The call that a fault must befall."""
+        """The call that a fault must apply to."""
         return "openai" if self.way == "openai" else "stream"
 
     def python(self, progress: Callable[[str], None]) -> Path:

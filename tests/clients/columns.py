@@ -16,7 +16,7 @@ Fault = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what befalls the nth stream, and whether the whole answer comes."""
+    """One column: the fault of the nth stream, and whether the whole answer arrives."""
 
     key: str
     title: str

@@ -290,4 +290,4 @@ async def test_the_canary_is_no_traffic_and_metrics_that_fail_come_back(
                 seen = capfd.readouterr()
                 out, err = out + seen.out, err + seen.err
     assert json.loads(out)["GeneratedTokens"] == 128
-    assert err.count("no figures of the drafting: CanaryError: /metrics answered 500") == 1
+    assert err.count("drafting metrics unavailable: CanaryError: /metrics answered 500") == 1

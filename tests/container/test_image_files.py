@@ -86,7 +86,7 @@ def test_nothing_is_pulled_but_the_base() -> None:
         (f"localhost:5000/vllm@{DIGEST}", "1.0", None),
         ("vllm/vllm-openai:v0.33.0", "0.33.0", "allowed: REPOSITORY@sha256"),
         (f"vllm/vllm-openai:v0.33.0@{DIGEST[:-1]}", "0.33.0", "allowed: REPOSITORY@sha256"),
-        ("", "0.33.0", "BASE_IMAGE is ''"),
+        ("", "0.33.0", "BASE_IMAGE: found ''"),
         (f"vllm/vllm-openai@{DIGEST}", "0.32.9", "vLLM 0.32.9; allowed: 0.33.0 and later"),
         (f"vllm/vllm-openai@{DIGEST}", "", "has no vLLM"),
     ],

@@ -20,7 +20,8 @@ import pytest
 import pytest_asyncio
 
 from peagle_gate.canary import PROMPTS
-from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG
+from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest
 from sagemaker_local.paths import weights_dir

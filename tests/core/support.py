@@ -13,8 +13,9 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.plan.plan import Context, Finding, Plan, Request, make_plan
+from peagle_sm.core.plan.plan import Context, Plan, Request, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.core.words import Finding
 
 NOW = datetime(2026, 11, 20, 8, 30, 15, 123456, tzinfo=UTC)
 ROLE = "arn:aws:iam::123456789012:role/peagle-execution-us-east-1"

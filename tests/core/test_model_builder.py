@@ -118,7 +118,7 @@ def test_the_mode_is_read_from_the_speculative_config(drafting: dict[str, Any], 
         ({"hub_name": "private"}, "hub_name: found 'private'"),
         ({"resource_requirements": {"memory": 1}}, "resource_requirements: found"),
         ({"model_kms_key": "key"}, "model_kms_key: found 'key'"),
-        ({"built_model": object()}, "found one that is built"),
+        ({"built_model": object()}, "found one after build()"),
         ({"env_vars": {"SM_VLLM_MAX_MODEL_LEN": "many"}}, "found 'many'; allowed: a whole number"),
         ({"env_vars": {"SM_VLLM_SPECULATIVE_CONFIG": "{method:eagle3}"}}, "allowed: a JSON object of vLLM"),
         (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.plan import Context, Plan, Request, make_plan
-from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, load_spec, parse_spec
+from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, parse_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.support import (
     AWS,
     CONTAINER,
@@ -293,7 +294,7 @@ def test_a_model_whose_jumpstart_spec_is_not_known_is_refused_and_the_missing_fa
     errors = [finding.message for finding in plan.findings if finding.severity == "error"]
     assert plan.requests == ()
     assert [
-        "not in the catalogue" in error for error in errors if "huggingface-vlm-gemma-4-31b-it" in error
+        "neither in the catalogue" in error for error in errors if "huggingface-vlm-gemma-4-31b-it" in error
     ] == [True]
 
 

@@ -29,6 +29,6 @@ def test_a_plan_that_would_be_refused_says_so_first() -> None:
     assert made.refused
     card = made.card()
     assert card.tone == "bad"
-    assert card.headline.startswith("It would be refused: ")
+    assert card.headline.startswith("The plan is refused: ")
     assert card.notes[0].text.startswith("error: ")
     assert card.notes[0].tone == "bad"

@@ -26,7 +26,7 @@ def test_a_recommended_spec_has_no_error(path: Path) -> None:
     for each in held:
         assert each.severity == "warning"
         assert each.expires is not None
-        assert "believed until" in each.message
+        assert "valid until" in each.message
         assert each.url
 
 

@@ -9,14 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.endpoint_spec import (
-    ENDPOINT_NAME,
-    EndpointSpec,
-    dump_spec,
-    json_schema,
-    load_spec,
-    parse_spec,
-)
+from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, dump_spec, json_schema, parse_spec
+from peagle_sm.service.spec_to_plan import load_spec
 
 ROOT = Path(__file__).parents[2]
 BASE = "name: demo\nmodel: tiny-code\n"
@@ -35,7 +29,7 @@ BAD = [
     ),
     pytest.param(
         BASE + "speculation: {mode: p-eagle, num_speculative_tokens: 0}",
-        ["speculation.num_speculative_tokens: found 0", "p-eagle", "1 or more", "mode none"],
+        ["speculation.num_speculative_tokens: found 0", "p-eagle", "1 or more", "mode: none"],
         id="K of 0 with p-eagle",
     ),
     pytest.param(

@@ -60,7 +60,7 @@ def test_a_field_is_written_where_it_belongs(field: str, value: Any, line: str) 
 
 
 def test_what_cannot_be_found_is_told_and_not_guessed() -> None:
-    with pytest.raises(SpecError, match=r"the place of serving\.env\.A") as caught:
+    with pytest.raises(SpecError, match=r"no place found for serving\.env\.A") as caught:
         write_fields(
             "name: x\nserving: &a\n  env:\n    B: |\n      two\n      lines\nmodel: *a\n",
             {"serving.env.A": "1"},

@@ -18,7 +18,7 @@ import openai
 import pytest
 
 from sagemaker_local.process import client as client_of_server
-from scripts.bench.comparison.arms import spec_of
+from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.clients.bench import Proxy, job_of
 from tests.clients.clients import CLIENTS, Client

@@ -11,8 +11,8 @@ import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.benchmark.managed import Surroundings, run_managed
-from peagle_sm.measure.benchmark.managed_files import find_place
+from peagle_sm.measure.benchmark.managed import ManagedDependencies, run_managed
+from peagle_sm.measure.benchmark.managed_files import find_job_resources
 from peagle_sm.measure.benchmark.plan import BenchPlan
 from peagle_sm.measure.results.records import Load
 from peagle_sm.measure.workloads import load_workload
@@ -38,7 +38,7 @@ def test_a_job_measures_the_endpoint_and_counts_what_breaks(server: Server, tmp_
     session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     described = describe_endpoint(session, name)
     told: list[str] = []
-    around = Surroundings(
+    around = ManagedDependencies(
         progress=lambda event: told.append(event.message),
         pacing=Pacing(poll_s=0.2),
         provenance=dict,
@@ -50,7 +50,7 @@ def test_a_job_measures_the_endpoint_and_counts_what_breaks(server: Server, tmp_
         described,
         load_workload(str(prompts)),
         BenchPlan((Load("closed", concurrency=2),), warm_up_requests=0),
-        find_place(session, name, stand_in_weights=described.stand_in_weights),
+        find_job_resources(session, name, stand_in_weights=described.stand_in_weights),
         tmp_path / "results.jsonl",
         around,
     )

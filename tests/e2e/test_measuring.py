@@ -20,7 +20,7 @@ from click.testing import Result
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.results.result_file import Results, read
-from scripts.bench.comparison.arms import spec_of
+from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 
@@ -133,7 +133,7 @@ class TestThreeEngines:
             > first["summary"]["prompt_tokens"] + len(first["assistant"]) // 8
         )
         assert [turn["turns_left_out"] for turn in (first, second, third)] == [0, 0, 2]
-        assert "left out from now on" in talk.stderr
+        assert "no longer sent" in talk.stderr
         refused = peagle("chat", FAST, "--keep-all", stdin=f"{long * 2}\n", exits=(2,))
         assert not json.loads(refused.stdout)["complete"]
 

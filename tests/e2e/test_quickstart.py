@@ -10,9 +10,9 @@ import pytest
 
 from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.report.files import extract
-from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
+from scripts.bench.comparison import REST, THIRD
 
 PROMPTS = 6
 
@@ -32,18 +32,17 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
     assert found["stand_in_weights"] is True
     assert found["prompts"] == PROMPTS
     assert found["identical_outputs"] is True
-    assert found["identity_by"] == "token ids"
     assert found["leftovers"] == []
     assert list(found["modes"]) == list(MODES)
     for mode, figures in found["modes"].items():
         assert figures["otps"] > 0
         assert (figures["num_speculative_tokens"] is None) == (mode == "none")
         assert figures["acceptance_length"] == 1 if mode == "none" else figures["acceptance_length"] > 1
-    passes = {mode: figures["draft_passes_per_1000_tokens"] for mode, figures in found["modes"].items()}
-    assert passes["none"] == 0 < passes["p-eagle"] < passes["eagle3"]
     assert found["provenance"]["weights_sha256"]
-    assert len(found["samples"]) == PROMPTS * len(MODES)
-    assert "small stand-in weights" in shown.out
+    assert "127.0.0.1" not in output.read_text(), "no address of this machine"
+    assert f"identical outputs: yes, {PROMPTS} of {PROMPTS} prompts" in shown.out
+    assert "The least repetitive third of the prompts (2 of 6)" in shown.out
+    assert "SMALL STAND-IN WEIGHTS" in shown.out
     assert "resources left: none" in shown.out
     assert "processes left: none" in shown.out
     page = output.with_suffix(".html")
@@ -52,10 +51,12 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
 
 
 def _look_at_the_report(page: Path, file: Path) -> None:
-    """It needs nothing but itself, and holds every figure of the run."""
+    """It needs nothing but itself, and holds every figure of the run.
+
+    Which of them it shows is not asserted: on a busy machine the client may withhold some.
+    """
     text = page.read_text()
     assert not re.findall(r"https?:|url\(|@import", text)
-    assert "Nothing to publish" not in text
     assert "Small stand-in weights" in text
     (results,) = extract(text)
     assert results == read(file)
@@ -63,6 +64,8 @@ def _look_at_the_report(page: Path, file: Path) -> None:
     assert [arm.mode for arm in results.arms] == list(MODES)
     assert [arm.usd_per_hour for arm in results.arms] == [0.0] * len(MODES)
     assert len(results.requests) == PROMPTS * len(MODES)
-    assert {point.arm for point in view_of([results]).points} == {arm.name for arm in results.arms}
+    assert {point.arm for point in results.points} == {arm.name for arm in results.arms}
+    assert {row.category for row in results.requests} == {THIRD, REST}
+    assert all(0 < (row.distinct_4_grams or 0) <= 1 for row in results.requests)
     assert [row.identical_outputs for row in results.comparisons] == [PROMPTS] * len(MODES)
     assert [point.acceptance is None for point in results.points] == [True, False, False]

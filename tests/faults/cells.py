@@ -191,7 +191,7 @@ def _wrong(
     if unwanted and not isinstance(ended, BillableLeft):
         return f"an endpoint is left and not named: {ended!r}"
     named = f"{ended.message} {step} {ended.details}"
-    if isinstance(ended, case.settled) and arrived and "Left, costing nothing" not in step:
+    if isinstance(ended, case.settled) and arrived and "at no hourly cost" not in step:
         return f"something is left and not told: {arrived}; {named}"
     return ""
 

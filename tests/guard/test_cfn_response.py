@@ -92,8 +92,8 @@ def test_a_function_whose_time_is_up_answers_before_it_is_ended_and_only_once() 
         return Made("made-1")
 
     respond(EVENT, FakeContext(left_ms=10_000), work, "not-created:x", send)
-    assert [(sent["Status"], sent["Reason"][:26]) for sent in answers.sent] == [
-        ("FAILED", "the function's time is up ")
+    assert [(sent["Status"], sent["Reason"][:22]) for sent in answers.sent] == [
+        ("FAILED", "the function timed out")
     ]
 
 

@@ -119,7 +119,7 @@ def test_a_name_reused_between_looking_and_acting_is_left_alone() -> None:
 
     aws.hook = hook
     entry = swept(aws)
-    assert (entry.action, entry.reason) == ("none", "it changed while it was looked at")
+    assert (entry.action, entry.reason) == ("none", "it changed during the sweep")
     assert aws.deeds == []
 
 

@@ -100,7 +100,7 @@ def test_it_is_not_turned_off_before_the_metrics_reach_the_end_of_the_grace() ->
     for minute in range(8, 20):
         for series in aws.points.values():
             series.pop(at(minute), None)
-    assert entry(run(aws, 10)).reason == "the metrics do not yet reach to the end of the grace"
+    assert entry(run(aws, 10)).reason == "the metrics do not yet cover the grace period"
     aws.traffic_points("chat", at(9), at(10))
     aws.idle_points("chat", at(10), at(20))
     assert entry(run(aws, 15)).action == "unmark"

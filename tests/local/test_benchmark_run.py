@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_local.control.ai_benchmarks_records import BenchmarkPlan
+from sagemaker_local.control.ai_benchmarks import BenchmarkPlan
 from sagemaker_local.engine import warden
 from sagemaker_local.runtime.benchmark_run import AiperfRunner, command_line
 

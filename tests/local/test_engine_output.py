@@ -97,7 +97,7 @@ def test_a_killed_engine_s_healthy_start_is_no_cause() -> None:
         "INFO Route: /ping, Methods: GET",
         "INFO Application startup complete.",
     ]
-    expected = "a signal ended it (SIGKILL); it had no error of its own"
+    expected = "killed by a signal (SIGKILL); the engine itself reported no error"
     assert last_words(routes, killed_by="SIGKILL") == expected
     assert last_words([*routes, "ValueError: too big"], killed_by="SIGABRT") == "ValueError: too big"
 

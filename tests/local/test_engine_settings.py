@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.catalog import load_catalog
-from sagemaker_local.engine.image import parse_image, refusal
 from sagemaker_local.engine.model import ModelFacts, read_model
-from sagemaker_local.engine.settings import LocalSettings, local_settings, rewrite_paths
+from sagemaker_local.engine.settings import LocalSettings, local_settings, parse_image, refusal, rewrite_paths
 
 ROOT = "/tmp/an endpoint/opt/ml"
 SPECULATION = {
@@ -90,8 +89,8 @@ def test_local_settings_replace_what_a_gpu_would_want_and_each_is_told() -> None
         "tensor_parallel_size: 1 instead of 8",
         "data_parallel_size: 1 instead of 2",
         "port: 20001 instead of 8080",
-        "quantization: 'mxfp4' is left out",
-        "kv_cache_dtype: 'fp8' is left out",
+        "quantization: 'mxfp4' is ignored",
+        "kv_cache_dtype: 'fp8' is ignored",
         "host: 127.0.0.1",
         "enforce_eager: true",
     ]:
@@ -122,7 +121,7 @@ def test_compiling_and_another_type_can_be_asked_for() -> None:
 def test_a_context_longer_than_the_stand_ins_is_shortened() -> None:
     local = settings(SM_VLLM_MAX_MODEL_LEN="131072")
     assert local.environment["SM_VLLM_MAX_MODEL_LEN"] == "8192"
-    assert "max_model_len: 8192 instead of 131072, because the stand-in knows no more" in local.overrides
+    assert "max_model_len: 8192 instead of 131072, the stand-in's context length" in local.overrides
     assert settings(SM_VLLM_MAX_MODEL_LEN="4096").environment["SM_VLLM_MAX_MODEL_LEN"] == "4096"
     assert settings(None, SM_VLLM_MAX_MODEL_LEN="131072").environment["SM_VLLM_MAX_MODEL_LEN"] == "131072"
 
@@ -133,7 +132,7 @@ def test_a_speculative_config_for_several_devices_is_mended() -> None:
     config = json.loads(local.environment["SM_VLLM_SPECULATIVE_CONFIG"])
     assert config == {"method": "eagle3", "draft_tensor_parallel_size": 1}
     assert [s for s in local.overrides if s.startswith("draft_tensor_parallel_size: 1 instead of 8")]
-    assert [s for s in local.overrides if s.startswith("draft quantization: 'fp8' is left out")]
+    assert [s for s in local.overrides if s.startswith("draft quantization: 'fp8' is ignored")]
 
 
 def test_a_broken_speculative_config_is_left_for_the_engine_to_refuse() -> None:

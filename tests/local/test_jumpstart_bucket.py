@@ -29,7 +29,7 @@ def test_a_made_spec_says_so_and_the_known_one_does_not() -> None:
     assert "usage_info_message" not in known
     assert known["version"] == "3.38.0"
     for spec in made:
-        assert "Made for the local SageMaker" in spec["usage_info_message"]
+        assert "Generated for peagle-sm's local SageMaker" in spec["usage_info_message"]
         assert spec["version"] == MADE_VERSION
         best = spec["inference_config_components"]["lmi-optimized"]
         assert best["hosting_prepacked_artifact_key"].startswith("peagle-sm-local/")

@@ -71,7 +71,7 @@ def test_without_weights_the_seed_says_what_is_missing_and_how_to_make_it(moto: 
     seeded = seed(moto, tmp_path, jumpstart_addresses("us-east-1"))
     assert seeded.artifacts == {"target": "s3://peagle-sm-local-us-east-1/tiny-code/target/"}
     assert seeded.weights == (
-        "small stand-in weights missing: eagle3, p-eagle; make them with scripts/train-tiny --quick"
+        "small stand-in weights missing: eagle3, p-eagle; run scripts/train-tiny --quick"
     )
     assert seeded.image_uris == IMAGE_URIS
 

@@ -62,7 +62,7 @@ def test_a_component_pays_its_share_of_the_instance() -> None:
 def test_a_component_whose_share_is_not_known_has_no_price() -> None:
     (row,) = cost_rows([replace(ARMS["p-eagle"], component="p")], [POINTS["p-eagle", 1]])
     assert row.usd_per_million is None
-    assert "share of the instance's GPUs is not known" in row.price_source
+    assert "share of the instance's GPUs is unknown" in row.price_source
 
 
 def test_what_is_not_billed_costs_nothing_by_token_either() -> None:
@@ -93,7 +93,7 @@ def test_an_objective_leaves_out_what_misses_it() -> None:
 
 def test_a_latency_that_was_not_measured_is_missed() -> None:
     silent = replace(POINTS["none", 1], ttft_ms=None)
-    assert Objective(ttft_ms=500).misses(silent) == ("TTFT p95 not measured, asked 500 ms",)
+    assert Objective(ttft_ms=500).misses(silent) == ("TTFT p95 not measured, limit 500 ms",)
 
 
 def test_break_even_takes_the_paired_ratio_and_its_interval() -> None:
@@ -131,7 +131,7 @@ def test_days_come_from_the_cheapest_fleets() -> None:
 def test_arms_that_share_no_load() -> None:
     results = compared()
     rows = cost_rows(results.arms, results.points)
-    with pytest.raises(SpecError, match="share no load") as caught:
+    with pytest.raises(SpecError, match="have no common load") as caught:
         head_value(rows, [], head="nobody", baseline=ARMS["none"].name, training_usd=1)
     assert "gpt-oss-20b-p-eagle" in caught.value.message
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from peagle_sm.aws.files import CannotWrite
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import CannotWrite
 from peagle_sm.measure.results import records
 from peagle_sm.measure.results.records import KINDS, Load, Record
 from peagle_sm.measure.results.result_file import ResultWriter, from_line, read, to_line
@@ -96,7 +96,7 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, cut: int) -> 
     path.write_bytes(whole[:cut])
     complete = [record for n, record in enumerate(written) if _ends(written, n) - 1 <= cut]
     if not complete:
-        with pytest.raises(SpecError, match=r"empty|no whole line|not a results file"):
+        with pytest.raises(SpecError, match=r"empty|no complete line|not a results file"):
             read(path)
         return
     found = read(path)
@@ -114,8 +114,8 @@ def _ends(written: list[Any], n: int) -> int:
     [
         ("{", "line 2"),
         ('{"kind": "request"}', "'arm' is missing"),
-        ('{"kind": "nonsense"}', "unknown kind 'nonsense'; known are header, arm"),
-        ("[]", 'no JSON object with a "kind"'),
+        ('{"kind": "nonsense"}', "unknown kind 'nonsense'; allowed: header, arm"),
+        ("[]", 'expected a JSON object with a "kind"'),
         (to_line(ARM).replace('"p-eagle"', '"medusa"'), "mode: expected one of 'none', 'eagle3'"),
         (to_line(request()).replace('"chunks":9', '"chunks":"9"'), "chunks: expected int, found '9'"),
         (to_line(request()).replace("[1.5,2.0]", "[1.5,null]"), "gaps_ms: expected float, found None"),
@@ -134,10 +134,10 @@ def test_a_bad_line_in_the_middle_is_told_with_its_number(tmp_path: Path, line: 
 
 def test_a_file_without_header_or_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "headless.jsonl", ARM)
-    with pytest.raises(SpecError, match='begins with its header; found kind "arm"'):
+    with pytest.raises(SpecError, match='found kind "arm"; expected "header"'):
         read(path)
     path.write_text(to_line(HEADER).replace("results/1", "results/9") + "\n")
-    with pytest.raises(SpecError, match="its schema is 'peagle-sm/results/9'"):
+    with pytest.raises(SpecError, match="found schema 'peagle-sm/results/9'"):
         read(path)
     with pytest.raises(SpecError):
         read(tmp_path / "none.jsonl")
@@ -223,7 +223,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_how_to_go_on(tmp_path: Path) ->
         with file_limit(len(before) + 20), pytest.raises(CannotWrite, match="File too large") as full:
             writer.append(ARM)
         assert path.read_bytes() == before
-        assert f"--resume goes on with what {path} holds." in (full.value.next_step or "")
+        assert f"Then continue with --resume {path}." in (full.value.next_step or "")
         writer.append(ARM)
     assert read(path).arms == (ARM,)
 

@@ -51,7 +51,7 @@ def test_a_comparison_falls_with_either_side_and_only_at_that_load() -> None:
 def test_each_load_is_told_once_with_its_arms() -> None:
     points = [point(LATE), replace(point(LATE), arm="none"), replace(point(SLOW), arm="eagle3")]
     (late,) = late_lines(points)
-    assert late.startswith("c=1: latencies may read too long")
+    assert late.startswith("c=1: measured latencies may be too long")
     assert late.endswith("at p99 (p-eagle, none)")
     (withheld,) = withheld_lines(points)
     assert withheld.startswith("c=1: withheld: the client was busy 99% of the time")
@@ -67,8 +67,8 @@ def test_a_short_window_puts_its_rates_in_doubt_with_the_reason(
     measured = replace(point(FINE), requests=requests, seconds=seconds)
     assert is_short(measured) == short
     said = (
-        f"c=1: rates may read too high: the window is too short: {requests} requests, {seconds} seconds"
-        " (p-eagle)"
+        f"c=1: measured rates may be too high: the window is too short: {requests} requests,"
+        f" {seconds} seconds (p-eagle)"
     )
     assert doubt_lines([measured]) == ([said] if short else [])
     assert separate_withheld([measured], [ROW]).points == (measured,)  # its requests and latencies hold

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.workloads import public_datasets
+from peagle_sm.measure.workloads.prompt_files import Question, choose
 from peagle_sm.measure.workloads.public_datasets import Prompt
 
-PROMPTS = [Prompt(f"HumanEval/{i}", f"def f{i}():") for i in range(20)]
+QUESTIONS = [Question(f"HumanEval/{i}", prompt=f"def f{i}():", category="code") for i in range(20)]
 
 
 def test_the_installed_package_has_all_164_problems() -> None:
@@ -24,25 +25,20 @@ def test_the_installed_package_has_all_164_problems() -> None:
 
 @given(st.integers(1, 19), st.integers(0, 5))
 def test_a_larger_choice_extends_a_smaller_one(count: int, seed: int) -> None:
-    longer = public_datasets.choose(PROMPTS, count + 1, seed)
-    assert longer[:count] == public_datasets.choose(PROMPTS[::-1], count, seed)
-    assert len(set(longer)) == count + 1
+    longer = choose(QUESTIONS, count + 1, seed)
+    assert longer[:count] == choose(QUESTIONS[::-1], count, seed)
+    assert len({one.id for one in longer}) == count + 1
 
 
 def test_another_seed_is_another_choice() -> None:
-    assert public_datasets.choose(PROMPTS, 10, 0) != public_datasets.choose(PROMPTS, 10, 1)
+    assert choose(QUESTIONS, 10, 0) != choose(QUESTIONS, 10, 1)
 
 
 @pytest.mark.parametrize("count", [0, 21, -1])
 def test_a_count_that_cannot_be_had_is_refused_with_what_can(count: int) -> None:
     with pytest.raises(SpecError) as caught:
-        public_datasets.choose(PROMPTS, count, 0)
-    assert str(caught.value) == f"{count} prompts were asked for; allowed are 1 to 20"
-
-
-def test_warm_up_avoids_the_measured_prompts_while_it_can() -> None:
-    assert public_datasets.warm_up_prompts(PROMPTS, PROMPTS[:18], 2) == PROMPTS[18:]
-    assert public_datasets.warm_up_prompts(PROMPTS, PROMPTS, 2) == PROMPTS[:2]
+        choose(QUESTIONS, count, 0)
+    assert str(caught.value) == f"--prompts: found {count}; this workload has 20 prompts"
 
 
 def test_files_are_read_as_they_are_written(tmp_path: Path) -> None:

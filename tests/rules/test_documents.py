@@ -1,10 +1,13 @@
-"""The documents are true: commands and options exist, examples parse, links lead somewhere."""
+"""The documents are true: commands, options and functions exist, examples parse, links lead somewhere."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -127,3 +130,11 @@ def test_the_readme_names_the_two_commands() -> None:
 
 def test_ci_runs_the_test_script() -> None:
     assert "./scripts/test" in read(Path(".ci/run"))
+
+
+def test_every_function_on_the_page_that_follows_three_commands_exists() -> None:
+    page = ROOT / "docs" / "explanation" / "follow.md"
+    names = re.findall(r"`(peagle_\w+[\w.]*):([\w.]+)`", page.read_text(encoding="utf-8"))
+    assert len(names) > 20
+    for module, name in names:
+        attrgetter(name)(import_module(module))

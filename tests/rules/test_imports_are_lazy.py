@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio")
 MAX_HELP_CPU_MS = 100.0
+MAX_MODULES = 60
 
 PRINT_MODULES = f"""
 import json, sys
@@ -18,7 +21,7 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]), file=sys.
 """
 
 
-def _heavy_after(program: str) -> list[str]:
+def _printed(program: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=os.sep
     )
@@ -28,12 +31,31 @@ def _heavy_after(program: str) -> list[str]:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    assert _heavy_after("import peagle_sm" + PRINT_MODULES) == []
+    assert _printed("import peagle_sm" + PRINT_MODULES) == []
 
 
 def test_every_public_name_comes_without_a_client() -> None:
     every = "import peagle_sm\nfor name in peagle_sm.__all__:\n    getattr(peagle_sm, name)\n"
-    assert set(_heavy_after(every + PRINT_MODULES)) <= {"pydantic", "yaml", "asyncio"}
+    assert set(_printed(every + PRINT_MODULES)) <= {"pydantic", "yaml", "asyncio"}
+
+
+@pytest.mark.parametrize(
+    "use_case",
+    [
+        "service.lifecycle.deployment",
+        "service.lifecycle.updating",
+        "service.lifecycle.resuming",
+        "measure.benchmark.run",
+    ],
+)
+def test_a_use_case_loads_at_most_60_modules_of_the_project(use_case: str) -> None:
+    program = f"""
+import json, sys
+import peagle_sm.{use_case}
+print(json.dumps([name for name in sys.modules if name.split(".")[0] == "peagle_sm"]), file=sys.stderr)
+"""
+    loaded = _printed(program)
+    assert len(loaded) <= MAX_MODULES, f"{len(loaded)} modules: {loaded}"
 
 
 def test_help_takes_less_than_100_ms_of_cpu() -> None:

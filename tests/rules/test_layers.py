@@ -31,6 +31,14 @@ IMPURE_CALLS = re.compile(
     r"^(os\.(environ|getenv|urandom|getcwd)|(datetime\.)*(datetime|date)\.(now|utcnow|today)|Path\.(home|cwd))$"
 )
 
+# Methods of files and folders.
+FILE_CALLS = re.compile(
+    r"(^|\.)(open|iterdir|glob|rglob|mkdir|unlink|stat|exists|is_file|is_dir|"
+    r"read_text|read_bytes|read_binary|write_text|write_bytes)$"
+)
+# These read the data of installed packages: the catalogue, the advisories, the time zones, the guard's code.
+READ_PACKAGES = {"catalog.py", "checks/image.py", "guard.py", "spec/hours.py"}
+
 # What the files of a folder may not import.
 FORBIDDEN = {
     # It runs in the image, where nothing of the project is installed.
@@ -74,6 +82,20 @@ def test_the_core_knows_no_clock_environment_or_chance() -> None:
             if isinstance(node, ast.Attribute) and IMPURE_CALLS.match(name := ast.unparse(node))
         ]
     assert not found, "the core is given what it needs as arguments:\n" + "\n".join(found)
+
+
+def test_the_core_opens_no_file_but_those_of_packages() -> None:
+    core = Path("toolkit/peagle_sm/core")
+    found = {
+        str(path.relative_to(core)): f"{path}:{node.lineno} calls {ast.unparse(node.func)}"
+        for path in python_files("toolkit")
+        if path.is_relative_to(core)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and FILE_CALLS.search(ast.unparse(node.func))
+    }
+    other = [call for path, call in found.items() if path not in READ_PACKAGES]
+    assert not other, "a floor above reads the file, the core parses its text:\n" + "\n".join(other)
+    assert not READ_PACKAGES - found.keys(), "needs no exception any more"
 
 
 def test_each_folder_imports_only_what_is_there_when_it_runs() -> None:

@@ -43,7 +43,7 @@ def test_a_builder_becomes_a_spec(found: dict[str, Any], server: Server) -> None
         "execution_role_arn": server.status.role_arn,
     }
     assert found["plan"] == "gpt-oss-20b"
-    assert "found one that is built" in found["built"]
+    assert "found one after build()" in found["built"]
 
 
 def test_an_endpoint_of_ours_becomes_one_of_theirs(found: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.catalog import HeadEntry, load_catalog
-from peagle_sm.core.spec.endpoint_spec import load_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from scripts.lib.security import files, iam, image, templates
 from scripts.lib.security.check import as_json, idle, outcomes, table
 from scripts.lib.security.explained import EXPLAINED, Explained, sorted_out

@@ -73,8 +73,8 @@ def test_when_all_are_short_nothing_is_left_and_other_types_and_regions_are_offe
     error = caught.value
     assert error.exit_code == 7
     assert error.message == (
-        f"AWS has no {FIRST} or {SECOND} left in us-east-1: endpoint {world.name} was tried 3 times, "
-        "5 minutes apart."
+        f"AWS has no capacity of {FIRST} or {SECOND} in us-east-1: 3 attempts to create endpoint "
+        f"{world.name} failed, 5 minutes apart."
     )
     assert error.details["instance_types"] == [FIRST, SECOND]
     # The local server has no price list, and the catalogue knows these types in us-east-1 alone.

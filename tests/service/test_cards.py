@@ -46,8 +46,8 @@ coder: InService
   instance     1 x ml.p5.48xlarge
   price        12.50 USD/hour, 18.75 USD spent so far
   age          1h30m
-  lifetime     deleted at 2026-11-20 12:00 UTC whatever happens
-  idle         counts as idle after 60 min of proven quiet
+  lifetime     deleted at 2026-11-20 12:00 UTC in any case
+  idle         counts as idle after 60 min without traffic
   config       coder-0a1b2c3d
 
 note: warning: an update rolled back"""
@@ -56,7 +56,7 @@ CHECKUP = """\
 1 in error, 1 unknown, 1 in order
 
 in order: 1
-  check   what it looks at
+  check   what it checks
   region  The region.
 
 note: error: quota: none left. Next: Ask for one.
@@ -99,5 +99,5 @@ def head(shown: object) -> str:
 
 
 def test_a_session_of_the_sdk_beside_local_is_refused() -> None:
-    with pytest.raises(SpecError, match="beside local"):
+    with pytest.raises(SpecError, match="sagemaker_session and local: found both"):
         peagle_sm.make_session(local=True, sagemaker_session=object())

@@ -66,7 +66,7 @@ def test_the_log_group_stays_unless_it_is_asked_for(aws: FakeAws, pacing: Pacing
     report = delete(["demo"], session=session, pacing=pacing)
     assert report.logs_kept == (GROUP,)
     assert aws.log_groups == {GROUP, f"{GROUP}-2"}
-    with pytest.raises(NotFound, match=f"of 'demo' only its log group {GROUP} is left") as caught:
+    with pytest.raises(NotFound, match=f"only the log group {GROUP} of 'demo' is left") as caught:
         delete(["demo"], session=session, pacing=pacing)
     assert "`peagle-sm delete demo --with-logs --region us-east-1`" in (caught.value.next_step or "")
     assert delete(["demo"], session=session, pacing=pacing, with_logs=True).deleted == (f"log-group/{GROUP}",)
@@ -151,7 +151,7 @@ def test_a_no_deletes_nothing(aws: FakeAws, pacing: Pacing) -> None:
 def test_a_foreign_endpoint_is_refused_and_no_glob_takes_it(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, "demo-mine")
     _foreign(aws, "demo-theirs")
-    with pytest.raises(PlanRefused, match="was not made by peagle-sm"):
+    with pytest.raises(PlanRefused, match="was not created by peagle-sm"):
         delete(["demo-theirs"], session=session, pacing=pacing)
     delete(["demo-*"], session=session, pacing=pacing)
     assert aws.everything() == ["endpoint/demo-theirs"]
@@ -168,7 +168,7 @@ def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: Fake
     aws.endpoints.clear()
     row = list_endpoints(session)[0]
     assert (row.name, row.status, len(row.resources)) == ("demo", "Orphaned", 3)
-    with pytest.raises(NotFound, match="left of it: endpoint-config/demo-"):
+    with pytest.raises(NotFound, match="remaining resources: endpoint-config/demo-"):
         status("demo", session=session)
     delete(["demo"], session=session, pacing=pacing)
     assert not aws.everything()
@@ -340,7 +340,7 @@ def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
 def test_who_may_not_read_a_schedule_ends_the_cost_and_is_told_its_name(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
     aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
-    with pytest.raises(PeagleError, match=r"Not proven gone.*: schedule/peagle-demo-lifetime \(") as caught:
+    with pytest.raises(PeagleError, match=r"not confirmed.*: schedule/peagle-demo-lifetime \(") as caught:
         delete(["demo"], session=session, pacing=pacing)
     assert not isinstance(caught.value, BillableLeft | CredentialsError)
     assert aws.everything() == ["schedule/peagle-demo-lifetime"]

@@ -90,7 +90,7 @@ def test_who_may_not_create_log_groups_deploys_all_the_same_and_is_told(
     events: list[Event] = []
     deploy(spec, session=session, pacing=pacing, progress=events.append)
     (told,) = [event.message for event in events if "log group" in event.message]
-    assert "not created, so the output may be lost" in told
+    assert "not created, so log lines may be lost" in told
     assert events[-1].phase == "ready"
 
 
@@ -156,7 +156,7 @@ def test_an_endpoint_that_never_comes_up_is_not_left_running(
 ) -> None:
     aws.create_s = 3 * 3600
     patient = Pacing(aws.clock.now, aws.clock.monotonic, aws.clock.sleep, 60.0, 4 * 3600)
-    with pytest.raises(EndpointFailed, match="not in service after 150 minutes"):
+    with pytest.raises(EndpointFailed, match="not InService after 150 minutes"):
         deploy(spec, session=session, pacing=patient)
     assert not aws.everything()
 
@@ -187,7 +187,7 @@ def test_a_foreign_endpoint_is_never_touched(
     deploy(spec, session=session, pacing=pacing)
     aws.endpoints["demo"].tags = {"team": "other"}
     before = aws.everything()
-    with pytest.raises(PlanRefused, match="was not made by peagle-sm"):
+    with pytest.raises(PlanRefused, match="was not created by peagle-sm"):
         deploy(spec, session=session, pacing=pacing)
     assert aws.everything() == before
 
@@ -201,7 +201,7 @@ def test_a_name_that_is_snatched_meanwhile_is_left_alone_and_not_scheduled_for_d
             aws.client("sagemaker").create_endpoint(EndpointName="demo", EndpointConfigName=name)
 
     aws.after = snatch
-    with pytest.raises(PlanRefused, match="not of this spec"):
+    with pytest.raises(PlanRefused, match="belongs to another spec"):
         deploy(spec, session=session, pacing=pacing)
     assert aws.everything() == ["endpoint/demo"]
 

@@ -38,10 +38,10 @@ def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_c
 
     again(spec)
     assert (asked, states) == ([], ["live"])
-    assert told[-1].message == "endpoint demo is in service with this spec already: nothing was created"
+    assert told[-1].message == "endpoint demo is already in service with this spec: nothing was created"
     again(make_spec(lifecycle={"max_lifetime_hours": 8, "idle_minutes": 20}))
     assert told[-1].message.endswith(
-        ". The spec asks for other tags (peagle-sm:idle-minutes): "
+        ". The spec has other tags (peagle-sm:idle-minutes): "
         "`peagle-sm update SPEC --region us-east-1` writes them"
     )
     aws.schedules.clear()

@@ -110,7 +110,7 @@ def test_ctrl_c_brings_the_limit_of_the_gone_stack_forward(aws: FakeAws, pacing:
         return KeyboardInterrupt() if operation == "DeleteEndpoint" and asked == 1 else None
 
     aws.before = interrupted
-    with pytest.raises(BillableLeft, match="brought forward to now"):
+    with pytest.raises(BillableLeft, match="moved to now"):
         delete(["demo"], session=session, pacing=pacing)
 
 
@@ -148,6 +148,6 @@ def test_what_another_stack_owns_stays(aws: FakeAws, pacing: Pacing) -> None:
     session = _left_behind(aws)
     (model,) = aws.models.values()
     model.tags["peagle-sm:stack"] = "Peagle-other"
-    with pytest.raises(PeagleError, match="Still there"):
+    with pytest.raises(PeagleError, match="Not deleted"):
         delete(["demo"], session=session, pacing=pacing)
     assert [one.partition("/")[0] for one in aws.everything()] == ["model"]

@@ -84,8 +84,8 @@ def test_each_endpoint_without_a_metric_of_its_requests_in_flight_is_warned_of(
         aws.items.append({"pk": {"S": f"endpoint#{name}"}, "streams_hidden": {"BOOL": True}, **more})
     aws.items.append({"pk": {"S": "endpoint#shown"}, "streams_hidden": {"BOOL": False}})
     warning = (
-        "endpoint {}: CloudWatch does not show its requests in flight: the guard sees a stream longer than "
-        "the grace only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+        "endpoint {}: CloudWatch has no metric of its requests in flight. The guard detects a stream longer "
+        "than the grace period only by GPU use: set lifecycle.grace_minutes above your longest stream"
     )
     assert _status(aws, session).warnings == (warning.format("demo"), warning.format("other"))
 
@@ -100,9 +100,7 @@ def test_an_endpoint_whose_metrics_have_proven_nothing_for_two_hours_is_warned_o
         since = {"S": (session.now() - timedelta(minutes=minutes)).isoformat()}
         aws.items.append({"pk": {"S": f"endpoint#{name}"}, "unknown_since": since, **more})
     (warning,) = _status(aws, session).warnings
-    assert warning.startswith(
-        "endpoint demo: for 2.1 hours its metrics have proven neither traffic nor quiet"
-    )
+    assert warning.startswith("endpoint demo: for 2.1 hours its metrics have not shown whether it is idle")
     assert "`peagle-sm guard sweep --dry-run --region us-east-1`" in warning
     assert "`peagle-sm pause demo --region us-east-1`" in warning
 
@@ -153,5 +151,5 @@ def test_an_answer_of_another_shape_is_a_fault_and_not_a_sweep(
     aws: FakeGuardAws, session: Session, pacing: Pacing, answer: object
 ) -> None:
     aws.answers = [answered(answer)]
-    with pytest.raises(FunctionFault, match="no JSON object"):
+    with pytest.raises(FunctionFault, match="expected a JSON object"):
         sweep(session, pacing=pacing)

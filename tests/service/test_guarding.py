@@ -23,7 +23,7 @@ def test_without_a_guard_that_works_a_deploy_refuses_before_anything_is_made(
     found = "is not installed" if status is None else f"does not work (its stack is {status})"
     assert caught.value.message == (
         f"The guard {found} in us-east-1: nothing would turn an idle endpoint off before its "
-        "lifetime is over. Nothing was created."
+        "lifetime ends. Nothing was created."
     )
     assert (caught.value.next_step or "").startswith(
         "Install it once, for cents a month: `peagle-sm guard install --region us-east-1`."
@@ -61,7 +61,7 @@ def test_what_needs_a_stack_is_refused_here_and_planned_there(
     aws: FakeAws, session: Session, pacing: Pacing
 ) -> None:
     spec = make_spec(autoscaling={"max_instances": 2}, execution_role_arn=None, scheduler_role_arn=None)
-    with pytest.raises(PlanRefused, match="only a stack carries it"):
+    with pytest.raises(PlanRefused, match="requires a stack"):
         deploy(spec, session=session, pacing=pacing)
     plan = plan_for(spec, session, stack=True)
     assert not plan.refused

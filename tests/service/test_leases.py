@@ -151,7 +151,7 @@ def test_a_deploy_over_a_pause_shows_the_price_until_the_later_end(
 
     deploy(make_spec(), session=session, pacing=pacing, confirm=see)
     assert shown[0].max_usd == pytest.approx(4.2 * hours, rel=0.01)
-    promised = f"until {KEPT:%Y-%m-%d %H:%M} UTC, as `keep` promised"
+    promised = f"until {KEPT:%Y-%m-%d %H:%M} UTC, the end of its lease"
     assert (promised if hours == 19 else "in its lifetime of 8 h") in at_most(shown[0])
 
 
@@ -180,7 +180,7 @@ def test_who_may_not_use_the_register_pauses_and_resumes_all_the_same(aws: FakeA
     resume("demo", session=session, pacing=pacing, progress=events.append)
     assert aws.status(aws.endpoints["demo"]) == "InService"
     assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == ROLE
-    told = [event.message for event in events if "register was not written" in event.message]
+    told = [event.message for event in events if "could not write the guard's register" in event.message]
     assert len(told) == 2
     assert "UpdateItem" in told[0] or "GetItem" in told[0]
 
@@ -215,7 +215,7 @@ def test_who_may_not_use_the_register_ends_an_interrupted_pause(aws: FakeAws, pa
     report = pause("demo", session=session, pacing=pacing, progress=events.append)
     assert report.was_off
     assert not aws.schedules
-    assert [event for event in events if "register was not written" in event.message]
+    assert [event for event in events if "could not write the guard's register" in event.message]
 
 
 def test_who_may_not_use_the_register_resumes_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
@@ -271,7 +271,7 @@ def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Paci
     events: list[Event] = []
     assert not resume("demo", session=session, pacing=pacing, progress=events.append).is_on
     assert aws.status(aws.endpoints["demo"]) == "InService"
-    assert [event for event in events if "keeps the marks of the pause" in event.message]
+    assert [event for event in events if "still has the tags of the pause" in event.message]
     assert aws.register is not None
     assert aws.register["endpoint#demo"]["paused"] == {"BOOL": False}
     assert resume("demo", session=session, pacing=pacing).is_on

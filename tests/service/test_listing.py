@@ -48,8 +48,8 @@ def test_status_compares_the_config_asked_for_with_the_one_that_runs(
     aws.schedules.clear()
     found = endpoint.status()
     assert [warning.split(":")[0] for warning in found.warnings] == [
-        f"runs config demo-before, asked for {found.config_asked}",
-        "no lifetime limit is armed",
+        f"runs config demo-before, expected {found.config_asked}",
+        "it has no lifetime schedule",
     ]
     json.dumps(found.to_dict())
 
@@ -59,7 +59,7 @@ def test_status_of_a_limit_that_is_over_warns(
 ) -> None:
     endpoint = deploy(spec, session=session, pacing=pacing)
     aws.clock.sleep(9 * 3600)
-    assert "lifetime limit is over" in endpoint.status().warnings[0]
+    assert "lifetime schedule has ended" in endpoint.status().warnings[0]
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
@@ -79,8 +79,8 @@ def test_status_warns_where_cloudwatch_does_not_show_requests_in_flight(
         "streams_hidden": {"BOOL": True},
     }
     warning = (
-        "CloudWatch does not show its requests in flight: the guard sees a stream longer than the grace "
-        "(10 minutes) only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+        "CloudWatch has no metric of its requests in flight. The guard detects a stream longer than the "
+        "grace period (10 minutes) only by GPU use: set lifecycle.grace_minutes above your longest stream"
     )
     assert endpoint.status().warnings == (() if seconds else (warning,))
 

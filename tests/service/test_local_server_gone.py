@@ -16,7 +16,7 @@ from tests.service.fakes import ROLE, FakeAws
 from tests.service.setting import make_spec, pacing_of
 
 URL = "http://127.0.0.1:9"
-GONE = f"The local SageMaker at {URL} is gone and everything it ran with it; nothing is billed"
+GONE = f"The local SageMaker at {URL} has ended, with everything that it ran; nothing is billed"
 
 
 class OnFakeTime(Session):
@@ -48,7 +48,7 @@ def test_a_deploy_ends_when_the_local_server_is_gone(operation: str) -> None:
     assert "peagle-sm local up" in (caught.value.next_step or "")
     failed = next(event for event in events if event.phase == "failed")
     assert 3 < aws.clock.seconds - failed.elapsed_s < 15
-    assert sum("does not answer; asking for" in event.message for event in events) > 3
+    assert sum("does not answer; retrying for" in event.message for event in events) > 3
 
 
 def test_ctrl_c_after_the_local_server_is_gone() -> None:

@@ -220,7 +220,7 @@ def test_without_the_tagging_api_all_works_and_a_note_says_why_it_takes_longer(
     assert len(row.resources) == 4
     (note,) = notes
     assert note.startswith("GetResources: ")
-    assert note.endswith("; reading the tags one by one instead, which needs more calls")
+    assert note.endswith("; reading each resource's tags instead, which needs more calls")
     told: list[Event] = []
     delete(["demo"], session=session, pacing=pacing, progress=told.append)
     assert note in [event.message for event in told]

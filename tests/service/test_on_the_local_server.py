@@ -131,7 +131,7 @@ def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) 
             once.set()
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(Interrupted, match="deleted again"):
+    with pytest.raises(Interrupted, match="everything that this run created"):
         deploy(spec, session=local, pacing=pacing, unguarded=True, progress=press)
     assert not [one for one in leftovers(local) if spec.name in one]
 
@@ -194,7 +194,7 @@ def test_two_ctrl_c_hand_the_endpoint_to_its_lifetime_limit_which_really_ends_it
             pressed.append(event.phase)
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(BillableLeft, match="brought forward to now") as caught:
+    with pytest.raises(BillableLeft, match="moved to now") as caught:
         deploy(spec, session=local, pacing=pacing, unguarded=True, progress=press)
     assert caught.value.next_step == f"peagle-sm delete {spec.name} --yes{local.command_flags()}"
     # Creating refuses the first attempt; the schedule comes again.

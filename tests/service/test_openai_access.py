@@ -74,7 +74,7 @@ except Exception as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "NotFound 4 OpenAI's client needs the package openai, which this Python does not have. "
+        "NotFound 4 The OpenAI client needs the package openai, which is not installed here. "
         "pip install 'aiohttp>=3.10,<4' 'openai>=2,<4'\n"
     )
 

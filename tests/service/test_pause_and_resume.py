@@ -85,7 +85,7 @@ def test_list_and_status_show_it_as_paused(aws: FakeAws, pacing: Pacing) -> None
     assert found.summary == row
     assert found.config_name == found.config_asked
     assert found.warnings == (
-        "it is off (by hand): it costs nothing; `peagle-sm resume demo --region us-east-1` brings it back",
+        "it is off (by hand): it costs nothing; `peagle-sm resume demo --region us-east-1` turns it on",
     )
 
 
@@ -198,7 +198,7 @@ def test_without_a_guard_a_resume_wants_that_spelled_out(aws: FakeAws, pacing: P
 def test_a_limit_whose_role_went_with_the_guard_is_not_armed_again(aws: FakeAws, pacing: Pacing) -> None:
     session = _paused(aws, scheduler_role_arn=GUARDS_ROLE)
     aws.register, aws.stacks = None, {}
-    with pytest.raises(PlanRefused, match="was the guard's") as caught:
+    with pytest.raises(PlanRefused, match="needs the guard's role") as caught:
         resume("demo", session=session, pacing=pacing, unguarded=True)
     assert "peagle-sm guard install --region us-east-1" in (caught.value.next_step or "")
     assert not aws.endpoints
@@ -217,7 +217,7 @@ def test_without_the_guards_role_no_end_is_promised(
     aws.register, aws.stacks = None, {} if stack_status is None else {"PeagleGuard": stack_status}
     found = status("demo", session=session)
     assert (found.summary.expires_at, list_endpoints(session)[0].expires_at) == (None, None)
-    assert "nothing ends this endpoint by itself; `peagle-sm guard install" in " ".join(found.warnings)
+    assert "nothing deletes the endpoint automatically; `peagle-sm guard install" in " ".join(found.warnings)
     assert not keep("demo", timedelta(hours=9), session=session, pacing=pacing).limit_acts
 
 
@@ -243,7 +243,7 @@ def test_a_resume_that_fails_leaves_it_paused(aws: FakeAws, pacing: Pacing) -> N
 def test_nothing_foreign_and_nothing_absent_is_paused_or_resumed(aws: FakeAws, session: Session) -> None:
     aws.endpoints["theirs"] = Row(aws.clock.now(), {}, {"team": "other"}, config="c")
     for act in (pause, resume):
-        with pytest.raises(PlanRefused, match="was not made by peagle-sm"):
+        with pytest.raises(PlanRefused, match="was not created by peagle-sm"):
             act("theirs", session=session, pacing=pacing_of(aws))
         with pytest.raises(NotFound, match="'nope' does not exist"):
             act("nope", session=session, pacing=pacing_of(aws))
@@ -253,7 +253,7 @@ def test_nothing_foreign_and_nothing_absent_is_paused_or_resumed(aws: FakeAws, s
 def test_a_config_without_its_model_is_not_resumed(aws: FakeAws, pacing: Pacing) -> None:
     session = _paused(aws)
     aws.models.clear()
-    with pytest.raises(NotFound, match=r"its config demo-[0-9a-f]{8} or its model is gone"):
+    with pytest.raises(NotFound, match=r"its config demo-[0-9a-f]{8} or its model no longer exists"):
         resume("demo", session=session, pacing=pacing)
 
 
@@ -367,7 +367,7 @@ def test_who_may_not_read_a_schedule_pauses_and_is_told_its_name(aws: FakeAws, p
     session = _deployed(aws)
     aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
     for _ in range(2):
-        with pytest.raises(PeagleError, match="gone and paused, but its lifetime schedule") as caught:
+        with pytest.raises(PeagleError, match="AWS did not confirm that its schedule is gone") as caught:
             pause("demo", session=session, pacing=pacing)
         assert caught.value.exit_code == 1
         command = f"`aws scheduler delete-schedule --name {SCHEDULE} --region us-east-1`"

@@ -154,18 +154,18 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
             {"placement": {"instance_types": ["ml.p6-b200.48xlarge"]}},
             "'ml.p6-b200.48xlarge for endpoint usage' is 0; needed: 1",
         ),
-        ("role-trust", {"execution_role_arn": f"arn:aws:iam::{ACCOUNT}:role/nobody"}, "there is no role"),
+        ("role-trust", {"execution_role_arn": f"arn:aws:iam::{ACCOUNT}:role/nobody"}, "does not exist"),
         (
             "artifacts-readable",
             {"model_uri": "s3://nowhere-at-all/target/"},
-            "there is no bucket nowhere-at-all",
+            "the bucket nowhere-at-all does not exist",
         ),
         (
             "image-exists",
             {"image": f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/none:0.33.0-cu130"},
-            "is not there",
+            "does not exist",
         ),
-        ("kms-key", {"security": {"kms_key_id": "alias/none"}}, "is not there"),
+        ("kms-key", {"security": {"kms_key_id": "alias/none"}}, "is missing"),
         (
             "vpc",
             {"security": {"vpc": {"subnet_ids": ["subnet-none"], "security_group_ids": ["sg-none"]}}},
@@ -193,7 +193,7 @@ def test_roles_that_may_too_little_and_trust_the_wrong_one(
     assert "ecr:BatchGetImage" in found["role-rights"].message
     assert "s3:GetObject" not in found["role-rights"].message
     assert "sagemaker:DeleteEndpoint" in found["scheduler-role-rights"].message
-    assert found["role-trust"].fix == "install the guard, which makes both roles"
+    assert found["role-trust"].fix == "install the guard, which creates both roles"
 
 
 def test_weights_that_the_role_cannot_decrypt(server: Server, aws: Session, made: dict[str, Any]) -> None:
@@ -233,7 +233,7 @@ def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
     assert quotas.in_use["ml.g7e.2xlarge"] >= 1
     assert quotas.own_in_use == {"ml.g7e.2xlarge": 1}
     found = _look(aws, made, name=name)["name-taken"]
-    assert (found.status, "peagle-sm did not make it" in found.message) == ("error", True)
+    assert (found.status, "peagle-sm did not create it" in found.message) == ("error", True)
     server.client("sagemaker").delete_endpoint(EndpointName=name)
 
 
@@ -320,7 +320,7 @@ def test_an_error_refuses_with_code_3_and_a_skipped_check_does_not(
     assert "`peagle-sm deploy --skip-check quota-instances`" in (caught.value.next_step or "")
     results = require_preflight(aws, plan, skip=["quota-instances"])
     (skipped,) = [each for each in results if each.status == "skipped"]
-    assert "A quota for the instance type that is too small" in skipped.message
+    assert "An instance type quota that is too small" in skipped.message
     assert results_data(results)
 
 
@@ -332,12 +332,12 @@ def test_every_error_has_the_option_of_deploy_that_goes_on_in_spite_of_it() -> N
     with pytest.raises(PreflightFailed) as caught:
         refuse_errors(results)
     assert caught.value.next_step == (
-        "Mend it. To deploy all the same: `peagle-sm deploy --unguarded --skip-check name-taken`."
+        "Mend it. To deploy anyway: `peagle-sm deploy --unguarded --skip-check name-taken`."
     )
 
 
 def test_a_check_that_there_is_not_cannot_be_skipped(aws: Session) -> None:
-    with pytest.raises(SpecError, match="there is no such check"):
+    with pytest.raises(SpecError, match="allowed: an id of a check"):
         preflight(aws, None, skip=["quota"])
 
 

@@ -69,7 +69,7 @@ def test_what_the_switch_refuses_is_told_in_its_own_words(
     with pytest.raises(PlanRefused, match="not a stack of ours"):
         act("demo", session=session, pacing=pacing)
     aws.switch = None
-    with pytest.raises(PlanRefused, match="no guard is installed") as caught:
+    with pytest.raises(PlanRefused, match="without a guard: none is installed") as caught:
         act("demo", session=session, pacing=pacing)
     assert "peagle-sm guard install --region us-east-1" in (caught.value.next_step or "")
 
@@ -89,7 +89,7 @@ def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: 
         with pytest.raises(PlanRefused, match="demo belongs to stack Peagle-demo") as caught:
             delete([pattern], session=session, pacing=pacing)
         assert caught.value.next_step == (
-            "For good: `cdk destroy Peagle-demo -c spec=FILE` with its spec. To stop the cost and keep "
+            "To delete it: `cdk destroy Peagle-demo -c spec=FILE` with its spec. To stop the cost and keep "
             "the stack: `peagle-sm pause demo --region us-east-1`."
         )
     pause("demo", session=session, pacing=pacing)
@@ -106,7 +106,7 @@ def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: FakeAws
         deploy(make_spec(), session=session, pacing=pacing)
     assert "peagle-sm resume demo --region us-east-1" in (caught.value.next_step or "")
     del aws.stacks["Peagle-demo"]  # a stack of another name may own them too
-    with pytest.raises(PlanRefused, match="is not of this spec"):
+    with pytest.raises(PlanRefused, match="belongs to another spec"):
         deploy(make_spec(), session=session, pacing=pacing)
     assert aws.everything() == before
 
@@ -115,7 +115,7 @@ def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: FakeAws, paci
     session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     aws.after = lambda _, number, operation: KeyboardInterrupt() if operation == "Invoke" else None
-    with pytest.raises(BillableLeft, match="goes on turning endpoint demo on") as caught:
+    with pytest.raises(BillableLeft, match="is still turning endpoint demo on") as caught:
         resume("demo", session=session, pacing=pacing)
     assert caught.value.next_step == "peagle-sm pause demo --yes --region us-east-1"
 

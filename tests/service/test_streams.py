@@ -107,7 +107,7 @@ def test_what_changes_the_parts_changes_no_answer(
     ("kind", "options", "error", "words"),
     [
         ("cut", {"where": "frame", "clean": True}, StreamCut, "in the middle of a message"),
-        ("cut", {"where": "event", "clean": True}, StreamCut, "ended before the answer did"),
+        ("cut", {"where": "event", "clean": True}, StreamCut, "ended before the answer was complete"),
         ("cut", {"where": "frame"}, StreamCut, "connection broke"),
         ("cut", {"where": "event"}, StreamCut, "connection broke"),
         ("corrupt", {"where": "prelude"}, StreamDamaged, "checksum"),
@@ -141,14 +141,14 @@ def test_a_model_stream_error_keeps_its_code(read: Read, add: Add, code: str) ->
 def test_silence_in_mid_stream_ends_in_time(read: Read, add: Add) -> None:
     add("stall", operation="stream", after_events=2, seconds=30)
     began = time.monotonic()
-    with pytest.raises(StreamStalled, match=r"nothing came for 0\.3 s") as caught:
+    with pytest.raises(StreamStalled, match=r"no bytes for 0\.3 s") as caught:
         read(body=_body(), read_timeout_s=0.3)
     assert caught.value.partial_text == "token0 token1 "
     assert time.monotonic() - began < 20
 
 
 def test_silence_before_the_first_byte_ends_in_time(read: Read) -> None:
-    with pytest.raises(StreamStalled, match=r"nothing came for 0\.3 s") as caught:
+    with pytest.raises(StreamStalled, match=r"no bytes for 0\.3 s") as caught:
         read(body=_body("hang"), read_timeout_s=0.3)
     assert caught.value.partial_text == ""
 
@@ -156,7 +156,7 @@ def test_silence_before_the_first_byte_ends_in_time(read: Read) -> None:
 @pytest.mark.parametrize("delay_s", [0.05, 60.0])
 def test_an_answer_that_takes_too_long_ends_in_time(read: Read, delay_s: float) -> None:
     """A stream that trickles never trips a limit on silence."""
-    with pytest.raises(StreamStalled, match=r"had not ended 0\.5 s after") as caught:
+    with pytest.raises(StreamStalled, match=r"did not end within 0\.5 s") as caught:
         read(body=_body(chunks=40, delay_s=delay_s), total_timeout_s=0.5)
     assert caught.value.partial_text.startswith("token0 ")
 

@@ -54,7 +54,7 @@ def test_a_failed_endpoint_ends_the_wait_with_its_reason(
 
 def test_an_endpoint_deleted_meanwhile_ends_the_wait(aws: FakeAws, creating: Session, pacing: Pacing) -> None:
     aws.late.append((aws.clock.seconds + 20, lambda: aws.endpoints.pop("demo")))
-    with pytest.raises(EndpointFailed, match="was deleted before it was in service"):
+    with pytest.raises(EndpointFailed, match="was deleted before it was InService"):
         wait("demo", session=creating, pacing=pacing)
 
 
@@ -70,4 +70,4 @@ def test_a_throttled_poll_is_repeated(aws: FakeAws, creating: Session, pacing: P
     events: list[Event] = []
     facts = wait("demo", session=creating, pacing=pacing, progress=events.append)
     assert facts is not None
-    assert sum("asking again" in each.message for each in events) == 2
+    assert sum("retrying" in each.message for each in events) == 2

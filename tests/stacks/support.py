@@ -11,7 +11,8 @@ from typing import Any
 from aws_cdk import App
 
 from peagle_sm.core.plan.plan import Plan
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec, parse_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from stacks.endpoint_stack import EndpointStack
 from stacks.specs import StandIns, plan_for
 

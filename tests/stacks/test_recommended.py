@@ -10,7 +10,7 @@ import pytest
 from aws_cdk import App
 from cfnlint.api import ManualArgs, lint
 
-from peagle_sm.core.spec.endpoint_spec import load_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from stacks.endpoint_stack import EndpointStack
 from stacks.specs import plan_for
 from tests.recommended import GPUS, PATHS, PLACES, placed

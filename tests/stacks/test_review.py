@@ -18,7 +18,7 @@ from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 from cfnlint.match import Match
 
-from peagle_sm.core.spec.endpoint_spec import load_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from stacks.endpoint_stack import EndpointStack
 from tests.stacks.support import EMAIL, EXAMPLES, REGION, ROOT, plan_of, specs, template
 

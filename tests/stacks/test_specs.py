@@ -69,7 +69,7 @@ def test_a_context_that_cannot_be_meant(context: dict[str, object], words: list[
 def test_two_specs_with_one_name_are_named_both(tmp_path: Path) -> None:
     first, second = _write(tmp_path, "a.yaml"), _write(tmp_path, "b.yaml")
     for value in (f"{first},{second}", str(tmp_path), f"{first},{first}"):
-        with pytest.raises(SpecError, match=r"'one' is the name in both .*a\.yaml and .*\.yaml"):
+        with pytest.raises(SpecError, match=r"found 'one' in both .*a\.yaml and .*\.yaml"):
             read_context({"spec": value})
 
 

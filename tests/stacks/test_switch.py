@@ -199,9 +199,9 @@ def test_the_outputs_say_how_to_call_turn_off_and_remove(name: str) -> None:
     assert f"--stack-name Peagle-{name}" in told["Destroy"]
     assert told["DashboardUrl"].endswith(f"region={REGION}#dashboards:name=Peagle-{name}")
     assert ("--inference-component-name zero" in told["InvokeByAwsCli"]) == (name == "zero")
-    assert "a second fleet runs beside the first" in told["Update"]
+    assert "a second fleet runs in parallel" in told["Update"]
     price = plan_of(name).usd_per_hour
-    assert told["UsdPerHour"].startswith("price not known" if price is None else f"{price:g} USD/hour")
+    assert told["UsdPerHour"].startswith("price unknown" if price is None else f"{price:g} USD/hour")
 
 
 def test_an_update_without_a_second_fleet_goes_through_off() -> None:

@@ -265,5 +265,10 @@ def test_the_dashboard_says_how_to_call_and_how_to_turn_off() -> None:
     (text,) = [
         w["properties"]["markdown"] for w in _dashboard("gpt-oss-20b")["widgets"] if w["type"] == "text"
     ]
-    for words in ("peagle-sm invoke gpt-oss-20b", "peagle-sm pause gpt-oss-20b", "4.2 USD/hour", "30 quiet"):
+    for words in (
+        "peagle-sm invoke gpt-oss-20b",
+        "peagle-sm pause gpt-oss-20b",
+        "4.2 USD/hour",
+        "30 minutes",
+    ):
         assert words in text

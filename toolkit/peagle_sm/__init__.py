@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         StreamStalled,
         StreamTooLarge,
     )
-    from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.model_builder import spec_from_builder
     from peagle_sm.measure.notebook.calls import bench, compare, verify
     from peagle_sm.measure.notebook.results import report
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from peagle_sm.service.endpoint import Endpoint
     from peagle_sm.service.heads import check_head
     from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
+    from peagle_sm.service.spec_to_plan import load_spec
 
     __version__: str
 
@@ -90,7 +91,7 @@ _HOME = {
     "connect": "peagle_sm.service.notebook",
     "deploy": "peagle_sm.service.notebook",
     "doctor": "peagle_sm.service.notebook",
-    "load_spec": "peagle_sm.core.spec.endpoint_spec",
+    "load_spec": "peagle_sm.service.spec_to_plan",
     "make_session": "peagle_sm.service.notebook",
     "plan": "peagle_sm.service.notebook",
     "report": "peagle_sm.measure.notebook.results",

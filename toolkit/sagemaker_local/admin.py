@@ -1,4 +1,4 @@
-"""The routes under ``/_peagle/``: what `peagle-sm local` asks of the server. Not part of AWS."""
+"""The routes under ``/_peagle/``: the API of `peagle-sm local`. Not part of AWS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Admin:
         stock: Stock,
         faults: FaultBook,
     ) -> None:
-        """Take what each route needs."""
+        """Set up with what each route needs."""
         self._status = status
         self._now = now
         self._advance = advance
@@ -93,12 +93,12 @@ class Admin:
         if not 0 <= seconds <= 366 * 86_400:
             found = f"advance_seconds is {seconds:g}"
             return _json(
-                {"message": f"{found}; allowed is 0 to 31622400 (a year): the clock only goes forward"}, 400
+                {"message": f"{found}; allowed: 0 to 31622400 (a year); the clock only goes forward"}, 400
             )
         return _json({"clock": (await self._advance(seconds)).isoformat()})
 
     async def _capacity(self, request: web.Request) -> web.Response:
-        """For tests: an instance type of which there are not enough."""
+        """For tests: an instance type with insufficient capacity."""
         try:
             body = json.loads(await request.read() or b"{}")
             name, instances = str(body["instance_type"]), body["instances"]
@@ -109,7 +109,7 @@ class Admin:
         return _json({"short": self._stock.to_dict()})
 
     async def _status_shown(self, name: str, request: web.Request) -> web.Response:
-        """For tests: an endpoint in maintenance, or in another status that only AWS brings about."""
+        """For tests: an endpoint in maintenance, or in another status that only AWS sets."""
         try:
             body = json.loads(await request.read() or b"{}")
             status, reason = str(body["status"]), body.get("reason")

@@ -1,4 +1,4 @@
-"""The parts of one server, put together: nothing here does anything but connect."""
+"""Connects the parts of one server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from sagemaker_local.admin import Admin
 from sagemaker_local.clock import LocalClock
+from sagemaker_local.cloudformation.api.drafts import Sources
+from sagemaker_local.cloudformation.api.service import CloudFormation
 from sagemaker_local.cloudformation.clients import Clients
-from sagemaker_local.cloudformation.drafts import Sources
-from sagemaker_local.cloudformation.service import CloudFormation
 from sagemaker_local.cloudformation.types import RegisteredTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
@@ -60,7 +60,7 @@ MakeLauncher = Callable[[Path, Fetch], EngineLauncherProtocol]
 
 @dataclass(frozen=True)
 class Options:
-    """How a server is run; everything but the port is for tests and for those who know why."""
+    """Options of a server; all but the port are mainly for tests."""
 
     port: int
     engine_python: Path | None = None
@@ -73,7 +73,7 @@ class Options:
 
 
 class Assembly:
-    """One server without its port: the web application, and what runs beside it."""
+    """One server without its port: the web application and its background tasks."""
 
     def __init__(self, options: Options, shutdown: Callable[[], None]) -> None:
         """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
@@ -143,7 +143,7 @@ class Assembly:
         )
 
     async def open(self) -> None:
-        """Import moto, seed it, and begin to work; call it once the port is ours."""
+        """Import moto, seed it, and start; call it after the port is bound."""
         work = state.work_dir(self._options.port)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
@@ -157,7 +157,7 @@ class Assembly:
         log.info("%s", self._seeded.weights)
         me = state.Process.of(os.getpid(), "server")
         if me is None:
-            raise RuntimeError("this process cannot see itself")
+            raise RuntimeError("cannot read this process's own start time")
         port = self._options.port
         known = state.ServerState(port, me, str(state.log_path(port)), embedded=self._options.embedded)
         self._book = StateBook(known)
@@ -313,5 +313,5 @@ class Assembly:
                 await self._moto.call(self._moto.evaluate_alarms)
                 await self._scheduler.tick()
             except Exception:
-                log.exception("the beat failed; the next one goes on")
+                log.exception("a periodic task failed; it runs again at the next interval")
             await asyncio.sleep(_BEAT_S)

@@ -1,4 +1,4 @@
-"""What the local AWS knows of the real one: image registries, accelerators, instance types. With sources."""
+"""Facts about AWS, with sources: image registries, accelerators, instance types."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ def _wall_clock() -> datetime:
 
 
 class LocalClock:
-    """Real time plus what somebody moved it forward by.
+    """Real time plus the time that the clock was moved forward.
 
     Moving it forward is how a lifetime of hours is tried in seconds; it never goes back, because AWS's
     records would then be younger than what followed them.
@@ -26,22 +26,22 @@ class LocalClock:
 
     @property
     def ahead_seconds(self) -> float:
-        """How far the local clock runs ahead of real time, in seconds."""
+        """Offset of the local clock from real time, in seconds."""
         return self._ahead.total_seconds()
 
     def advance(self, seconds: float) -> datetime:
-        """Moves the clock forward and returns the new time.
+        """Move the clock forward and return the new time.
 
         Raises:
             ValueError: `seconds` is negative.
         """
         if seconds < 0:
-            raise ValueError(f"the local clock only goes forward: found {seconds} s, allowed is 0 or more")
+            raise ValueError(f"the local clock only goes forward: found {seconds} s; allowed: 0 or more")
         self._before.append((self._wall().astimezone(UTC), self._ahead))
         self._ahead += timedelta(seconds=seconds)
         return self.now()
 
     def local_time_of(self, real: datetime) -> datetime:
-        """What this clock showed at a real moment: for what was stamped by another clock, such as a token."""
+        """Convert a real time to local time, for example the time stamp of a token."""
         ahead = next((ahead for until, ahead in self._before if real < until), self._ahead)
         return real.astimezone(UTC) + ahead

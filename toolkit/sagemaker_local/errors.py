@@ -1,4 +1,4 @@
-"""The errors that this package raises on purpose; whoever starts or asks a server shows them to people."""
+"""Errors that this package raises on purpose; callers show them to the user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LocalError(Exception):
-    """Base of them all: ``str()`` is the message, ``next_step`` says what to do (None: nothing to say).
+    """Base class: ``str()`` is the message, ``next_step`` the next step or None.
 
     ``details`` carries what was found and what is allowed, for programs.
     """
@@ -15,7 +15,7 @@ class LocalError(Exception):
     def __init__(
         self, message: str, *, next_step: str | None = None, details: Mapping[str, Any] | None = None
     ) -> None:
-        """Keep message, remedy and facts; Python shows the remedy below a traceback too (PEP 678)."""
+        """Set message, next step and facts; Python also shows the next step below a traceback (PEP 678)."""
         super().__init__(message)
         self.message = message
         self.next_step = next_step
@@ -25,7 +25,7 @@ class LocalError(Exception):
 
 
 class InvalidRequest(LocalError):
-    """An argument, a fault or a request is not acceptable as written."""
+    """An argument, a fault or a request is invalid."""
 
 
 class CannotWrite(InvalidRequest):
@@ -37,4 +37,4 @@ class NotFound(LocalError):
 
 
 class EngineError(LocalError):
-    """A server or an engine, or the environment of one, could not be made or does not answer."""
+    """A server or an engine, or the environment of one, could not be created or does not answer."""

@@ -1,4 +1,4 @@
-"""The one port: decides for every request who answers it.
+"""The single port: routes every request to the service that answers it.
 
 SageMaker's control plane and runtime, CloudFormation and Lambda's Invoke are ours, ``/_peagle/`` is for
 `peagle-sm local`, the rest is moto's.
@@ -33,7 +33,7 @@ Control = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Runtime(Protocol):
-    """What answers invocations."""
+    """Handler of invocations."""
 
     async def invoke(self, request: web.Request, endpoint: str) -> web.StreamResponse:
         """Answer InvokeEndpoint."""
@@ -43,20 +43,20 @@ class Runtime(Protocol):
 
 
 class OpenAi(Protocol):
-    """What answers the OpenAI route of endpoints, which takes bearer tokens and no signatures."""
+    """Handler of the OpenAI route, which takes bearer tokens instead of signatures."""
 
     def takes(self, request: web.Request) -> bool:
-        """Say whether a request is for the route."""
+        """Return whether a request is for the route."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer it."""
 
 
 class Invocations(Protocol):
-    """What runs Lambda functions."""
+    """Handler of Lambda invocations."""
 
     def takes(self, request: web.Request) -> bool:
-        """Say whether a request is an invocation; everything else about functions is moto's."""
+        """Return whether a request is an invocation; moto answers other calls about functions."""
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer an invocation."""
@@ -80,7 +80,7 @@ class Front:
         schedules_changed: Callable[[], Awaitable[None]],
         now: Callable[[], datetime],
     ) -> None:
-        """Take the parts. ``trusts(role_arn, service)`` says whether a role lets a service assume it.
+        """Set up the routes; ``trusts(role_arn, service)``: whether the role lets a service assume it.
 
         ``now`` is the local clock, which every answer carries as its Date.
         """
@@ -104,7 +104,7 @@ class Front:
         return app
 
     async def _dated(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Date the answer by the local clock: the guard's sweeper takes its time from there."""
+        """Date the answer by the local clock: the guard's sweeper uses it."""
         response.headers["Date"] = format_datetime(self._now(), usegmt=True)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -118,7 +118,7 @@ class Front:
         if not _is_local(request.host):
             return awsjson.error(
                 "AccessDeniedException",
-                f"the local SageMaker answers to localhost and 127.0.0.1 only, found Host {request.host!r}",
+                f"the local SageMaker accepts only localhost and 127.0.0.1; found Host {request.host!r}",
                 403,
             )
         if request.path.startswith(admin.PREFIX):
@@ -137,11 +137,11 @@ class Front:
         if caller is not None and caller.service == "scheduler":
             return await self._schedule(request)
         if request.path.startswith("/moto-api"):
-            return awsjson.error("UnknownOperationException", "moto's own routes are closed here", 404)
+            return awsjson.error("UnknownOperationException", "moto's own routes are disabled here", 404)
         return await self._moto(request)
 
     def _refusal(self, caller: awsjson.Caller | None) -> web.Response | None:
-        """Refuse what AWS's regional endpoint refuses before it looks at the request."""
+        """Refuse what AWS's regional endpoint refuses before it reads the request."""
         if caller is None:
             return awsjson.error("MissingAuthenticationTokenException", "Missing Authentication Token", 403)
         if caller.region != self._region:

@@ -49,7 +49,7 @@ def up(
     engine_python: Path | None = None,
     on_ready: Callable[[LocalStatus], None] = lambda _: None,
 ) -> LocalStatus:
-    """Start a server and return what it says of itself once it answers.
+    """Start a server, wait until it answers, and return its status.
 
     Args:
         port: where to listen on loopback; a free port when None.
@@ -65,7 +65,7 @@ def up(
         InvalidRequest: the port is not one, or the engine's Python does not exist.
     """
     if port is not None and not 1 <= port <= 65_535:
-        raise InvalidRequest(f"port {port} is not a port; allowed are 1 to 65535")
+        raise InvalidRequest(f"port: found {port}; allowed: 1 to 65535")
     python = _engine_python(engine_python)
     if port is not None:
         refuse_taken(port)
@@ -77,7 +77,7 @@ def up(
 
 
 def status(port: int | None = None) -> list[LocalStatus]:
-    """Ask the running servers (or the one at a port) how they are; empty when there is none."""
+    """Return the status of the running servers, or of the one at a port; empty if none runs."""
     chosen = (known for known in state.read_all() if port is None or known.port == port)
     answers = (_answer(known) for known in chosen if known.server.alive)
     return [answer for answer in answers if answer is not None]
@@ -107,7 +107,7 @@ def find_server(port: int | None = None) -> LocalStatus:
     if port is None and len(ports) > 1:
         raise InvalidRequest(
             f"{len(ports)} local SageMakers run, at ports {', '.join(map(str, ports))}",
-            next_step=f"say which one: --local-port {ports[0]}",
+            next_step=f"choose one: --local-port {ports[0]}",
         )
     answer = _answer(running[ports.index(port) if port is not None else 0])
     if answer is None:
@@ -174,7 +174,7 @@ def advance_clock(
 
 
 def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
-    """Give the last lines of an endpoint's engines, oldest first.
+    """Return the last lines of an endpoint's engines, oldest first.
 
     Raises:
         EngineError: the server does not answer.
@@ -185,7 +185,7 @@ def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
 def endpoint_metrics(
     port: int, endpoint: str, variant: str | None = None, *, component: str | None = None
 ) -> str:
-    """Give the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
+    """Return the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
 
     Raises:
         NotFound: the endpoint does not exist or does not serve.
@@ -198,14 +198,14 @@ def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
     """Set a fault on a server and return it with its id; docs/how-to/faults.md lists the kinds and options.
 
     Raises:
-        InvalidRequest: the fault is not acceptable.
+        InvalidRequest: the fault is invalid.
         EngineError: the server does not answer.
     """
     return client.add_fault(port, dict(fault))
 
 
 def faults(port: int) -> list[dict[str, Any]]:
-    """Give the faults that are set on a server, oldest first.
+    """Return the faults that are set on a server, oldest first.
 
     Raises:
         EngineError: the server does not answer.
@@ -214,10 +214,10 @@ def faults(port: int) -> list[dict[str, Any]]:
 
 
 def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Take back the faults of these ids, or all of them, and return them.
+    """Remove the faults of these ids, or all of them, and return them.
 
     Raises:
-        NotFound: none is called so; those named before it are taken back.
+        NotFound: a fault does not exist; those before it in ``ids`` are removed.
         EngineError: the server does not answer.
     """
     if not ids:
@@ -226,7 +226,7 @@ def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def _answer(known: state.ServerState) -> LocalStatus | None:
-    """Ask a server for its status; None when it ends in this very moment."""
+    """Fetch a server's status; None if it is just ending."""
     try:
         return client.status(known.port)
     except EngineError:
@@ -269,8 +269,8 @@ def _engine_python(given: Path | None) -> Path | None:
     python = given or (Path(named) if named else None)
     if python is not None and not python.is_file():
         raise InvalidRequest(
-            f"there is no Python at {python}",
-            next_step="name the python of a ready engine environment, or leave it out to have one built",
+            f"no Python found at {python}",
+            next_step="give the Python of an existing engine environment, or omit it to build one",
         )
     return python.absolute() if python else None
 
@@ -289,6 +289,6 @@ def refuse_taken(port: int) -> None:
         )
     if not spawn.is_free(port):
         raise EngineError(
-            f"port {port} is taken by another program",
+            f"port {port} is used by another program",
             next_step="choose another port, or none for a free one",
         )

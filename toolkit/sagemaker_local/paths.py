@@ -1,4 +1,4 @@
-"""Where the project's own files lie, in a checkout and in an installed wheel, and where caches go."""
+"""Paths of the project's files, in a checkout or an installed wheel, and of caches."""
 
 import os
 from collections.abc import Mapping

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure.results.provenance import overrides_for_others
-from scripts.bench.comparison.run import Run
-from scripts.bench.comparison.summary import Report
-from scripts.bench.comparison.table import load_text, markdown, ratio_text
+from peagle_sm.measure.results.records import Interval, RequestRecord
+from peagle_sm.measure.results.result_file import Results
+from scripts.bench.comparison import (
+    THIRD,
+    arm_of,
+    differing,
+    figures,
+    identity_text,
+    measured_requests,
+    speed_up,
+    within,
+)
 from scripts.bench.modes.sweep import EngineResult
 
 _INTRODUCTION = """\
@@ -22,7 +32,7 @@ This page is written by `scripts/bench-modes`; do not edit it.
 
 - Concurrency 1, temperature 0, the same request to every mode, engines up together and taking turns prompt
   by prompt in an order that rotates; warm-up is not counted, and no run finds another's prompts cached.
-- OTPS: all output tokens by all seconds of wall time, as the caller of the endpoint sees them{streamed}.
+- OTPS: all output tokens by all seconds of wall time, as the caller of the endpoint sees them, streamed.
 - Speed-ups are paired by prompt; brackets hold a 95% confidence interval over the prompts **of this
   deployment** ([Measure and compare](../how-to/measure.md)). Another deployment may differ by some percent:
   only two or more show it.
@@ -37,11 +47,9 @@ This page is written by `scripts/bench-modes`; do not edit it.
 
 def page(results: Sequence[EngineResult], settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
     """The whole page."""
-    streamed = ", streamed" if settings["stream"] else ", answers whole"
-    parts = [_INTRODUCTION.format(streamed=streamed)]
-    parts.append(_chosen(results))
+    parts = [_INTRODUCTION, _chosen(results)]
     for found in results:
-        finals = [_final(run) for run in found.finals.values()]
+        finals = [_final(f"{name}, {found.engine}", final) for name, final in found.finals.items()]
         parts += [f"## {found.engine.capitalize()} engine", *finals, _sweep(found)]
     parts += [_reproduce(settings, len(results) > 1), _provenance(provenance)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -60,14 +68,97 @@ def _chosen(results: Sequence[EngineResult]) -> str:
     return "\n".join(lines)
 
 
-def _final(run: Run) -> str:
-    report, third = run.report(), run.least_repetitive()
-    return "\n\n".join([_table(report), _table(third), load_text(run.load).capitalize() + "."])
+def _final(name: str, results: Results) -> str:
+    title = f"{name[0].upper()}{name[1:]}, each mode at its own best K"
+    third = within(results, THIRD)
+    return "\n\n".join(
+        [
+            f"### {title} ({_prompts(results)} prompts)",
+            table(results),
+            f"### {title}; {THIRD} of the prompts ({_prompts(third)} prompts)",
+            table(third),
+            f"Load average (1 min): {_load(results)}.",
+        ]
+    )
 
 
-def _table(report: Report) -> str:
-    title = f"### {report.title[0].upper()}{report.title[1:]} ({report.prompts} prompts)"
-    return title + "\n\n" + markdown(report, with_title=False)
+def _prompts(results: Results) -> int:
+    return len({row.prompt_id for row in measured_requests(results)})
+
+
+def _load(results: Results) -> str:
+    return f"{max(point.machine_load or 0.0 for point in results.points):.2f}"
+
+
+def arm_figures(results: Results) -> dict[Mode, dict[str, Any]]:
+    """The figures of each mode: those that the product has too, and what a thousand output tokens took.
+
+    Target steps: with speculation each request takes its prefill and one pass for each verified draft;
+    without, one pass for each token. Draft passes: 1 for a draft of P-EAGLE, K for one of EAGLE-3.
+    """
+    found = figures(results)
+    for mode, row in found.items():
+        requests = [one for one in measured_requests(results) if one.arm == arm_of(results, mode).name]
+        tokens = sum(one.output_tokens or 0 for one in requests)
+        passes = {"none": 0, "eagle3": row["num_speculative_tokens"] or 0, "p-eagle": 1}[mode]
+        shares = [one.distinct_4_grams for one in requests if one.distinct_4_grams is not None]
+        row["target_steps_per_1000_tokens"] = 1000 * sum(_target_steps(one) for one in requests) / tokens
+        row["draft_passes_per_1000_tokens"] = (
+            1000 * passes * sum(one.drafts or 0 for one in requests) / tokens
+        )
+        row["distinct_4_grams"] = sum(shares) / len(shares) if shares else None
+    return found
+
+
+def _target_steps(request: RequestRecord) -> int:
+    return (request.output_tokens or 0) if request.drafts is None else 1 + request.drafts
+
+
+_HEADS = (
+    "mode",
+    "K",
+    "OTPS",
+    "acceptance length",
+    "target steps /1k tokens",
+    "draft passes /1k tokens",
+    "vs none [95% interval]",
+    "vs eagle3 [95% interval]",
+    "distinct 4-grams",
+)
+
+
+def table(results: Results) -> str:
+    """All modes as a Markdown table, and whether their outputs are the same."""
+    lines = [f"| {' | '.join(_HEADS)} |", "|---|" + "---:|" * (len(_HEADS) - 1)]
+    for mode, row in arm_figures(results).items():
+        cells = (mode, str(row["num_speculative_tokens"] or "-"), *_cells(results, mode, row))
+        lines.append(f"| {' | '.join((*cells, _number(row['distinct_4_grams'])))} |")
+    said = identity_text(results)
+    reach = "95% intervals over the prompts of this deployment only"
+    return "\n".join([*lines, "", f"{said[0].upper()}{said[1:]}. {reach}."])
+
+
+def _cells(results: Results, mode: Mode, row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{row['otps']:.0f}",
+        _number(row["acceptance_length"]),
+        f"{row['target_steps_per_1000_tokens']:.0f}",
+        f"{row['draft_passes_per_1000_tokens']:.0f}",
+        ratio_text(speed_up(results, mode, "none")),
+        ratio_text(speed_up(results, mode, "eagle3")),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def ratio_text(ratio: Interval | None) -> str:
+    """``1.23x [1.10, 1.36]``; ``not shown [0.95, 1.08]`` where the interval includes 1; ``-`` for none."""
+    if ratio is None:
+        return "-"
+    interval = f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"{ratio.value:.2f}x {interval}" if ratio.shown else f"not shown {interval}"
 
 
 def _sweep(found: EngineResult) -> str:
@@ -78,31 +169,14 @@ def _sweep(found: EngineResult) -> str:
         " | vs eagle3 at the same K [95%] | load |",
         "|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for k, run in found.blocks.items():
-        report = run.report()
-        lines += [_sweep_row(k, run, report, number) for number in range(len(report.arms))]
-    same = all(run.report().identical_outputs for run in found.blocks.values())
-    prompts = next(iter(found.blocks.values())).report().prompts
+    for k, block in found.blocks.items():
+        for mode, row in arm_figures(block).items():
+            cells = (str(k), mode, *_cells(block, mode, row), _load(block) if mode == "none" else "")
+            lines.append(f"| {' | '.join(cells)} |")
+    same = not any(differing(block) for block in found.blocks.values())
+    prompts = _prompts(next(iter(found.blocks.values())))
     lines += ["", f"{prompts} prompts a K; outputs identical in every block: {'yes' if same else 'NO'}."]
     return "\n".join(lines)
-
-
-def _sweep_row(k: int, run: Run, report: Report, number: int) -> str:
-    arm = report.arms[number]
-    by_mode = {base.mode: report.speed_ups[arm.arm].get(base.arm) for base in report.arms}
-    length = "unknown" if arm.acceptance_length is None else f"{arm.acceptance_length:.2f}"
-    cells = (
-        str(k),
-        arm.mode,
-        f"{arm.otps:.0f}",
-        length,
-        f"{arm.target_steps_per_1000_tokens:.0f}",
-        f"{arm.draft_passes_per_1000_tokens:.0f}",
-        ratio_text(by_mode["none"]),
-        ratio_text(by_mode["eagle3"]),
-        " -> ".join(f"{value:.1f}" for value in run.load) if number == 0 else "",
-    )
-    return "| " + " | ".join(cells) + " |"
 
 
 def _reproduce(settings: Mapping[str, Any], compiled: bool) -> str:
@@ -113,7 +187,6 @@ def _reproduce(settings: Mapping[str, Any], compiled: bool) -> str:
     words += [f"--seed {settings['seed']}"]
     if compiled:
         words += ["--compiled", f"--compiled-ks {','.join(map(str, settings['compiled_ks']))}"]
-    words += ["--stream"] if settings["stream"] else []
     return (
         f"## Do it again\n\n```\n{' '.join(words)}\n```\n\n"
         "`results/bench-modes.json` then holds every request. Nothing else should run on the machine."

@@ -19,7 +19,7 @@ HOW = (
 
 
 def main(arguments: Sequence[str], *, today: dt.date, api: str = osv_client.API) -> int:
-    """Print what is affected; return 1 when something is and none waives it, 2 when that cannot be told."""
+    """Print affected pins; return 1 if one has no waiver, 2 if the snapshot cannot be read."""
     options = _parser().parse_args(arguments)
     path: Path = options.snapshot
     try:

@@ -15,7 +15,7 @@ from scripts.lib.security.subjects import Subjects, SynthFailed, collect, synthe
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one rule found: what breaks it, and what is allowed to."""
+    """Findings of one rule: violations, and explained exceptions."""
 
     rule: Rule
     broken: list[str]
@@ -28,13 +28,13 @@ def outcomes(subjects: Subjects) -> list[Outcome]:
 
 
 def idle(found: Sequence[Outcome]) -> list[Explained]:
-    """Return the explanations that nothing needs."""
+    """Return unused explanations."""
     used = {why for outcome in found for _, why in outcome.allowed}
     return [each for each in EXPLAINED if each not in used]
 
 
 def table(found: Sequence[Outcome], subjects: Subjects) -> str:
-    """Return what people read: a line a rule, then what breaks one, then why the rest may stay."""
+    """Return the text output: a line per rule, then violations, then explained exceptions."""
     lines = [f"{'rule':<20}{'broken':>7}{'explained':>11}  would be wrong"]
     for outcome in found:
         lines.append(
@@ -54,7 +54,7 @@ def table(found: Sequence[Outcome], subjects: Subjects) -> str:
 
 
 def as_json(found: Sequence[Outcome]) -> str:
-    """Return the same for programs."""
+    """Return the result as JSON."""
     rows = [
         {
             "rule": one.rule.id,
@@ -68,7 +68,7 @@ def as_json(found: Sequence[Outcome]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; return 1 when a rule is broken or an explanation is idle, 2 without templates."""
+    """Print the table; return 1 for a violation or an unused explanation, 2 without templates."""
     parser = argparse.ArgumentParser(prog="scripts/security-check", description=__doc__)
     parser.add_argument("--format", choices=("table", "json"), default="table")
     options = parser.parse_args(arguments)

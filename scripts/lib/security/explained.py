@@ -1,4 +1,4 @@
-"""Why what breaks a rule may stay. One that nothing needs any more fails the check, so the list stays true.
+"""Explained exceptions to the security rules; an unused one fails the check.
 
 ``where`` is a shell pattern over the finding, which begins with its stack or file.
 """
@@ -12,14 +12,14 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding that may stay: of which rule, where, and why."""
+    """Exception to a rule: the rule, the place, and the reason."""
 
     rule: str
     where: str
     why: str
 
     def covers(self, rule: str, finding: str) -> bool:
-        """Whether it speaks of this finding."""
+        """Decide whether the exception covers a finding."""
         return rule == self.rule and fnmatchcase(finding, self.where)
 
 
@@ -77,7 +77,7 @@ EXPLAINED: tuple[Explained, ...] = (
 def sorted_out(
     rule: str, findings: Iterable[str], explained: Iterable[Explained] = EXPLAINED
 ) -> tuple[list[str], list[tuple[str, Explained]]]:
-    """Return the findings of a rule that nothing explains, and those that something does."""
+    """Split a rule's findings into unexplained and explained ones."""
     broken, allowed = [], []
     known = list(explained)
     for finding in findings:

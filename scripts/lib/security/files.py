@@ -1,4 +1,4 @@
-"""Rules on files: weights that ship, the catalogue's heads, and secrets in any text."""
+"""Security rules on files: shipped weights, the catalogue's heads, and secrets in any text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peagle_sm.core.heads.reading import code_faults, file_faults
 
 
 def unsafe_weights(folder: Path) -> list[str]:
-    """What can run code in a folder of weights: anything but safetensors, an auto_map in a config.
+    """Find what can run code in a folder of weights: other files than safetensors, an auto_map.
 
     The rules are those of `peagle-sm heads check`.
     """
@@ -28,10 +28,10 @@ def unsafe_weights(folder: Path) -> list[str]:
 
 
 def unpinned_heads(heads: Mapping[str, HeadEntry]) -> list[str]:
-    """A head of the catalogue that is fetched from the hub without a commit."""
+    """Find heads of the catalogue that are fetched from the hub without a commit."""
     return [name for name, head in heads.items() if head.hub_id and not head.revision]
 
 
 def secrets(texts: Iterable[tuple[Path, str]]) -> list[str]:
-    """A text that holds what looks like an access key, a hub's token or a private key."""
+    """Find texts with a possible access key, hub token or private key."""
     return [f"{path}: {hit[0][:4]}…" for path, text in texts for hit in SECRET_VALUE.finditer(text)]

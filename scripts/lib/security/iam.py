@@ -1,4 +1,4 @@
-"""Rules on permissions, as functions over a template; each returns what breaks it. Pure."""
+"""Security rules on IAM permissions: each function returns a template's violations. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BROAD = ("FullAccess", "AdministratorAccess", "PowerUserAccess")
 
 
 def statements(template: Template) -> Iterator[tuple[str, Statement]]:
-    """Every statement of every role's inline policies, those under a condition included."""
+    """Yield every statement of every role's inline policies, also conditional ones."""
     for name, resource in template["Resources"].items():
         if resource["Type"] not in ("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
             continue
@@ -25,19 +25,19 @@ def statements(template: Template) -> Iterator[tuple[str, Statement]]:
 
 
 def actions(statement: Statement) -> list[str]:
-    """The actions of a statement."""
+    """Return the actions of a statement."""
     found = statement["Action"]
     return [found] if isinstance(found, str) else list(found)
 
 
 def resources(statement: Statement) -> list[str]:
-    """The resources of a statement, as texts."""
+    """Return the resources of a statement as texts."""
     found = statement["Resource"]
     return [_text(one) for one in (found if isinstance(found, list) else [found])]
 
 
 def wildcards_that_destroy_or_pass(template: Template) -> list[str]:
-    """`*` as the resource of anything that deletes, stops, removes, updates, creates or passes a role."""
+    """Find `*` as the resource of actions that delete, stop, update, create or pass a role."""
     verbs = ("Delete", "Remove", "Stop", "Terminate", "Update", "Create", "Put", "PassRole", "Deregister")
     harmless = {"cloudwatch:PutMetricData"}
     return [
@@ -51,12 +51,12 @@ def wildcards_that_destroy_or_pass(template: Template) -> list[str]:
 
 
 def wildcard_actions(template: Template) -> list[str]:
-    """`*` in an action."""
+    """Find `*` in actions."""
     return [f"{role}: {one}" for role, found in statements(template) for one in actions(found) if "*" in one]
 
 
 def loose_pass_role(template: Template) -> list[str]:
-    """PassRole that is not one role by its name, to one service."""
+    """Find PassRole for more than one named role or service."""
     return [
         role
         for role, statement in statements(template)
@@ -71,7 +71,7 @@ def loose_pass_role(template: Template) -> list[str]:
 
 
 def broad_policies(template: Template) -> list[str]:
-    """A managed policy that allows everything, or everything of one service."""
+    """Find managed policies that allow everything, or everything of one service."""
     return [
         f"{name}: {_text(policy)}"
         for name, resource in template["Resources"].items()
@@ -82,7 +82,7 @@ def broad_policies(template: Template) -> list[str]:
 
 
 def untagged_deletion(template: Template) -> list[str]:
-    """Deletion in SageMaker that does not ask for our tag."""
+    """Find deletion in SageMaker without peagle-sm's tag as a condition."""
     return [
         f"{role}: {action}"
         for role, statement in statements(template)
@@ -92,7 +92,7 @@ def untagged_deletion(template: Template) -> list[str]:
 
 
 def untagged_creation(template: Template) -> list[str]:
-    """Creation in SageMaker that neither sets our tag nor starts from what has it."""
+    """Find creation in SageMaker without peagle-sm's tag on the resource or its source."""
     return [
         f"{role}: {action}"
         for role, statement in statements(template)
@@ -103,7 +103,7 @@ def untagged_creation(template: Template) -> list[str]:
 
 
 def stack_updaters(template: Template) -> set[str]:
-    """The roles that may change stacks."""
+    """Find the roles that may update stacks."""
     changing = (
         "cloudformation:Update",
         "cloudformation:Create",

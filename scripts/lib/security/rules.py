@@ -1,4 +1,4 @@
-"""Every rule with the things that it is applied to. Pure; the rules themselves are in the modules beside."""
+"""List of all security rules with their subjects. Pure; the other modules have the rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALONE = frozenset({guard.SWEEPER, guard.SWITCH})
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: ``id`` names it, ``what`` would be wrong, ``look`` yields what breaks it, with its place."""
+    """One rule: its ``id``, ``what`` a violation is, and ``look``, which yields violations."""
 
     id: str
     what: str

@@ -1,4 +1,4 @@
-"""The advisories that were known on one day: a file, so that CI and tests ask nobody; and what is pinned."""
+"""Snapshot of known advisories, so that CI and tests need no network; and the pinned versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAIVERS = ROOT / "requirements" / "advisory-waivers.yaml"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was known when: ``how`` says where from, and what is missing."""
+    """Advisories known on a date; ``how`` describes their source and gaps."""
 
     made: dt.date
     how: str
@@ -54,7 +54,7 @@ def waivers(path: Path = WAIVERS) -> list[Waiver]:
 
 
 def pinned(root: Path = ROOT) -> dict[str, list[Pin]]:
-    """Return what is pinned where: each lock file, and the engines in AWS's images that a plan names."""
+    """Return the pins of each lock file, and of the engines in AWS's images that plans use."""
     locks = {
         lock.relative_to(root).as_posix(): read_pins(lock.read_text(encoding="utf-8"))
         for lock in lock_files()
@@ -72,7 +72,7 @@ def _engines(catalog: Catalog) -> dict[str, list[Pin]]:
 
 
 def written(made: dt.date, how: str, records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a snapshot; one advisory a line, so that a difference shows what is new."""
+    """Return the text of a snapshot, one advisory per line for readable diffs."""
     rows = [
         json.dumps(_lean(record), sort_keys=True) for record in sorted(records, key=lambda each: each["id"])
     ]
@@ -81,7 +81,7 @@ def written(made: dt.date, how: str, records: Sequence[Mapping[str, Any]]) -> st
 
 
 def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the gate reads of an OSV record, in OSV's own form."""
+    """Return the part of an OSV record that the check reads."""
     kept = {
         key: record[key] for key in ("id", "aliases", "summary", "published", "withdrawn") if record.get(key)
     }

@@ -1,4 +1,4 @@
-"""What is looked at: templates as `cdk synth` makes them, the image's files, locks, weights, all text."""
+"""Subjects of the security rules: templates of `cdk synth`, image files, locks, weights, all text."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CONTAINER = ROOT / "container"
 
 
 class SynthFailed(Exception):
-    """The CDK app made no templates; the message is its own."""
+    """Error: the CDK app made no templates; the message is its own."""
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """Everything that the rules read; each mapping is by the name that a finding begins with."""
+    """Subjects of all rules; each mapping is by the name that a finding begins with."""
 
     templates: Mapping[str, Mapping[str, Any]]
     dockerfiles: Mapping[str, str]
@@ -97,7 +97,7 @@ def _texts() -> list[tuple[Path, str]]:
 
 
 def _refused_by_the_image() -> tuple[Mapping[str, object], Mapping[str, object]] | None:
-    """The flags and variables with which our own container does not start; None before it has such a list."""
+    """Return the flags and variables that peagle-sm's container refuses; None if it has no list."""
     if not (CONTAINER / "peagle_gate" / "startup.py").is_file():
         return None
     if str(CONTAINER) not in sys.path:

@@ -38,7 +38,7 @@ CASES = [
         said="may not iam:PassRole",
     ),
     Case("caller-rights", GPT, fact=Rights(_USER, ("sagemaker:CreateModel", "iam:PassRole"))),
-    Case("role-trust", GPT, fact=Role(ROLE, False), severity="error", said="there is no role"),
+    Case("role-trust", GPT, fact=Role(ROLE, False), severity="error", said="does not exist"),
     Case(
         "role-trust",
         GPT,
@@ -60,7 +60,7 @@ CASES = [
         GPT,
         fact=Role(ROLE, True, (), ("AmazonSageMakerFullAccess",)),
         severity="warning",
-        said="carries AmazonSageMakerFullAccess",
+        said="has the broad policy AmazonSageMakerFullAccess",
     ),
     Case("role-too-broad", GPT, fact=_EXECUTION),
     Case(
@@ -86,10 +86,10 @@ CASES = [
         "guard-current",
         fact=Guard("CREATE_COMPLETE", "0.1.0", "0.2.0", works=True),
         severity="warning",
-        said="the guard is 0.1.0; this peagle-sm brings 0.2.0",
+        said="the guard has version 0.1.0; this peagle-sm has 0.2.0",
     ),
     Case("guard-current", fact=Guard("CREATE_COMPLETE", "0.2.0", "0.2.0", works=True)),
-    Case("name-taken", GPT, fact=Taken("InService"), severity="error", said="peagle-sm did not make it"),
+    Case("name-taken", GPT, fact=Taken("InService"), severity="error", said="peagle-sm did not create it"),
     Case(
         "name-taken",
         GPT,

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.checks import ALL_CHECKS, Check, Note
+from peagle_sm.core.checks import ALL_CHECKS, Check
 from peagle_sm.core.checks.base import SPEC
 from peagle_sm.core.plan.plan import Context
 from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.words import Finding
 from tests.core.support import AWS, spec_of
 
 
@@ -42,7 +43,7 @@ class Case:
             return None
         return resolve(spec_of(self.base, self.extra), self.context, self.catalog or load_catalog())
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[Finding]:
         check = checks_by_id()[self.check]
         if check.reads == SPEC:
             return list(check.look(self.draft()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.heads.layout import HeadFault, HeadLook
+from peagle_sm.core.heads.layout import HeadLook
+from peagle_sm.core.words import Finding
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER
 
 _URI = "s3://bucket/head/"
-_LOST = HeadFault("weights-missing", "error", "d2t is missing")
-_TOLD = HeadFault("trained-k", "info", "how many tokens it was trained to propose is not known")
+_LOST = Finding("error", "d2t is missing", check="weights-missing")
+_TOLD = Finding("info", "how many tokens it was trained to propose is not known", check="trained-k")
 
 CASES = [
     Case(

@@ -28,7 +28,7 @@ CASES = [
         "jumpstart-unaccelerated",
         GPT,
         severity="info",
-        said="SM_VLLM_SPECULATIVE_CONFIG is not set: nothing is drafted",
+        said="SM_VLLM_SPECULATIVE_CONFIG is not set: there is no speculation",
         catalog=entry_with(speculative_config=""),
     ),
     Case(
@@ -50,7 +50,7 @@ CASES = [
         "jumpstart-deprecated",
         GPT,
         severity="warning",
-        said="AWS calls openai-reasoning-gpt-oss-20b 3.38.0 deprecated",
+        said="AWS marks openai-reasoning-gpt-oss-20b 3.38.0 as deprecated",
         catalog=entry_with(deprecated=True),
     ),
     Case(

@@ -29,18 +29,25 @@ CASES = [
     _bad(
         "boto3-members",
         "error",
-        "boto3 1.30.0 does not know AdditionalModelDataSources",
+        "boto3 1.30.0 lacks AdditionalModelDataSources",
         boto3="1.30.0",
         missing_members=("AdditionalModelDataSources",),
     ),
-    _bad("local-packages", "warning", "are missing: aiohttp, moto", missing_packages=("aiohttp", "moto")),
-    _bad("engine-environment", "warning", "a build was broken off", engine="incomplete"),
+    _bad(
+        "local-packages", "warning", "missing packages: aiohttp, moto", missing_packages=("aiohttp", "moto")
+    ),
+    _bad("engine-environment", "warning", "a build was interrupted", engine="incomplete"),
     _bad("engine-environment", "info", "is not built", engine="not built"),
     _bad("local-disk", "warning", "/cache has 1.0 GB free", engine="not built", disk_free_bytes=10**9),
     _bad("local-memory", "warning", "1.0 GB of memory are free", memory_free_bytes=10**9),
     _bad("platform", "warning", "this is darwin", platform="darwin"),
     _bad(
-        "cdk", "info", "missing: node, the cdk command, aws-cdk-lib", node=None, cdk=None, cdk_library=False
+        "cdk",
+        "info",
+        "missing parts: node, the cdk command, aws-cdk-lib",
+        node=None,
+        cdk=None,
+        cdk_library=False,
     ),
     _bad("cdk", "info", "node 20 or newer (found v18.2.0)", node="v18.2.0"),
     *(

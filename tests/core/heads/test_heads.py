@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.heads.inspect import inspect_files, inspect_head
-from peagle_sm.core.heads.reading import local_folder
+from peagle_sm.service.heads.checking import local_folder
 from sagemaker_local.paths import weights_dir
 from tests.heads import (
     TARGETS,
@@ -62,7 +62,7 @@ def test_every_family_and_format(tmp_path: Path, family: str, config: dict[str, 
     folder = folder_of(tmp_path, config=config)
     assert inspect_head(folder, target=target_config(family)).faults == ()
     narrow = target_config(family, hidden_size=8, vocab_size=32)
-    codes = {fault.code for fault in inspect_head(folder, target=narrow).faults}
+    codes = {fault.check for fault in inspect_head(folder, target=narrow).faults}
     assert codes == {"target-size", "target-vocabulary"}
 
 
@@ -92,7 +92,7 @@ def test_the_first_layer_under_its_other_name(tmp_path: Path) -> None:
 def test_the_first_layer_under_both_names(tmp_path: Path) -> None:
     twice = {**tensors_for(head_config()), "midlayer.hidden_norm.weight": zeros((16,))}
     report = inspect_head(folder_of(tmp_path, tensors=twice))
-    assert [f.message for f in report.faults] == ["layers.0.hidden_norm.weight is there under two names"]
+    assert [f.message for f in report.faults] == ["layers.0.hidden_norm.weight exists under two names"]
 
 
 def test_shards_and_their_index(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_is_only_worth_a_warning(tmp_path: Path) -> None:
         folder_of(tmp_path, config={**config, "dtype": "float32"}, files={"README.md": "A head"})
     )
     assert report.ok
-    assert [fault.code for fault in report.faults] == ["licence", "aux-layers", "dtype"]
+    assert [fault.check for fault in report.faults] == ["licence", "aux-layers", "dtype"]
 
 
 def test_a_lost_map_without_a_map_back_is_suspected(tmp_path: Path) -> None:
@@ -129,13 +129,13 @@ def test_a_lost_map_without_a_map_back_is_suspected(tmp_path: Path) -> None:
     del tensors["t2d"]
     report = inspect_head(folder_of(tmp_path, tensors=tensors))
     assert report.ok
-    assert "what a lost map looks like" in report.faults[0].message
+    assert "as if the map was lost" in report.faults[0].message
 
 
 def test_an_eagle3_head_may_be_asked_for_more_than_its_depth(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, parallel=False)
     report = inspect_head(folder, num_speculative_tokens=9, trained_k=7)
-    assert [(fault.code, fault.severity) for fault in report.faults] == [("trained-k", "info")]
+    assert [(fault.check, fault.severity) for fault in report.faults] == [("trained-k", "info")]
 
 
 def test_a_layout_that_is_not_known_is_said_to_be_unchecked(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_layout_that_is_not_known_is_said_to_be_unchecked(tmp_path: Path) -> N
 def test_a_name_that_vllm_renames_before_it_looks_it_up(tmp_path: Path) -> None:
     report = inspect_head(folder_of(tmp_path, config=head_config(architectures=["PEagleDraftModel"])))
     assert report.ok
-    assert "makes Eagle3PEagleDraftModel" in report.faults[0].message
+    assert "to Eagle3PEagleDraftModel, which does not exist" in report.faults[0].message
 
 
 def test_hidden_files_do_not_count(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ BAD: dict[str, Bad] = {
     "no mask_hidden": Bad("weights-missing", "mask_hidden is missing", change=without("mask_hidden")),
     "no mask token": Bad(
         "mask-token",
-        "config.json names no mask token (mask_token_id, pard_token, ptd_token_id)",
+        "config.json has no mask token (mask_token_id, pard_token, ptd_token_id)",
         drop(head_config(), "ptd_token_id"),
     ),
     "a mask token beyond the vocabulary": Bad(
@@ -69,18 +69,18 @@ BAD: dict[str, Bad] = {
     ),
     "two mask tokens": Bad(
         "mask-token",
-        "config.json names several mask tokens: pard_token 4, ptd_token_id 3; vLLM's versions differ in "
-        "which",
+        "config.json has several mask tokens: pard_token 4, ptd_token_id 3; vLLM's versions use "
+        "different ones",
         head_config(pard_token=4),
     ),
     "a wrong size": Bad(
         "weights-shape",
-        "fc.weight is 16x32, not 16x48",
+        "fc.weight: found shape 16x32; expected 16x48",
         change=lambda tensors: tensors.update({"fc.weight": zeros((HIDDEN, 2 * HIDDEN))}),
     ),
     "a map of equal vocabularies": Bad(
         "vocabulary-map",
-        "d2t is there although the vocabularies are equal: vLLM has no place for it and refuses it",
+        "d2t exists although the vocabularies are equal: vLLM does not expect it and refuses it",
         head_config(draft_vocab_size=VOCAB),
         change=lambda tensors: tensors.update({"d2t": integers([0] * VOCAB)}),
     ),
@@ -102,13 +102,13 @@ BAD: dict[str, Bad] = {
     ),
     "d2t beyond the vocabulary": Bad(
         "vocabulary-map",
-        "d2t maps draft token 15 to 64, outside of the vocabulary (0 to 63)",
+        "d2t maps draft token 15 to 64; allowed: 0 to 63, the vocabulary",
         change=lambda tensors: tensors.update({"d2t": integers([5] * 15 + [49])}),
     ),
     "d2t that maps two to one": Bad(
         "vocabulary-map",
-        "d2t maps 16 draft tokens to 8 tokens: two share one. Are these token ids instead of offsets "
-        "(id = index + d2t[index])?",
+        "d2t maps 16 draft tokens to 8 tokens; expected one each. It may have token ids instead of offsets "
+        "(id = index + d2t[index])",
         change=lambda tensors: tensors.update(
             {"d2t": integers([-(index // 2) - index % 2 for index in range(16)])}
         ),
@@ -120,64 +120,60 @@ BAD: dict[str, Bad] = {
     ),
     "a P-EAGLE head as an autoregressive one": Bad(
         "method",
-        "it is a P-EAGLE head, and without parallel_drafting vLLM takes it for an autoregressive one in "
-        "silence: "
-        "acceptance collapses",
+        "it is a P-EAGLE head, and without parallel_drafting vLLM silently uses it as an autoregressive "
+        "head: the acceptance collapses",
         mode="eagle3",
     ),
     "layers out of order": Bad(
         "aux-layers",
         "eagle_aux_hidden_state_layer_ids: found [6, 1, 4]; vLLM sorts them, so a head trained in this "
-        "order would "
-        "read the wrong states in silence",
+        "order would silently read the wrong states",
         head_config(eagle_aux_hidden_state_layer_ids=[6, 1, 4]),
     ),
     "a layer twice": Bad(
         "aux-layers",
-        "eagle_aux_hidden_state_layer_ids: found [1, 4, 4], one of them twice",
+        "eagle_aux_hidden_state_layer_ids: found [1, 4, 4]; allowed: each layer once",
         head_config(eagle_aux_hidden_state_layer_ids=[1, 4, 4]),
     ),
     "a layer that the target lacks": Bad(
         "aux-layers",
-        "eagle_aux_hidden_state_layer_ids: found [1, 4, 9]; the target has 8 layers, so 9 never comes",
+        "eagle_aux_hidden_state_layer_ids: found [1, 4, 9]; the target has 8 layers, so 9 does not exist",
         head_config(eagle_aux_hidden_state_layer_ids=[1, 4, 9]),
     ),
     "a tied output": Bad(
         "tied-embeddings",
-        "tie_word_embeddings is true, and vLLM does not tie a head's: it would draft with the target's "
-        "lm_head "
-        "instead of the head's own embedding",
+        "tie_word_embeddings is true, but vLLM does not tie a head's embeddings: it would draft with the "
+        "target's lm_head instead of the head's embedding",
         head_config(draft_vocab_size=VOCAB, tie_word_embeddings=True),
         change=lambda tensors: tensors.update({"embed_tokens.weight": zeros((VOCAB, HIDDEN))}),
     ),
     # fits another target, or asks too much
     "another target's states": Bad(
         "target-size",
-        "the head reads states of 32 values, and the target's have 16",
+        "the head expects hidden states of size 32; the target has 16",
         head_config(target_hidden_size=32),
     ),
     "another target's vocabulary": Bad(
         "target-vocabulary",
-        "the head's vocab_size is 96, and the target's 64",
+        "the head's vocab_size is 96; the target's is 64",
         head_config(vocab_size=96),
     ),
     "more tokens than trained": Bad(
         "trained-k",
-        "num_speculative_tokens: found 9; allowed: 1 to 8, the depth it was trained for",
+        "num_speculative_tokens: found 9; allowed: 1 to 8, its trained depth",
         speculators_config(),
         k=9,
     ),
     # not an exported head
     "a tensor of the target": Bad(
         "weights-unexpected",
-        "verifier_norm.weight is not a tensor of this layout: it belongs to the target, in a checkpoint "
-        "of training; "
-        "export the head",
+        "verifier_norm.weight is not expected in this head: it belongs to the target in a training "
+        "checkpoint; export the head",
         change=lambda tensors: tensors.update({"verifier_norm.weight": zeros((HIDDEN,))}),
     ),
     "half a byte a weight": Bad(
         "dtype",
-        "norm.weight is of F8_E4M3; allowed: BF16, F16, F32",
+        "norm.weight: found dtype F8_E4M3; allowed: BF16, F16, F32",
         change=lambda tensors: tensors.update({"norm.weight": zeros((HIDDEN,), "F8_E4M3")}),
     ),
     "another method": Bad(
@@ -192,12 +188,12 @@ BAD: dict[str, Bad] = {
     # code
     "code beside it": Bad(
         "remote-code",
-        "modeling.py is code; a head is weights and configs",
+        "modeling.py is code; allowed: weights and configs",
         files=lambda: {"modeling.py": "print(1)"},
     ),
     "a pickle": Bad(
         "pickle",
-        "pytorch_model.bin can run code when it is loaded; only safetensors",
+        "pytorch_model.bin can run code when it is loaded; allowed: safetensors",
         files=lambda: {"pytorch_model.bin": b"\x80"},
     ),
     "an auto_map": Bad(
@@ -208,7 +204,7 @@ BAD: dict[str, Bad] = {
     # files that are not whole
     "a shard that is not there": Bad(
         "index",
-        "model.safetensors.index.json names model-2.safetensors, which is not there",
+        "model.safetensors.index.json lists model-2.safetensors, which does not exist",
         files=lambda: {"model.safetensors.index.json": json.dumps(INDEX)},
     ),
     "a cut file": Bad(
@@ -218,10 +214,12 @@ BAD: dict[str, Bad] = {
     ),
     "no weights": Bad(
         "header",
-        "model.safetensors is cut short or is no safetensors file (0 bytes)",
+        "model.safetensors is cut short or not a safetensors file (0 bytes)",
         files=lambda: {"model.safetensors": b""},
     ),
-    "a config that is none": Bad("config", "config.json is no JSON", files=lambda: {"config.json": "<html>"}),
+    "a config that is none": Bad(
+        "config", "config.json is not JSON", files=lambda: {"config.json": "<html>"}
+    ),
 }
 
 
@@ -234,7 +232,7 @@ def test_it_is_refused_and_says_why(tmp_path: Path, name: str) -> None:
     bad.change(tensors)
     folder = folder_of(tmp_path, config=config, tensors=tensors, files=bad.files())
     report = inspect_head(folder, target=target_config(), mode=bad.mode, num_speculative_tokens=bad.k)
-    told = {(fault.code, fault.message) for fault in report.faults if fault.severity == "error"}
+    told = {(fault.check, fault.message) for fault in report.faults if fault.severity == "error"}
     assert any(code == bad.code and message.startswith(bad.message) for code, message in told), told
     with pytest.raises(HeadRefused, match="must not be deployed") as caught:
         report.raise_for_faults()

@@ -82,25 +82,25 @@ def entries(*spans: tuple[int, int]) -> dict[str, Any]:
     ("data", "message"),
     [
         (with_header(entries((0, 4), (2, 6)), bytes(6)), "x: t1 overlaps t0"),
-        (with_header(entries((0, 2), (3, 5)), bytes(5)), "x: 1 bytes between t0 and t1 are nobody's"),
-        (with_header(entries((1, 3)), bytes(3)), "x: 1 bytes between the header and t0 are nobody's"),
-        (with_header(entries((0, 2)), bytes(5)), "x: 3 bytes after t0 are nobody's"),
-        (with_header(entries((0, 9)), bytes(5)), "and its header calls for"),
+        (with_header(entries((0, 2), (3, 5)), bytes(5)), "x: 1 bytes between t0 and t1 belong to no tensor"),
+        (with_header(entries((1, 3)), bytes(3)), "x: 1 bytes between the header and t0 belong to no tensor"),
+        (with_header(entries((0, 2)), bytes(5)), "x: 3 bytes after t0 belong to no tensor"),
+        (with_header(entries((0, 9)), bytes(5)), "but its header needs"),
         (
             with_header({"a": {**ENTRY, "shape": [3]}}, bytes(2)),
-            "x: a is 3 of U8, 3 bytes, and its offsets span 2",
+            "x: a is 3 of U8, 3 bytes, but its offsets span 2",
         ),
-        (with_header({"a": {**ENTRY, "shape": [2**62, 2**62]}}, bytes(2)), "and its offsets span 2"),
-        (with_header({"a": {**ENTRY, "shape": [True]}}, bytes(2)), "no shape of whole numbers"),
-        (with_header({"a": {**ENTRY, "shape": [1] * 99}}, bytes(2)), "no shape of whole numbers"),
-        (with_header({"a": {**ENTRY, "data_offsets": [2, 0]}}, bytes(2)), "no pair of rising data_offsets"),
+        (with_header({"a": {**ENTRY, "shape": [2**62, 2**62]}}, bytes(2)), "but its offsets span 2"),
+        (with_header({"a": {**ENTRY, "shape": [True]}}, bytes(2)), "must be at most"),
+        (with_header({"a": {**ENTRY, "shape": [1] * 99}}, bytes(2)), "must be at most"),
+        (with_header({"a": {**ENTRY, "data_offsets": [2, 0]}}, bytes(2)), "two ascending whole numbers"),
         (with_header({"a": {**ENTRY, "dtype": "C128"}}, bytes(2)), "dtype 'C128'"),
         (with_header({"__metadata__": {"a": 1}}, b""), "__metadata__ is not a mapping of text to text"),
-        (with_header(b'{"a": 1, "a": 2}', b""), "'a' stands twice in the header"),
+        (with_header(b'{"a": 1, "a": 2}', b""), "'a' occurs twice in the header"),
         (with_header(b'{"a": ' + b"[" * 100_000, b""), "has no safetensors header"),
-        (with_header(b"[]", b""), "does not begin with a brace"),
+        (with_header(b"[]", b""), "does not start with a brace"),
         (with_header(b"{\xff}", b""), "has no safetensors header"),
-        (b"<html>not found</html>", "cut short or is no safetensors file"),
+        (b"<html>not found</html>", "cut short or not a safetensors file"),
     ],
     ids=range(17),
 )
@@ -111,7 +111,7 @@ def test_each_rule_of_the_format(data: bytes, message: str) -> None:
 
 
 def test_a_huge_header_is_refused_before_it_is_read() -> None:
-    with pytest.raises(HeaderFault, match="claims a header of 200000000 bytes; safetensors allows 100000000"):
+    with pytest.raises(HeaderFault, match="has a header of 200000000 bytes; allowed: at most 100000000"):
         header_length((200_000_000).to_bytes(8, "little"), 10**12, "x")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.checks.jumpstart import Reason, unaccelerated
+from peagle_sm.core.checks.jumpstart import unaccelerated
 from peagle_sm.core.jumpstart.resolve import resolve_config
+from peagle_sm.core.words import Finding
 from tests.core.jumpstart.making import BUCKETS, CONFIG, LMI, VLLM, document
 
 IMAGES = load_catalog().images
@@ -16,7 +17,7 @@ GOOD = {"SM_VLLM_SPECULATIVE_CONFIG": CONFIG}
 
 def reasons(
     image: str, environment: dict[str, str], channels: frozenset[str] = frozenset({"eagle"})
-) -> list[Reason]:
+) -> list[Finding]:
     return list(unaccelerated(IMAGES.describe(image), environment, channels, IMAGES))
 
 
@@ -25,7 +26,7 @@ def on(name: str) -> list[str]:
         document(), "lmi-optimized", region="us-east-1", instance_types=[name], buckets=BUCKETS
     )
     one = found.instances[name]
-    return [reason.code for reason in reasons(one.image, {**found.environment, **one.environment})]
+    return [reason.check for reason in reasons(one.image, {**found.environment, **one.environment})]
 
 
 def test_what_aws_deploys_by_default_runs_p_eagle() -> None:
@@ -49,7 +50,7 @@ def test_where_two_variables_name_two_sizes_that_is_told(name: str) -> None:
             f"{ECR}/djl-inference:0.36.0-lmi24.0.0-cu129",
             {"OPTION_SPECULATIVE_DRAFT_MODEL": "/opt/ml/additional-model-data-sources/eagle"},
             "lmi-draft-model",
-            "ignores OPTION_SPECULATIVE_DRAFT_MODEL: it wants OPTION_SPECULATIVE_CONFIG",
+            "ignores OPTION_SPECULATIVE_DRAFT_MODEL: it needs OPTION_SPECULATIVE_CONFIG",
         ),
         (
             f"{ECR}/djl-inference:0.36.0-lmi20.0.0-cu129",
@@ -79,7 +80,7 @@ def test_each_trap_is_told_with_its_source(
     image: str, environment: dict[str, str], code: str, said: str
 ) -> None:
     (found,) = reasons(image, environment)[:1]
-    assert found.code == code
+    assert found.check == code
     assert said in found.message
     assert found.source
 

@@ -26,7 +26,8 @@ from peagle_sm.core.jumpstart.lock import (
     parse_lock,
 )
 from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.spec.endpoint_spec import dump_spec, load_spec
+from peagle_sm.core.spec.endpoint_spec import dump_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.jumpstart.making import HEAD, LMI, TARGET, VLLM, a_lock
 from tests.core.support import AWS, GPT, LOCAL, ROLE, SCHEDULER_ROLE, found, plan_of, spec_of
 
@@ -171,7 +172,7 @@ def test_a_head_that_is_in_no_catalogue_comes_with_the_lock() -> None:
     assert not plan_with(lock, gemma).refused
     headless = lock.model_copy(update={"head": None})
     (missing,) = found(plan_with(headless, gemma), "missing-fact")
-    assert "config best of huggingface-qwen ships no head" in missing.message
+    assert "config best of huggingface-qwen has no head" in missing.message
     assert not found(
         plan_with(headless, gemma, "head_uri: s3://b/head/\nspeculation: {draft_head: mine}"), "missing-fact"
     )
@@ -184,14 +185,14 @@ def test_a_head_that_is_in_no_catalogue_comes_with_the_lock() -> None:
         (
             "placement: {instance_types: [ml.p5.48xlarge]}",
             a_lock(),
-            "it has ml.g7e.2xlarge, and the spec asks for ml.p5.48xlarge",
+            "it has ml.g7e.2xlarge, but the spec needs ml.p5.48xlarge",
         ),
         (
             "placement: {region: eu-west-1}",
             a_lock(),
-            "it is of region us-east-1, and the plan is for eu-west-1",
+            "it is for region us-east-1, but the plan is for eu-west-1",
         ),
-        ("", QWENS, "it is of model qwen3-coder-30b-a3b-instruct, and the spec says gpt-oss-20b"),
+        ("", QWENS, "it is for model qwen3-coder-30b-a3b-instruct, but the spec has gpt-oss-20b"),
     ],
 )
 def test_a_lock_that_does_not_fit_the_spec_refuses_the_plan(extra: str, lock: Lock, said: str) -> None:
@@ -208,7 +209,7 @@ def test_a_lock_of_one_place_is_not_for_the_other() -> None:
         return mismatches(a_lock(), model="gpt-oss-20b", instance_types=(), region="us-east-1", place=place)
 
     assert said("aws") == []
-    assert said("local") == ["it was read from AWS, and this plan is for the local server"]
+    assert said("local") == ["it was read from AWS, but this plan is for the local server"]
 
 
 def test_with_source_container_a_lock_is_not_looked_at() -> None:

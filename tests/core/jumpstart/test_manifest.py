@@ -14,12 +14,11 @@ from peagle_sm.core.jumpstart.documents import (
     CatalogueDamaged,
     Row,
     candidates,
-    hub_name,
-    is_same_model,
     order_of,
     parse_manifest,
     row_of,
 )
+from peagle_sm.core.jumpstart.lock import hub_name, is_same_model
 from tests.core.strategies import json_values
 
 
@@ -45,7 +44,7 @@ def test_the_newest_version_is_the_highest_and_not_the_last_in_the_alphabet() ->
 def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(NotFound, match="Did you mean 'openai-reasoning-gpt-oss-20b'"):
         row_of(ROWS, "openai-reasoning-gpt-oss-20")
-    with pytest.raises(NotFound, match=r"no version 3\.1\.0 .* there are 3\.4\.12, 3\.9\.0, 3\.38\.0"):
+    with pytest.raises(NotFound, match=r"has version 3\.1\.0 .* it has 3\.4\.12, 3\.9\.0, 3\.38\.0"):
         row_of(ROWS, "openai-reasoning-gpt-oss-20b", "3.1.0")
 
 

@@ -166,7 +166,7 @@ def _by_neo(spec: dict[str, Any]) -> None:
 
 def test_a_region_without_a_bucket_of_heads_is_refused_with_the_regions_that_have_one() -> None:
     with pytest.raises(
-        NotFound, match=r"lmi-optimized in af-south-1: draft head .*this region has none"
+        NotFound, match=r"lmi-optimized in af-south-1: draft head .*which this region lacks"
     ) as at:
         resolved(region="af-south-1", change=_by_neo)
     assert "us-east-1, us-east-2, us-west-1, us-west-2" in (at.value.next_step or "")
@@ -243,7 +243,7 @@ def test_a_spec_without_configs_has_one() -> None:
 @pytest.mark.parametrize(
     ("types", "region", "said"),
     [
-        (("ml.m5.large",), "us-east-1", "has no image for ml.m5.large; it has for g4dn, g5"),
+        (("ml.m5.large",), "us-east-1", "has no image for ml.m5.large; it has images for g4dn, g5"),
         (
             ("ml.g7e.2xlarge",),
             "xx-nowhere-1",

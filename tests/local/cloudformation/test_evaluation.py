@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_local.cloudformation import parameters, template, template_text
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation, Place
-from sagemaker_local.cloudformation.intrinsics import NO_VALUE, UNKNOWN, holds_unknown
-from sagemaker_local.cloudformation.references import in_order
+from sagemaker_local.cloudformation.language import parameters, template, template_text
+from sagemaker_local.cloudformation.language.evaluation import Evaluation, Place
+from sagemaker_local.cloudformation.language.intrinsics import NO_VALUE, UNKNOWN, holds_unknown
+from sagemaker_local.cloudformation.language.references import in_order
 
 PLACE = Place("123456789012", "us-east-1", "s", "arn:aws:cloudformation:us-east-1:123456789012:stack/s/1")
 
@@ -228,7 +228,10 @@ def test_a_hidden_parameter_is_not_told() -> None:
             {"Resources": {"A": {"Type": "T"}}, "Outputs": {"O": {"Value": {"Fn::Sub": "${No}"}}}},
             "in the Outputs block",
         ),
-        ({"Resources": {"A": {"Type": "T"}}, "Transform": "AWS::LanguageExtensions"}, "runs no transforms"),
+        (
+            {"Resources": {"A": {"Type": "T"}}, "Transform": "AWS::LanguageExtensions"},
+            "supports no transforms",
+        ),
     ],
 )
 def test_templates_that_are_refused(body: Any, told: str) -> None:

@@ -15,8 +15,9 @@ from botocore.exceptions import ClientError
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
-from sagemaker_local.cloudformation import wire
-from sagemaker_local.cloudformation.drafts import Sources
+from sagemaker_local.cloudformation.api import wire
+from sagemaker_local.cloudformation.api.drafts import Sources
+from sagemaker_local.cloudformation.api.service import CloudFormation
 from sagemaker_local.cloudformation.resources.base import (
     Created,
     Handler,
@@ -24,7 +25,6 @@ from sagemaker_local.cloudformation.resources.base import (
     ResourceContext,
     ResourceFailure,
 )
-from sagemaker_local.cloudformation.service import CloudFormation
 
 ROLE = "arn:aws:iam::123456789012:role/deployer"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control import ai_benchmarks_spec as spec
-from sagemaker_local.control.ai_benchmarks_records import BenchmarkPlan
+from sagemaker_local.control import ai_benchmarks as spec
+from sagemaker_local.control.ai_benchmarks import BenchmarkPlan
 from tests.local.control.conftest import PREFIX, ROLE, Account, MakeAccount
 
 SPEC = {"benchmark": {"type": "aiperf"}, "parameters": {"tokenizer": "org/model", "concurrency": 4}}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sagemaker_local.control import ApiError, Timing, wording
-from sagemaker_local.control.health import Health
+from sagemaker_local.control import ApiError, Timing, errors
+from sagemaker_local.control.engines import Health
 from tests.local.control.conftest import FAST, PREFIX, Account, MakeAccount
 from tests.local.scripted_engine import ScriptedLauncher
 
@@ -259,10 +259,10 @@ async def launched(aws: Account, count: int) -> bool:
 
 
 def test_the_engines_last_words_begin_at_the_border_of_a_line() -> None:
-    told = wording.died(
+    told = errors.died(
         "production variant AllTraffic", "exited with status 9", "\n".join(f"line {n}" for n in range(300))
     )
-    assert len(told) <= wording.FAILURE_REASON_LIMIT
+    assert len(told) <= errors.FAILURE_REASON_LIMIT
     first = told.partition("Its last words: … ")[2].splitlines()[0]
     assert first.startswith("line ")
     assert told.endswith("line 299")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control.paging import page
 from sagemaker_local.control.records import EndpointRecord, Table
+from sagemaker_local.control.requests import page
 from tests.local.control.conftest import IMAGE, Account
 
 START = datetime(2026, 11, 20, tzinfo=UTC)

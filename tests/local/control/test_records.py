@@ -6,7 +6,7 @@ import pytest
 from botocore.validate import ParamValidator
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control.shapes import operation
+from sagemaker_local.control.requests import operation
 from tests.local.control.conftest import IMAGE, PREFIX, ROLE, Account, MakeAccount
 
 SOURCE = {"S3DataType": "S3Prefix", "CompressionType": "None"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control.shapes import service_model
+from sagemaker_local.control.requests import service_model
 from tests.local.control.conftest import IMAGE, PREFIX, ROLE, Account
 
 NAME_PATTERN = "[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"

@@ -1,4 +1,4 @@
-"""Which fault befalls which call, and how often; and what a fault may be told."""
+"""Which fault applies to which call, and how often; and the options of a fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_fault_strikes_the_endpoints_of_its_glob_and_its_operation() -> None:
     assert struck.kind == "cut"
 
 
-def test_without_an_operation_a_fault_strikes_each_call_that_its_kind_can_befall() -> None:
+def test_without_an_operation_a_fault_applies_to_each_call_of_its_kind() -> None:
     book = book_with({"kind": "stream-error"})
     assert [name for name in OPERATIONS if book.strike(name, "e")] == ["stream"]
 
@@ -63,7 +63,7 @@ def test_a_probability_of_a_half_strikes_about_half_the_time() -> None:
 def test_faults_are_cleared_by_id_or_all() -> None:
     book = book_with({"kind": "cut"}, {"kind": "stall"}, {"kind": "split"})
     assert [entry.id for entry in book.clear(["f2"])] == ["f2"]
-    with pytest.raises(NotFound, match="no fault is called 'f2'; set are: f1, f3"):
+    with pytest.raises(NotFound, match="there is no fault 'f2'; existing faults: f1, f3"):
         book.clear(["f1", "f2"])
     assert [entry.fault.kind for entry in book.clear()] == ["cut", "split"]
     assert book.entries() == []
@@ -72,16 +72,16 @@ def test_faults_are_cleared_by_id_or_all() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ({}, "there is no such kind of fault: found None; allowed: cut, stall"),
-        ({"kind": "cheese"}, "there is no such kind of fault: found 'cheese'"),
+        ({}, "unknown kind of fault: found None; allowed: cut, stall"),
+        ({"kind": "cheese"}, "unknown kind of fault: found 'cheese'"),
         ({"kind": "cut", "seconds": 3}, "cut has no option 'seconds'"),
-        ({"kind": "cut", "where": "there"}, "where is not acceptable: found 'there'; allowed: frame, part"),
-        ({"kind": "cut", "times": 0}, "times is not acceptable: found 0; allowed: 1 or more"),
-        ({"kind": "cut", "times": True}, "times is not acceptable: found True"),
-        ({"kind": "cut", "clean": "yes"}, "clean is not acceptable: found 'yes'; allowed: true or false"),
-        ({"kind": "stall", "seconds": -1}, "seconds is not acceptable: found -1; allowed: 0 to 3600"),
-        ({"kind": "throttle", "status": 503}, "status is not acceptable: found 503; allowed: 400, 429"),
-        ({"kind": "split", "probability": 2}, "probability is not acceptable: found 2; allowed: 0 to 1"),
+        ({"kind": "cut", "where": "there"}, "where has an invalid value: found 'there'; allowed: frame"),
+        ({"kind": "cut", "times": 0}, "times has an invalid value: found 0; allowed: 1 or more"),
+        ({"kind": "cut", "times": True}, "times has an invalid value: found True"),
+        ({"kind": "cut", "clean": "yes"}, "clean has an invalid value: found 'yes'; allowed: true or false"),
+        ({"kind": "stall", "seconds": -1}, "seconds has an invalid value: found -1; allowed: 0 to 3600"),
+        ({"kind": "throttle", "status": 503}, "status has an invalid value: found 503; allowed: 400, 429"),
+        ({"kind": "split", "probability": 2}, "probability has an invalid value: found 2; allowed: 0 to 1"),
         ({"kind": "split", "operation": "invoke"}, "allowed: stream, openai"),
     ],
 )

@@ -276,7 +276,7 @@ def _sums(server: Server, name: str) -> dict[str, float]:
 def test_only_python_runs_here(deployed: Deployed) -> None:
     found, answer = deployed.call(deployed.function("", Runtime="nodejs22.x"))
     assert answer["FunctionError"] == "Unhandled"
-    assert "runs python3 functions only, found nodejs22.x" in found["errorMessage"]
+    assert "runs only python3 functions; found nodejs22.x" in found["errorMessage"]
 
 
 def test_an_event_that_fails_goes_to_the_dead_letters(deployed: Deployed, server: Server) -> None:

@@ -44,5 +44,5 @@ def test_an_entry_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_zip_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no zip file"):
+    with pytest.raises(ValueError, match="not a zip file"):
         unpacked(b"text", tmp_path)

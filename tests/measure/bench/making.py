@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.benchmark.run import Around
+from peagle_sm.measure.benchmark.run import BenchDependencies
 from peagle_sm.measure.load import HttpTarget, LoadOptions, LoadStopped, Observer, Target, WorkItem
 from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.results.records import (
@@ -95,7 +95,7 @@ class FakeClient:
             if number == self.interrupt_after:
                 raise KeyboardInterrupt
             if number == self.stop_after and observer is not None:
-                raise LoadStopped("the last 20 requests all failed", tuple(records), next_step="look")
+                raise LoadStopped("the last 20 requests failed", tuple(records), next_step="look")
             records.append(self._record(load, item, "warm-up" if number < warm_up else "measured", options))
             if observer is not None:
                 observer.request(records[-1])
@@ -148,8 +148,8 @@ class World:
     tokens: int = 0
     provenance: Callable[[], dict[str, Any]] = lambda: {"seed": 0}
 
-    def around(self) -> Around:
-        return Around(
+    def around(self) -> BenchDependencies:
+        return BenchDependencies(
             progress=self.events.append,
             look=lambda: self.looks,
             provenance=self.provenance,

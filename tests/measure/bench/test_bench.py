@@ -69,7 +69,7 @@ def test_ctrl_c_keeps_what_is_there_and_resume_does_the_rest(tmp_path: Path) -> 
     world.client.interrupt_after = 8  # of c=3, whose warm-up is 3; c=1 sends 7
     with pytest.raises(Interrupted) as raised:
         run(path, world, plan)
-    assert "1 finished load, and 5 answered requests of this one" in raised.value.message
+    assert "1 finished load, and 5 answered requests of this load" in raised.value.message
     assert f"--resume {path}" in (raised.value.next_step or "")
     assert len(read(path).requests) == 7 + 8
 
@@ -135,7 +135,7 @@ def test_a_file_of_another_command_is_not_resumed(tmp_path: Path) -> None:
     path.write_text(to_line(header) + "\n")
     world = World()
     with pytest.raises(
-        SpecError, match="is a compare file, and bench continues only its own files"
+        SpecError, match="is a results file of compare; bench can continue only its own files"
     ) as raised:
         run(path, world, resume=True)
     assert f"peagle-sm report {path}" in (raised.value.next_step or "")
@@ -148,7 +148,7 @@ def test_an_endpoint_that_dies_is_told_with_its_reason_and_what_was_saved(tmp_pa
     with pytest.raises(ServiceFault) as raised:
         run(path, world)
     said = raised.value.message
-    assert said.startswith("demo stopped answering at c=1 (the last 20 requests all failed)")
+    assert said.startswith("demo stopped answering at c=1 (the last 20 requests failed)")
     assert "the endpoint is Failed: out of memory" in said
     assert f"saved in {path}: 0 finished loads, and 3 answered requests" in said
     assert len(read(path).requests) == 4
@@ -157,7 +157,7 @@ def test_an_endpoint_that_dies_is_told_with_its_reason_and_what_was_saved(tmp_pa
 def test_a_load_without_any_answer_is_no_point(tmp_path: Path) -> None:
     errors = {f"p/{n}": ("ModelError", "no") for n in range(6)}
     world = World(FakeClient(errors=errors, probe_works=True))
-    with pytest.raises(ServiceFault, match="no request was answered: 6 x ModelError"):
+    with pytest.raises(ServiceFault, match="every request failed: 6 x ModelError"):
         run(tmp_path / "r.jsonl", world)
     assert read(tmp_path / "r.jsonl").points == ()
 
@@ -202,7 +202,7 @@ class Source:
     [
         ((1, 1, 2), None, "none", "its engine drafts"),
         ((), True, "none", "its engine drafts"),
-        ((), False, "p-eagle", "does not draft at all"),
+        ((), False, "p-eagle", "does not draft"),
         ((), False, "none", None),
         ((), None, "eagle3", None),
         ((1, 1, 2), None, "eagle3", None),
@@ -230,7 +230,7 @@ def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path:
     assert source.begun == 2
     assert any("parallel drafting ineffective" in note for note in found.notes)
     silent = run(tmp_path / "s.jsonl", World(FakeClient(histogram=()), source=Source(None)))
-    assert any("no acceptance" in note for note in silent.notes)
+    assert any("acceptance unknown" in note for note in silent.notes)
     plain = run(
         tmp_path / "n.jsonl", World(FakeClient(histogram=()), source=Source(False, told)), mode="none"
     )

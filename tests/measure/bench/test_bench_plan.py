@@ -18,11 +18,11 @@ CLOSED, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=2.5)
 @pytest.mark.parametrize(
     ("plan", "prompts", "said"),
     [
-        (BenchPlan((CLOSED,)), 0, "holds no prompt"),
+        (BenchPlan((CLOSED,)), 0, "has no prompts"),
         (BenchPlan(loads_of([1, 32], [])), 20, "concurrency 32 with 20 prompts"),
         (BenchPlan((CLOSED,), requests=30), 20, "30 requests with 20 prompts"),
         (BenchPlan((CLOSED,), requests=3, seconds=4.0), 20, "both given"),
-        (BenchPlan((CLOSED,), repeat=True), 20, "nothing says when to stop"),
+        (BenchPlan((CLOSED,), repeat=True), 20, "--repeat needs an end"),
     ],
 )
 def test_a_plan_that_cannot_be_fed_is_refused(plan: BenchPlan, prompts: int, said: str) -> None:

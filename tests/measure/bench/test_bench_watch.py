@@ -10,7 +10,7 @@ import pytest
 from peagle_sm.cli.progress import JsonLines, PlainLines
 from peagle_sm.measure.benchmark.progress import Spending, Watch
 from peagle_sm.measure.results.records import Load, RequestRecord
-from peagle_sm.measure.tune.windows import Pace
+from peagle_sm.measure.tune.windows import WindowProgress
 from peagle_sm.service.progress import Event, Progress
 
 C8 = Load("closed", concurrency=8)
@@ -93,9 +93,9 @@ def test_the_time_left_is_never_negative() -> None:
 def test_a_log_gets_a_line_every_30_seconds_across_all_windows_of_a_tuning() -> None:
     lines: list[str] = []
     clock = Clock()
-    pace = Pace(PlainLines(lines.append), 4, every_s=0.5, monotonic=clock)
+    window_progress = WindowProgress(PlainLines(lines.append), 4, every_s=0.5, monotonic=clock)
     for _ in range(4):
-        play(clock, pace.window("p-eagle K=3", C8, 10), requests=10, each_s=1.0)
+        play(clock, window_progress.window("p-eagle K=3", C8, 10), requests=10, each_s=1.0)
     assert lines == [
         "     0s  window 1 of about 4: p-eagle K=3 c=8: warm-up",
         "    30s  window 2 of about 4: p-eagle K=3 c=8: 0 of 10 requests",
@@ -105,9 +105,9 @@ def test_a_log_gets_a_line_every_30_seconds_across_all_windows_of_a_tuning() -> 
 
 def test_more_windows_than_expected_are_counted_on() -> None:
     lines: list[str] = []
-    pace = Pace(lambda event: lines.append(event.message), 1, monotonic=Clock())
+    window_progress = WindowProgress(lambda event: lines.append(event.message), 1, monotonic=Clock())
     for _ in range(2):
-        pace.window("none", C8, 10).phase("warm-up")
+        window_progress.window("none", C8, 10).phase("warm-up")
     assert lines == ["window 1 of about 1: none c=8: warm-up", "window 2 of about 2: none c=8: warm-up"]
 
 

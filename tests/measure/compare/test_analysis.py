@@ -2,15 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.measure.compare.analysis import Measured, Pair, Side, compare, control_of, in_order, pairs_of
+from peagle_sm.measure.compare.analysis import (
+    ArmDeployments,
+    Measured,
+    Pair,
+    compare,
+    control_of,
+    in_order,
+    pairs_of,
+)
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.results.records import ArmRecord, Load, Mode, RequestRecord
 from tests.measure.compare.simulating import ALONE, EIGHT, request
 
 
-def side(mode: Mode, *names: str) -> Side:
+def side(mode: Mode, *names: str) -> ArmDeployments:
     names = names or (mode,)
-    return Side(tuple(ArmRecord(name, mode, None, f"{name}-endpoint") for name in names))
+    return ArmDeployments(tuple(ArmRecord(name, mode, None, f"{name}-endpoint") for name in names))
 
 
 PLAIN, EAGLE3, P_EAGLE = side("none"), side("eagle3"), side("p-eagle")
@@ -148,7 +156,7 @@ def test_a_block_that_was_cut_short_is_left_out() -> None:
 
 
 def test_too_little_in_common_is_refused() -> None:
-    with pytest.raises(ValueError, match="share 0"):
+    with pytest.raises(ValueError, match="measured in both arms: 0"):
         compare(PAIR, [answered(ALONE, {"p-eagle": [request("p-eagle", "p")], "none": []})], temperature=0)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.compare.alternating import Way
-from peagle_sm.measure.compare.analysis import Side, control_of
+from peagle_sm.measure.compare.alternating import TurnContext
+from peagle_sm.measure.compare.analysis import ArmDeployments, control_of
 from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadRun, LoadStopped, Silent, Timeouts, WorkItem
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Header, Load
@@ -45,14 +45,14 @@ class Play:
         self.writer = ResultWriter(self.path)
         self.writer.append(Header("run", "compare", {}, {}, True))
         self.contest = Contest(
-            self.setup, self.writer, "salt", self.way, self.time.run, load_average=lambda: 0.5
+            self.setup, self.writer, "salt", self.context, self.time.run, load_average=lambda: 0.5
         )
-        control = control_of(Side(ARMS[:1]))
+        control = control_of(ArmDeployments(ARMS[:1]))
         self.arms = (*ARMS, *control.arms)
-        self.sides = [Side((arm,)) for arm in self.arms]
+        self.sides = [ArmDeployments((arm,)) for arm in self.arms]
 
-    def way(self, took: Callable[[LoadRun], None]) -> Way:
-        return Way(Timeouts(), 0.0, Silent(), took, self.time.clock, self.engines.connect)
+    def context(self, on_run: Callable[[LoadRun], None]) -> TurnContext:
+        return TurnContext(Timeouts(), 0.0, Silent(), on_run, self.time.clock, self.engines.connect)
 
     def measure(self) -> None:
         self.contest.measure(0, self.arms, lambda arm: FakeTarget(arm.name))
@@ -161,9 +161,7 @@ def test_the_file_holds_all_of_it(play: Callable[..., Play]) -> None:
 
 def test_an_endpoint_that_dies_is_told_and_what_was_whole_is_kept(play: Callable[..., Play]) -> None:
     game = play(dies_after={"p-eagle": 30})
-    with pytest.raises(
-        LoadStopped, match="p-eagle: the last 5 prompts all failed; the last one: ModelError: gone"
-    ):
+    with pytest.raises(LoadStopped, match="p-eagle: the last 5 prompts failed; last error: ModelError: gone"):
         game.measure()
     found = game.conclude()["p-eagle over none, c=1"]
     assert found.units == 28  # two of the 30 answers were the warm-up
@@ -173,11 +171,13 @@ def test_an_endpoint_that_dies_is_told_and_what_was_whole_is_kept(play: Callable
 def test_under_load_a_dead_endpoint_is_given_up_after_one_window(play: Callable[..., Play]) -> None:
     game = play((EIGHT,), blocks=3, dies_after={"p-eagle": 40})
     with pytest.raises(
-        LoadStopped, match=r"p-eagle: no request of block 2 was answered; .*: ModelError: gone"
+        LoadStopped, match=r"p-eagle: every request of block 2 failed; last error: ModelError: gone"
     ):
         game.measure()
     game.conclude()
-    assert "1 of the 2 units" in game.contest.notes[0], "one whole block is not enough for an interval"
+    assert "prompts or blocks measured in both arms: 1" in game.contest.notes[0], (
+        "one whole block is not enough for an interval"
+    )
     assert sum(one.error is not None for one in read(game.path).requests) > 18, "what failed is written down"
 
 
@@ -199,10 +199,10 @@ def test_ctrl_c_keeps_what_was_whole(play: Callable[..., Play]) -> None:
 
 def test_too_few_prompts_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
     Setup(items(96), (EIGHT,), blocks=6).check()
-    with pytest.raises(SpecError, match="95 prompts; c=8 needs 96 of them"):
+    with pytest.raises(SpecError, match="95 prompts; c=8 needs 96 different ones"):
         Setup(items(95), (EIGHT,), blocks=6).check()
     Setup(items(2), (ALONE, EIGHT), blocks=6, repeat=True).check()
-    with pytest.raises(SpecError, match="1 prompts and 6 blocks; an interval needs at least 2"):
+    with pytest.raises(SpecError, match="1 prompts and 6 blocks; a confidence interval needs at least 2"):
         Setup(items(1), (ALONE,)).check()
 
 

@@ -91,7 +91,7 @@ def test_what_is_there_already_is_neither_used_nor_deleted() -> None:
     before = aws.everything()
     error = run(aws)
     assert isinstance(error, PlanRefused)
-    assert "cmp-eagle3: taken already" in str(error)
+    assert "cmp-eagle3: name already in use" in str(error)
     assert "peagle-sm delete cmp-eagle3 --region us-east-1" in str(error.next_step)
     assert aws.everything() == before
 

@@ -69,7 +69,7 @@ def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:
 
 
 def test_a_mode_without_any_head_says_how_to_name_one() -> None:
-    with pytest.raises(SpecError, match="no draft head for gpt-oss-20b") as caught:
+    with pytest.raises(SpecError, match="no default draft head for gpt-oss-20b") as caught:
         spec_of(EndpointSpec(name="a", model="gpt-oss-20b"), "eagle3")
     assert "--head eagle3=ID" in str(caught.value.next_step)
 

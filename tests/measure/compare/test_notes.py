@@ -20,7 +20,7 @@ ARM = ArmRecord("p-eagle", "p-eagle", 7, "fast")
 FINE = ClientHealth(True, None, 0.1, 0.1, 10)
 SLOW = ClientHealth(False, "the client was busy 99% of the time (allowed: 90%)", 0.1, 0.99, 10)
 
-LATE = ClientHealth(False, "the client came 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
+LATE = ClientHealth(False, "the client's event loop was 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
 
 
 def comparison(low: float, high: float, **more: Any) -> ComparisonRecord:
@@ -52,7 +52,9 @@ def notes(**given: Any) -> list[str]:
 
 def test_a_control_that_excludes_one_casts_doubt_on_all() -> None:
     (told,) = notes(comparisons=[comparison(1.02, 1.08, faster="none (A/A)", control=True)])
-    assert told.startswith("c=1: none beside itself came out as 1.050 [1.020, 1.080], which excludes 1")
+    assert told.startswith(
+        "c=1: A/A control failed: none compared with itself gave 1.050 [1.020, 1.080], which excludes 1"
+    )
     assert notes(comparisons=[comparison(0.98, 1.08, faster="none (A/A)", control=True)]) == []
 
 
@@ -62,7 +64,7 @@ def test_failed_requests_are_counted_and_the_first_is_told() -> None:
         requests=[*requests, request("none", "q"), request("none", "r", phase="warm-up", error="x")]
     )
     assert told.startswith(
-        "none: 2 requests failed, and their 1 prompts count for no arm; the first: ModelError"
+        "none: 2 requests failed, so their 1 prompts are left out for all arms; first error: ModelError"
     )
 
 
@@ -79,20 +81,20 @@ def test_of_a_comparison_that_is_withheld_nothing_is_told() -> None:
 def test_a_client_that_was_late_casts_doubt_on_latencies_alone() -> None:
     late, one = notes(points=[point(LATE)], comparisons=[comparison(1.1, 1.2, deployments=1)])
     assert late.startswith(
-        "c=1: latencies may read too long, while rates and ratios hold: the client came 9.0"
+        "c=1: measured latencies may be too long; rates and ratios are valid: the client's event"
     )
-    assert one.startswith("this deployment only")
+    assert one.startswith("one deployment only")
 
 
 def test_an_arm_that_tells_nothing_of_its_drafts() -> None:
     (told,) = notes(arms=[ARM], points=[point()])
-    assert "p-eagle: no answer tells of its drafts" in told
+    assert "p-eagle: its answers do not report drafts" in told
     assert notes(arms=[ARM], points=[point(accepted=Acceptance("per-request", 2.0, 2.0, (), 1, 1))]) == []
 
 
 @pytest.mark.parametrize(
     ("faster", "said"),
-    [("p-eagle", "`peagle-sm verify` tells"), ("none (A/A)", "they are the same endpoint")],
+    [("p-eagle", "`peagle-sm verify` distinguishes"), ("none (A/A)", "they are the same endpoint")],
 )
 def test_answers_that_differ(faster: str, said: str) -> None:
     (told,) = notes(
@@ -104,4 +106,4 @@ def test_answers_that_differ(faster: str, said: str) -> None:
 
 def test_one_deployment_says_so() -> None:
     (told,) = notes(comparisons=[comparison(1.1, 1.2, deployments=1), comparison(1.3, 1.4, deployments=1)])
-    assert told.startswith("this deployment only")
+    assert told.startswith("one deployment only")

@@ -40,7 +40,7 @@ def interrupted(aws: FakeAws) -> BaseException:
 def test_ctrl_c_names_every_endpoint_and_that_all_are_gone() -> None:
     aws = Aws()
     error = interrupted(aws)
-    assert str(error) == "Interrupted; deleted, with nothing left that is billed: cmp-none, cmp-p-eagle"
+    assert str(error) == "Interrupted; deleted, so that nothing is billed: cmp-none, cmp-p-eagle"
     assert isinstance(error, Interrupted)
     assert error.details["deleted"] == ["cmp-none", "cmp-p-eagle"]
     assert not aws.endpoints

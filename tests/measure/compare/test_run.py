@@ -21,7 +21,7 @@ from peagle_sm.core.errors import (
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Setup
-from peagle_sm.measure.compare.run import Around, Outcome, compare
+from peagle_sm.measure.compare.run import CompareDependencies, Outcome, compare
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.results.records import ArmRecord, Load
@@ -55,8 +55,8 @@ class Play:
         self.closed: list[int] = []
         self.drafts: dict[str, int] = {"none": 0, "p-eagle": 7}
 
-    def around(self) -> Around:
-        return Around(
+    def around(self) -> CompareDependencies:
+        return CompareDependencies(
             progress=self.events.append,
             target_of=lambda arm: FakeTarget(arm.name),
             look=lambda arm: f"{arm.endpoint} does not exist any more",
@@ -101,9 +101,9 @@ def test_a_comparison_in_one_deployment(tmp_path: Path) -> None:
     assert header.provenance["endpoints"]["p-eagle"] == {"image": "x"}
     assert [one.faster for one in outcome.results.comparisons] == ["p-eagle", "none (A/A)"]
     assert outcome.notes[0] == "mind this"
-    assert any("this deployment only" in note for note in outcome.notes)
+    assert any("one deployment only" in note for note in outcome.notes)
     assert game.events[-1].phase == "done"
-    assert "72 of 72 requests; tokens/s a request: none " in game.events[-1].message
+    assert "72 of 72 requests; tokens/s per request: none " in game.events[-1].message
     assert game.closed == [0]
 
 
@@ -115,7 +115,7 @@ def test_two_deployments_give_an_interval_over_deployments(tmp_path: Path) -> No
         *("none", "p-eagle", "none (A/A)"),
         *("none@2", "p-eagle@2", "none@2 (A/A)"),
     ]
-    assert not any("this deployment only" in note for note in outcome.notes)
+    assert not any("one deployment only" in note for note in outcome.notes)
     assert game.closed == [0, 1]
 
 
@@ -147,7 +147,7 @@ def test_a_dead_endpoint_is_told_with_how_it_looks_and_what_was_saved(tmp_path: 
     with pytest.raises(ServiceFault) as caught:
         game.compare()
     said = str(caught.value)
-    assert said.startswith("p-eagle: the last 5 prompts all failed; the last one: ModelError: gone")
+    assert said.startswith("p-eagle: the last 5 prompts failed; last error: ModelError: gone")
     assert "; fast does not exist any more; saved in" in said
     assert read(game.path).comparisons[0].units == 10
 
@@ -180,7 +180,7 @@ def test_nothing_measured_leaves_no_file(tmp_path: Path, error: BaseException, t
 def test_a_mode_that_the_engine_does_not_run_is_refused(tmp_path: Path) -> None:
     game = Play(tmp_path)
     game.drafts["p-eagle"] = 0
-    with pytest.raises(SpecError, match="p-eagle was expected to run mode p-eagle"):
+    with pytest.raises(SpecError, match="p-eagle: expected mode p-eagle"):
         game.compare()
     assert not game.path.exists()
 

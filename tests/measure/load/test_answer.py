@@ -73,6 +73,17 @@ def test_outputs_are_told_apart_by_token_ids_where_all_are_known() -> None:
     assert partly.output_sha256 == hashlib.sha256(b'"ab"').hexdigest()
 
 
+@pytest.mark.parametrize(
+    ("ids", "share"), [([1] * 13, 0.1), (list(range(13)), 1.0), ([1, 2], 1.0), ([1, 2, 3, 4] * 2, 0.8)]
+)
+def test_an_answer_that_repeats_itself_has_few_distinct_4_grams(ids: list[int], share: float) -> None:
+    assert _read(_chunk("a", "stop", token_ids=ids), END).distinct_4_grams == share
+
+
+def test_without_token_ids_the_4_grams_are_of_words() -> None:
+    assert _read(_chunk("a b c d "), _chunk("a b c d", "stop"), END).distinct_4_grams == 0.8
+
+
 @pytest.mark.parametrize("inside_usage", [False, True])
 def test_acceptance_rides_on_the_last_chunk(inside_usage: bool) -> None:
     told = {
@@ -103,19 +114,27 @@ def test_frames_are_taken_off_wherever_they_are_cut() -> None:
         ([_chunk("a"), _event({"error": {"message": "out of memory"}}), END], "EngineError", "out of memory"),
         ([_chunk("a"), _event({"object": "error", "message": "bad"})], "EngineError", "bad"),
         ([_chunk("a"), _event({"detail": "bad"})], "EngineError", "bad"),
-        ([_chunk("a", "abort"), END], "EngineError", "gave the answer up: finish_reason 'abort'"),
-        ([_chunk("a", "error"), END], "EngineError", "gave the answer up: finish_reason 'error'"),
+        ([_chunk("a", "abort"), END], "EngineError", "aborted the answer: finish_reason 'abort'"),
+        ([_chunk("a", "error"), END], "EngineError", "aborted the answer: finish_reason 'error'"),
         ([_chunk("a"), b"data: {]\n\n", END], "StreamError", "not JSON"),
-        ([_chunk("a"), b"data: 7\n\n", END], "StreamError", "no object"),
-        ([_event({"choices": [7]}), END], "StreamError", "not a completion's"),
-        ([_event({"choices": [{"text": 7}]}), _chunk("", "stop"), END], "StreamError", "not a completion's"),
+        ([_chunk("a"), b"data: 7\n\n", END], "StreamError", "not a JSON object"),
+        ([_event({"choices": [7]}), END], "StreamError", "not an OpenAI completion"),
+        (
+            [_event({"choices": [{"text": 7}]}), _chunk("", "stop"), END],
+            "StreamError",
+            "not an OpenAI completion",
+        ),
     ],
 )
 def test_what_is_not_whole_is_an_error_with_its_words(parts: list[bytes], name: str, words: str) -> None:
     answer = _read(*parts)
     assert answer.error == name
     assert words in (answer.error_message or "")
-    assert answer.output_sha256 is None
+    assert (answer.output_sha256, answer.distinct_4_grams) == (None, None)
+
+
+def test_token_ids_of_any_kind_do_not_stop_the_load() -> None:
+    assert _read(_chunk("a", "stop", token_ids=[{}] * 5), END).distinct_4_grams == 0.5
 
 
 def test_what_came_before_an_error_is_kept() -> None:

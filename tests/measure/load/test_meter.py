@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from peagle_sm.measure.load import run_quietly
-from peagle_sm.measure.load.http_client import Desk
+from peagle_sm.measure.load.http_client import TurnQueue
 from peagle_sm.measure.load.run import EVERY_S, Meter
 from peagle_sm.measure.load.work import Clock
 from tests.measure.load.virtual import in_virtual_time
@@ -49,7 +49,7 @@ def test_a_loop_that_is_held_is_as_late_as_it_was_held() -> None:
 
 def test_the_desk_lets_one_through_between_two_looks_at_the_sockets() -> None:
     async def main() -> list[str]:
-        desk, order = Desk(), []
+        desk, order = TurnQueue(), []
 
         async def work(name: str) -> None:
             await desk.turn()

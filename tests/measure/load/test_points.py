@@ -138,7 +138,7 @@ def test_percentiles_are_those_of_numpy(values: list[float]) -> None:
         (ClientUsage((0.1,), cpu_s=9.5), "busy 95%", True),
         (ClientUsage((400.0,) * 5 + (0.1,) * 95, cpu_s=9.5), "busy 95%", True),
         (ClientUsage((400.0,) * 5 + (0.1,) * 95, cpu_s=1.0), "400.0 ms late", False),
-        (ClientUsage((0.1,), cpu_s=1.0, connections_full=True), "own connections", True),
+        (ClientUsage((0.1,), cpu_s=1.0, connections_full=True), "free connection of the client", True),
     ],
 )
 def test_a_point_of_a_client_that_did_not_keep_up_is_not_trusted(

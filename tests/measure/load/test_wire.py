@@ -166,7 +166,7 @@ def test_a_stream_that_takes_too_long_is_ended(server: Running) -> None:
 def test_nobody_there_is_told_with_what_there_is() -> None:
     target = HttpTarget("http://127.0.0.1:9")  # "discard": nobody listens
     options = LoadOptions(requests=500, pause_after_error_s=0.0, give_up_after=5)
-    with pytest.raises(LoadStopped, match="last 5 requests all failed") as stopped:
+    with pytest.raises(LoadStopped, match="last 5 requests failed") as stopped:
         measure_point(target, C1, prompts(600), options)
     assert {record.error for record in stopped.value.records} == {"ConnectionFailed"}
 
@@ -262,5 +262,5 @@ def test_a_body_that_cannot_be_sent_ends_the_load(server: Running, body: dict[st
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8000", "ftp://x", "http://"])
 def test_an_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(SpecError, match="no address"):
+    with pytest.raises(SpecError, match="not a server URL"):
         HttpTarget(address)

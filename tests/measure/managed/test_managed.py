@@ -12,8 +12,8 @@ import pytest
 
 from peagle_sm.core.errors import BillableLeft, Interrupted, ServiceFault, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.benchmark.managed import Surroundings, job_name, price_note, run_managed
-from peagle_sm.measure.benchmark.managed_files import Place
+from peagle_sm.measure.benchmark.managed import ManagedDependencies, job_name, price_note, run_managed
+from peagle_sm.measure.benchmark.managed_files import JobResources
 from peagle_sm.measure.benchmark.plan import BenchPlan
 from peagle_sm.measure.benchmark.run import Outcome
 from peagle_sm.measure.load import WorkItem
@@ -25,7 +25,7 @@ from peagle_sm.service.progress import Pacing
 from tests.measure.managed.making import START, Cloud, archive, error, row
 
 ARM = ArmRecord("e", "p-eagle", 7, "e", component="ic", usd_per_hour=36.0)
-PLACE = Place("arn:aws:iam::123456789012:role/r", "s3://bucket/bench", "org/model")
+PLACE = JobResources("arn:aws:iam::123456789012:role/r", "s3://bucket/bench", "org/model")
 LOADS = (Load("closed", concurrency=1), Load("open", rate_per_s=2.5))
 ITEMS = tuple(
     WorkItem(f"p{n}", {"messages": [{"role": "user", "content": f"prompt {n}"}], "max_tokens": 8})
@@ -43,7 +43,7 @@ class Runs:
         self.told: list[str] = []
 
     def __call__(self, *, resume: bool = False, **other: Any) -> Outcome:
-        around = Surroundings(
+        around = ManagedDependencies(
             progress=lambda event: self.told.append(event.message),
             pacing=Pacing(self.cloud.now, self.cloud.monotonic, self.cloud.sleep),
             provenance=lambda: {"date": "today"},
@@ -132,7 +132,7 @@ def test_a_failed_job_with_figures_counts_and_says_so(start: Callable[..., Runs]
     runs = start(ends="Failed", reason="AlgorithmError: error rate", output=lambda: archive(rows))
     outcome = runs()
     assert outcome.results.points[0].errors == {"StreamError": 1}
-    assert "c=1: the job counts as failed: AlgorithmError: error rate" in outcome.notes
+    assert "c=1: the job's status is Failed: AlgorithmError: error rate" in outcome.notes
     assert "c=1: 1 of 2 requests failed (1 x StreamError); the first: it went wrong" in outcome.notes
     runs.nothing_left()
 
@@ -140,8 +140,8 @@ def test_a_failed_job_with_figures_counts_and_says_so(start: Callable[..., Runs]
 @pytest.mark.parametrize(
     ("output", "told"),
     [
-        (None, "no output.tar.gz|ended as Failed: it broke"),
-        (lambda: archive([row(0, error="E")], profile=False), "it broke Its first failed request: it went"),
+        (None, "no output.tar.gz|ended with status Failed: it broke"),
+        (lambda: archive([row(0, error="E")], profile=False), "it broke First failed request: it went"),
     ],
 )
 def test_a_failed_job_without_figures_is_a_fault(start: Callable[..., Runs], output: Any, told: str) -> None:
@@ -200,13 +200,13 @@ def test_looks_that_fail_are_borne_for_a_while(start: Callable[..., Runs]) -> No
 def test_what_cannot_be_cleaned_up_is_told_and_changes_nothing(start: Callable[..., Runs]) -> None:
     runs = start(faults={"delete_config": [error("AccessDeniedException")]})
     assert len(runs().results.points) == 2
-    assert any(line.startswith("c=1: left behind: workload configuration") for line in runs.told)
+    assert any(line.startswith("c=1: not deleted: workload config") for line in runs.told)
 
 
 def test_a_conversation_with_a_history_is_refused_before_anything_starts(start: Callable[..., Runs]) -> None:
     said = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     runs = start()
-    with pytest.raises(SpecError, match="more than one user message"):
+    with pytest.raises(SpecError, match="not a single user message"):
         runs(workload=replace(WORKLOAD, items=(WorkItem("p", {"messages": said}), *ITEMS)))
     assert runs.cloud.calls == []
     assert not runs.path.exists()
@@ -217,16 +217,16 @@ def test_prompts_asked_again_are_told(start: Callable[..., Runs]) -> None:
     runs = start(output=lambda: archive(rows))
     plan = BenchPlan(LOADS[:1], seconds=60.0)
     notes = runs(plan=plan).notes
-    assert "c=1: 1 requests asked a prompt again: the prefix cache may help" in notes
+    assert "c=1: 1 requests repeated a prompt: the prefix cache may have sped them up" in notes
 
 
 def test_the_price_is_told_before(start: Callable[..., Runs]) -> None:
     told = price_note(ARM, BenchPlan(LOADS, seconds=300.0))
     assert told.startswith(
-        "2 AI benchmark jobs, about 30 minutes or more, in which the endpoint costs 18.00 USD"
+        "2 AI benchmark jobs, about 30 minutes or more; the endpoint costs 18.00 USD in that time"
     )
     assert "AWS publishes no price" in told
-    assert "not known" in price_note(replace(ARM, usd_per_hour=None), PLAN)
+    assert "unknown" in price_note(replace(ARM, usd_per_hour=None), PLAN)
     assert price_note(replace(ARM, usd_per_hour=0.0), PLAN).endswith("nothing is billed.")
 
 

@@ -51,7 +51,7 @@ def test_figures_that_are_withheld_are_told_of_and_not_shown() -> None:
     points = tuple(replace(one, client=replace(one.client, bottleneck=True)) for one in found.points)
     result = BenchResult(FILE, replace(found, points=points, comparisons=()))
     assert [table.title for table in result.card().tables] == []
-    assert "Nothing to publish: the client could not keep up" in str(result)
+    assert "No figures to publish: the client could not keep up" in str(result)
 
 
 def test_results_and_files_make_one_report_and_a_page_gives_its_data_back(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ def test_the_whole_text_of_a_small_comparison() -> None:
     assert text == (
         "### P-EAGLE report\n\n"
         "> [!WARNING]\n"
-        "> **Small stand-in weights.** These figures compare the modes on the machine that ran them; they say"
-        " nothing about a large model on a GPU.\n\n"
-        "No difference shown between P-EAGLE and EAGLE-3: **0.98x** [0.94, 1.03] at c=1, "
+        "> **Small stand-in weights.** These figures compare the modes on the machine that ran them. They do"
+        " not apply to a large model on a GPU.\n\n"
+        "No significant difference between P-EAGLE and EAGLE-3: **0.98x** [0.94, 1.03] at c=1, "
         "in this deployment\n\n"
         "_small stand-in weights; this deployment only; 95% interval over 96 prompts; HumanEval_\n\n"
         "**Speed-up**\n\n"

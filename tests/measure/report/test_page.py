@@ -119,7 +119,7 @@ def test_a_category_stands_with_its_own_figures_under_its_pair() -> None:
 def test_prompts_answered_alike_and_each_k_are_told() -> None:
     outline = Outline(html_page([making.stand_in()]))
     assert "96 of 96" in outline.text("header")
-    assert "prompts answered alike" in outline.text("header")
+    assert "identical answers" in outline.text("header")
     (table,) = [part for part in html_page([making.stand_in()]).split("<table") if "per request" in part]
     assert [f">{k}</td>" in table for k in (3, 7)] == [True, True]
 
@@ -165,7 +165,7 @@ def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
     page = html_page([measured])
     outline = Outline(page)
     assert "small stand-in weights" in outline.text("head", "title")
-    assert "say nothing about a large model" in outline.text("div")
+    assert "do not apply to a large model" in outline.text("div")
     assert "small stand-in weights" in outline.text("header")
     captions = outline.text("figcaption")
     assert captions.count("small stand-in weights") == len(outline.named("figcaption")) > 0
@@ -173,7 +173,7 @@ def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
 
 
 def test_stand_ins_and_real_weights_are_not_put_side_by_side() -> None:
-    with pytest.raises(SpecError, match="one report must not put them side by side"):
+    with pytest.raises(SpecError, match="one report must not mix them"):
         html_page([making.compared(), making.stand_in()])
 
 
@@ -184,25 +184,25 @@ def test_no_file_is_no_report() -> None:
 
 def test_figures_of_a_late_client_are_shown_nowhere() -> None:
     results = making.stand_in()
-    late = ClientHealth(False, "the client came 40 ms late", 40.0, 1.0, None)
+    late = ClientHealth(False, "the client was 40 ms late", 40.0, 1.0, None)
     withheld = replace(
         results, points=tuple(replace(point, client=late, otps=98765.0) for point in results.points)
     )
     page = html_page([withheld])
     shown = page.split('<script type="application/x-ndjson"')[0]
-    assert "Nothing to publish: the client could not keep up" in shown
+    assert "No figures to publish: the client could not keep up" in shown
     assert "98,765" not in shown
     assert "0.98x" not in shown
-    assert shown.count("withheld: the client came 40 ms late") == 3
+    assert shown.count("withheld: the client was 40 ms late") == 3
 
 
 def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() -> None:
     results = making.stand_in()
-    late = ClientHealth(False, "the client came 40 ms late", 40.0, 0.3, None, bottleneck=False)
+    late = ClientHealth(False, "the client was 40 ms late", 40.0, 0.3, None, bottleneck=False)
     shown = replace(results, points=tuple(replace(point, client=late) for point in results.points))
     outline = Outline(html_page([shown]))
     assert outline.text("h1") == Outline(html_page([results])).text("h1")
-    said = "c=1: latencies may read too long, while rates and ratios hold: the client came 40 ms late"
+    said = "c=1: measured latencies may be too long; rates and ratios are valid: the client was 40 ms late"
     assert f"{said} (no speculation, EAGLE-3, P-EAGLE)" in outline.text("section", "li")
     assert "withheld" not in outline.text("main")
     assert "kept up at 0 of 3 points" in outline.text("section", "p")
@@ -211,7 +211,7 @@ def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() 
 def test_a_window_that_is_too_short_is_said_beside_the_rates() -> None:
     results = making.stand_in()
     short = replace(results, points=tuple(replace(each, requests=4) for each in results.points))
-    said = "c=1: rates may read too high: the window is too short: 4 requests"
+    said = "c=1: measured rates may be too high: the window is too short: 4 requests"
     assert said in Outline(html_page([short])).text("section", "li")
     assert said in markdown([short])
     assert said not in html_page([results])
@@ -231,12 +231,12 @@ def test_a_failed_control_is_said_first() -> None:
         replace(row, ratio=Interval(1.05, 1.02, 1.08)) if row.control else row for row in results.comparisons
     )
     page = html_page([replace(results, comparisons=rows)])
-    assert page.index("The control failed") < page.index("<h1>")
+    assert page.index("The A/A control failed") < page.index("<h1>")
 
 
 def test_a_page_for_a_file_with_nothing_in_it() -> None:
     outline = Outline(html_page([Results(making.header())]))
-    assert "No finished load is in the file" in outline.text("h1")
+    assert "The file has no finished load" in outline.text("h1")
 
 
 def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:
@@ -254,5 +254,5 @@ def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:
 
 def test_a_lead_that_is_not_shown_is_not_called_one(outline: Outline) -> None:
     stand_in = Outline(html_page([making.stand_in()]))
-    assert "Fastest: EAGLE-3 or P-EAGLE (no difference shown) at c=1." in stand_in.text("p")
+    assert "Fastest: EAGLE-3 or P-EAGLE (no significant difference) at c=1." in stand_in.text("p")
     assert "Fastest: P-EAGLE at c=1 to c=64." in outline.text("p")

@@ -50,7 +50,7 @@ def test_the_page_of_several_runs_has_a_headline_each_and_no_charts_of_two() -> 
     page = html_page(FILES)
     outline = Outline(page)
     assert outline.text("h1").startswith("3 runs")
-    assert "Compare modes within one run only." in outline.text("header")
+    assert "Compare modes only within one run." in outline.text("header")
     ids = Counter(attributes["id"] for _, attributes in outline.seen if "id" in attributes)
     assert {name for name, count in ids.items() if count > 1} == set()
     links = {(attributes["href"] or "").lstrip("#") for attributes in outline.named("a")}
@@ -62,7 +62,7 @@ def test_the_page_of_several_runs_has_a_headline_each_and_no_charts_of_two() -> 
 
 def test_the_markdown_of_several_runs_keeps_them_apart() -> None:
     text = markdown(FILES, title="Mine")
-    assert text.startswith("### Mine\n\n3 runs. Compare modes within one run only.\n\n#### first · HumanEval")
+    assert text.startswith("### Mine\n\n3 runs. Compare modes only within one run.\n\n#### first · HumanEval")
     assert text.count("#### ") == 3
 
 

@@ -66,10 +66,9 @@ def test_a_file_without_a_finished_load_is_named_beside_a_whole_one() -> None:
     cut = named(replace(whole, points=(), comparisons=()), "lab/cut.jsonl")
     view = view_of([cut, whole])
     assert view.empty == (
-        "cut.jsonl: no finished load is in it, so nothing of it is shown"
-        " (192 requests of a load that was cut short)",
+        "cut.jsonl: no finished load, so nothing is shown (192 requests of an interrupted load)",
     )
-    assert "cut.jsonl: no finished load is in it" in html_page([cut, whole])
+    assert "cut.jsonl: no finished load" in html_page([cut, whole])
     demand_figures([cut, whole])
     assert [view.label(arm.name) for arm in view.arms] == ["no speculation", "EAGLE-3", "P-EAGLE"]
 
@@ -85,7 +84,7 @@ def test_nothing_finished_at_all_is_refused_with_the_way_on() -> None:
 
 
 def test_a_tuning_has_nothing_to_cost() -> None:
-    with pytest.raises(SpecError, match=r"t\.jsonl is a file of `peagle-sm tune`: it has no measured load"):
+    with pytest.raises(SpecError, match=r"t\.jsonl is a file of `peagle-sm tune` and has no measured load"):
         demand_loads([named(making.tuned(), "t.jsonl")])
     demand_loads([making.tuned(), making.stand_in()])
 
@@ -104,7 +103,7 @@ def test_a_tuning_s_rates_beside_no_speculation() -> None:
     assert chosen[2] == str(fit.best_k)
     told = verdict(view_of([tuned])).second
     assert told.endswith(f"at c=8 with K={fit.best_k}, 400 without speculation.")
-    assert "The rate at each K" in html_page([tuned])
+    assert "Rate at each K" in html_page([tuned])
 
 
 def test_rows_that_would_read_alike_name_their_run() -> None:

@@ -40,7 +40,7 @@ def test_several_deployments_reach_further() -> None:
 
 def test_the_far_end_where_nothing_is_shown() -> None:
     found = verdict(view_of([making.compared(wide=1.1)]))
-    assert found.second == "No difference shown at c=64: 1.08x [0.98, 1.18]."
+    assert found.second == "No significant difference at c=64: 1.08x [0.98, 1.18]."
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,8 @@ def test_the_far_end_where_nothing_is_shown() -> None:
     [
         (
             Interval(0.98, 0.94, 1.03),
-            "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1, in this deployment",
+            "No significant difference between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1,"
+            " in this deployment",
             False,
         ),
         (
@@ -68,8 +69,8 @@ def test_the_sentence_follows_the_interval(ratio: Interval, headline: str, gain:
 def test_points_alone_claim_no_difference() -> None:
     results = replace(making.compared(), comparisons=())
     found = verdict(view_of([results]))
-    assert found.headline == "P-EAGLE wrote 545 tokens/s at c=1"
-    assert "no interval: `peagle-sm compare` measures one" in found.limits
+    assert found.headline == "P-EAGLE: 545 tokens/s at c=1"
+    assert "no confidence interval: use `peagle-sm compare`" in found.limits
 
 
 def test_a_tuning_and_a_verification_speak_for_themselves() -> None:
@@ -125,13 +126,13 @@ def test_a_mode_that_was_not_measured() -> None:
 def test_an_endpoint_s_name_stays_as_it_is_written() -> None:
     made = making.stand_in()
     named = replace(made, comparisons=(), arms=tuple(replace(arm, mode="unknown") for arm in made.arms))
-    assert said(named) == "tiny-eagle3 wrote 301 tokens/s at c=1"
+    assert said(named) == "tiny-eagle3: 301 tokens/s at c=1"
     plain = replace(made, comparisons=(), points=made.points[:1])
-    assert said(plain) == "No speculation wrote 163 tokens/s at c=1"
+    assert said(plain) == "No speculation: 163 tokens/s at c=1"
 
 
 def test_a_run_that_was_cut_off_before_its_first_load_ended() -> None:
     cut = replace(making.stand_in(), points=(), comparisons=())
     found = verdict(view_of([cut]))
-    assert found.headline == "No finished load is in the file"
-    assert found.limits[-1].endswith("(192 requests of a load that was cut short)")
+    assert found.headline == "The file has no finished load"
+    assert found.limits[-1].endswith("(192 requests of an interrupted load)")

@@ -9,7 +9,7 @@ from peagle_sm.measure.tune.outcome import (
     conclude,
     fit_records,
 )
-from peagle_sm.measure.tune.predict import Against, against_none, without_baseline
+from peagle_sm.measure.tune.predict import BaselineRatio, against_none, without_baseline
 from peagle_sm.measure.tune.readings import Reading
 from tests.measure.tune.reading_of import reading
 
@@ -37,13 +37,18 @@ def result() -> ModeResult:
     [
         (1.01, 1.2, "K=3 is faster than no speculation: 1.000 [1.010, 1.200] of its 250 tokens/s"),
         (0.8, 0.99, "K=3 is slower than no speculation: 1.000 [0.800, 0.990] of its 250 tokens/s"),
-        (0.9, 1.1, "K=3 is not told apart from no speculation: 1.000 [0.900, 1.100] of its 250 tokens/s"),
+        (
+            0.9,
+            1.1,
+            "K=3 is not significantly different from no speculation:"
+            " 1.000 [0.900, 1.100] of its 250 tokens/s",
+        ),
     ],
 )
 def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
     low: float, high: float, said: str
 ) -> None:
-    assert Against(3, 250.0, 1.0, low, high).words == said
+    assert BaselineRatio(3, 250.0, 1.0, low, high).words == said
 
 
 def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:
@@ -64,7 +69,7 @@ def test_the_results_file_says_it_of_the_load_s_k_and_of_the_one_for_all(result:
     assert low.best_k != high.best_k, "the fixture is to have two"
     for record in (low, high):
         assert f"K={result.common.k} is" in record.reason
-        told = f"K={result.common.k} is the one K for all loads" in record.reason
+        told = f"K={result.common.k} is the K for all loads" in record.reason
         assert told == (record.best_k != result.common.k)
 
 

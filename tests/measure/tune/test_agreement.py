@@ -44,7 +44,7 @@ def test_a_wide_interval_is_a_failure_and_no_agreement() -> None:
     assert found.ratio.high > 1
     assert not found.decided
     assert not found.agrees
-    assert "not decided" in check_record(found, "p-eagle K=5").summary
+    assert "undecided" in check_record(found, "p-eagle K=5").summary
 
 
 def test_one_round_has_no_interval() -> None:

@@ -99,7 +99,7 @@ def test_everything_carries_the_hosts_name_so_that_delete_finds_it(host: HostPla
 
 
 def test_too_few_accelerators_are_told() -> None:
-    with pytest.raises(SpecError, match="8 arms side by side need 16"):
+    with pytest.raises(SpecError, match="8 arms need 16"):
         host_plan("gpt", plans("ml.p5.48xlarge", tp=2))
 
 

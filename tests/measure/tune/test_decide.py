@@ -41,7 +41,7 @@ def test_a_wide_interval_does_not_excuse_a_bad_k() -> None:
     wide = prediction({1: 80.0, 5: 100.0}, 0.15)
     assert wide.ratio(1, 5)[2] > 1  # the interval does not exclude it
     assert choose(wide).k == 5
-    assert "not settled: K=1 not significantly slower" in choose(wide).reason
+    assert "not certain: K=1 not significantly slower" in choose(wide).reason
     assert expected_loss(wide, 1) > expected_loss(wide, 5)
 
 
@@ -61,7 +61,7 @@ def test_a_k_that_was_not_measured_is_never_chosen() -> None:
     assert (choice.k, choice.expected_best) == (3, 3)
     assert choice.guess is not None
     assert choice.guess[0] == 5
-    assert "K=5 was not measured, a guess of its rate is 1.1" in choice.reason
+    assert "K=5 was not measured, its predicted rate is 1.1" in choice.reason
 
 
 def test_contenders_are_those_that_may_still_be_the_best() -> None:

@@ -15,7 +15,7 @@ from peagle_sm.measure.results.records import Mode, WindowRecord
 from peagle_sm.measure.results.result_file import from_line, to_line
 from peagle_sm.measure.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
 from peagle_sm.measure.tune.readings import Reading, reading_in, window_record
-from peagle_sm.measure.tune.windows import Measured, Pace, Resumed, Side
+from peagle_sm.measure.tune.windows import Measured, Resumed, WindowProgress, WindowReader
 from tests.measure.tune.reading_of import reading
 
 LOADS = (1, 8)
@@ -40,10 +40,10 @@ Tune = Callable[[list[WindowRecord], Measured], list[Reading]]
 
 
 def sides_of(file: list[WindowRecord], measured: Measured) -> tuple[Resumed, Resumed]:
-    pace, late = Pace(None, 0), list[str]()
+    window_progress, late = WindowProgress(None, 0), list[str]()
     return (
-        Resumed("p-eagle", measured, Drifting("p-eagle", file), pace, late),
-        Resumed("none", measured, Drifting("none", file), pace, late),
+        Resumed("p-eagle", measured, Drifting("p-eagle", file), window_progress, late),
+        Resumed("none", measured, Drifting("none", file), window_progress, late),
     )
 
 
@@ -67,9 +67,9 @@ def tune_by_deployments(file: list[WindowRecord], measured: Measured) -> list[Re
     side, plain = sides_of(file, measured)
 
     @contextmanager
-    def bring(k: int) -> Iterator[Side]:
+    def bring(k: int) -> Iterator[WindowReader]:
         known = measured.has_all("p-eagle", k, LOADS)
-        yield Resumed("p-eagle", measured, None, Pace(None, 0), []) if known else side
+        yield Resumed("p-eagle", measured, None, WindowProgress(None, 0), []) if known else side
 
     return by_deployments(bring, plain, LOADS, 8, silent, most=4, beside=True)[0]
 
@@ -95,10 +95,10 @@ def test_a_record_is_its_reading() -> None:
 def test_a_window_that_cannot_be_published_is_still_one_after_resuming() -> None:
     late: list[str] = []
     record = window_record("p-eagle", reading(3, step_ms=5.0), "the client was late")
-    Resumed("p-eagle", Measured([record]), None, Pace(None, 1), late).read(3, 1, 0)
+    Resumed("p-eagle", Measured([record]), None, WindowProgress(None, 1), late).read(3, 1, 0)
     assert late == ["the client was late"]
 
 
 def test_a_window_that_is_missing_is_an_error_where_nothing_is_deployed() -> None:
-    with pytest.raises(SpecError, match=r"the results file lacks p-eagle K=3 c=1 in round 0"):
-        Resumed("p-eagle", Measured(), None, Pace(None, 1), []).read(3, 1, 0)
+    with pytest.raises(SpecError, match=r"the results file has no window of p-eagle K=3 c=1 in round 0"):
+        Resumed("p-eagle", Measured(), None, WindowProgress(None, 1), []).read(3, 1, 0)

@@ -12,7 +12,7 @@ from peagle_sm.measure.tune.decide import by_deployments, every_k, in_one_engine
 from peagle_sm.measure.tune.outcome import conclude
 from peagle_sm.measure.tune.readings import Reading
 from peagle_sm.measure.tune.run import windows_of
-from peagle_sm.measure.tune.windows import Side
+from peagle_sm.measure.tune.windows import WindowReader
 from tests.measure.tune.reading_of import reading
 
 
@@ -51,7 +51,7 @@ def test_deployments_come_one_after_the_other_and_end() -> None:
     side = Known()
 
     @contextmanager
-    def bring(k: int) -> Iterator[Side]:
+    def bring(k: int) -> Iterator[WindowReader]:
         assert up == gone, "one at a time"
         up.append(k)
         yield side
@@ -69,7 +69,7 @@ def test_deployments_come_one_after_the_other_and_end() -> None:
 
 def test_a_shared_machine_measures_the_baseline_beside_each_deployment() -> None:
     @contextmanager
-    def bring(k: int) -> Iterator[Side]:
+    def bring(k: int) -> Iterator[WindowReader]:
         yield Known()
 
     baseline = Known()
@@ -138,7 +138,7 @@ def test_no_tuning_measures_more_windows_than_it_says(
     side = Noisy(random.Random(seed))
 
     @contextmanager
-    def bring(k: int) -> Iterator[Side]:
+    def bring(k: int) -> Iterator[WindowReader]:
         yield side
 
     for _ in range(modes):

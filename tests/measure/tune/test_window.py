@@ -108,7 +108,7 @@ def test_a_window_without_an_answer_says_why() -> None:
 
 
 def test_answers_in_one_piece_say_nothing_of_drafts() -> None:
-    with pytest.raises(ServiceFault, match="in one piece"):
+    with pytest.raises(ServiceFault, match="in one chunk"):
         reading_of([request(chunks=1, gaps_ms=())], k=3, concurrency=1, block=0, seconds=1.0)
 
 

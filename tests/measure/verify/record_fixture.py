@@ -17,7 +17,15 @@ import numpy as np
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.verify.answers import Answer
-from peagle_sm.measure.verify.engines import GREEDY, SAMPLED, EndpointEngine, Lab, Options, Prompt, ask_raw
+from peagle_sm.measure.verify.engines import (
+    GREEDY,
+    SAMPLED,
+    EndpointEngine,
+    EnginePair,
+    Options,
+    Prompt,
+    ask_raw,
+)
 from peagle_sm.measure.verify.run import load_prompts
 from sagemaker_local.lifecycle import find_server
 
@@ -25,14 +33,14 @@ PROMPTS, SAMPLES, TOKENS, TOP = 32, 40, 96, 6
 FILE = Path(__file__).parent / "recorded.npz"
 
 
-def score(lab: Lab, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> dict[str, Any]:
+def score(engines: EnginePair, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> dict[str, Any]:
     """Arrays over all tokens: [tokens] and [tokens, TOP], the likeliest first; ``lengths`` is [answers]."""
     bodies = [
         {"prompt": [*p.ids, *a.ids], "max_tokens": 1, "prompt_logprobs": TOP, **GREEDY}
         for p, a in zip(prompts, answers, strict=True)
     ]
     rows, own = [], []
-    for p, a, document in zip(prompts, answers, ask_raw(lab.baseline, bodies, 4), strict=True):
+    for p, a, document in zip(prompts, answers, ask_raw(engines.baseline, bodies, 4), strict=True):
         entries = document["choices"][0]["prompt_logprobs"][len(p.ids) :]
         for token, entry in zip(a.ids, entries, strict=True):
             ranked = sorted((told["rank"], int(name), told["logprob"]) for name, told in entry.items())
@@ -50,16 +58,16 @@ def score(lab: Lab, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> dic
 def main(baseline: str, candidate: str, port: str) -> None:
     """Ask, score and write."""
     session = make_session(local=LocalTarget.from_status(find_server(int(port)).to_dict()))
-    engines = [EndpointEngine(session, name) for name in (baseline, candidate)]
-    lab = Lab(engines[0], engines[1], Options(max_tokens=TOKENS, concurrency=4))
-    prompts = lab.prompts(load_prompts("humaneval", PROMPTS, seed=0)[1])
-    greedy = lab.greedy("candidate", prompts, 4)
+    both = [EndpointEngine(session, name) for name in (baseline, candidate)]
+    engines = EnginePair(both[0], both[1], Options(max_tokens=TOKENS, concurrency=4))
+    prompts = engines.prompts(load_prompts("humaneval", PROMPTS, seed=0)[1])
+    greedy = engines.greedy("candidate", prompts, 4)
     asked = [prompts[n % PROMPTS] for n in range(SAMPLES)]
     common = {"max_tokens": TOKENS, "return_token_ids": True, **SAMPLED}
-    samples = lab.ask("candidate", [{"prompt": list(p.ids), **common} for p in asked])
+    samples = engines.ask("candidate", [{"prompt": list(p.ids), **common} for p in asked])
     arrays = {
-        **{f"greedy_{name}": value for name, value in score(lab, prompts, greedy).items()},
-        **{f"sampled_{name}": value for name, value in score(lab, asked, samples).items()},
+        **{f"greedy_{name}": value for name, value in score(engines, prompts, greedy).items()},
+        **{f"sampled_{name}": value for name, value in score(engines, asked, samples).items()},
     }
     np.savez_compressed(FILE, **arrays)
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes", file=sys.stderr)

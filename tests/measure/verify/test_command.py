@@ -109,10 +109,10 @@ def test_tool_calls_are_not_applicable_where_neither_side_has_a_tool_parser(
         words = ["--workload", str(prompts), "--quick", "--max-tokens", "32"]
         done = run("verify", candidate, "--baseline", baseline, *words)
     assert done.exit_code == 0, done.stderr
-    assert "tool-calls    not applicable  neither side has a tool parser: " in done.stdout
+    assert "tool-calls    not applicable  neither endpoint has a tool parser: " in done.stdout
     assert (done.stdout + done.stderr).count("--tool-call-parser") == 1
     conclusion = (
-        "The answers are the target's own, as far as these 9 checks can see. Not applicable: tool-calls."
+        "The answers are the target's own, as far as these 9 checks can detect. Not applicable: tool-calls."
     )
     assert done.stdout.splitlines()[-2] == conclusion
     (out,) = (tmp_path / "results").glob("verify-http---127-0-0-1-*.jsonl")
@@ -145,9 +145,9 @@ def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts
         done = run("verify", candidate, "--baseline", baseline, *words)
         allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided", "--out", "b")
     assert done.exit_code == 13, done.stderr
-    assert "undecided  could not be decided: the baseline refuses the request" in done.stdout
+    assert "undecided  could not be decided: the baseline refused the request" in done.stdout
     assert "--tool-call-parser" in done.stdout
-    conclusion = "No fault found in 1 of 2 checks; could not be decided: tool-calls."
+    conclusion = "1 of 2 checks passed; undecided: tool-calls."
     assert (done.stdout + done.stderr).count(conclusion) == 1
     assert "--allow-undecided" in done.stderr
     assert allowed.exit_code == 0
@@ -189,10 +189,10 @@ def test_a_file_that_is_there_is_not_written_over(prompts: Path) -> None:
     with serving() as (url, engine):
         done = run("verify", url, "--baseline", url, "--workload", prompts, "--out", prompts)
     assert (done.exit_code, engine.asked) == (2, 0)
-    assert "give another file (--out), or remove that one" in done.stderr
+    assert "give another file (--out), or delete that one" in done.stderr
 
 
 def test_nothing_at_the_address_is_told(prompts: Path) -> None:
     done = run("verify", "http://127.0.0.1:9", "--baseline", "http://127.0.0.1:9", "--workload", prompts)
     assert done.exit_code == 6
-    assert "nothing answers" in done.stderr
+    assert "no server answers" in done.stderr

@@ -61,8 +61,8 @@ def greedy_cases(wrong: int, own: int, gap: float) -> list[GreedyCase]:
     [
         (10, 10, 0.15, True, ""),
         (1, 10, 0.25, False, "token 2 is 0.25 nats below"),
-        (35, 10, 0.15, False, "more prompts diverge than the baseline's own"),
-        (38, 0, 0.15, False, "38 tokens are not the target's best, the baseline's own 0"),
+        (35, 10, 0.15, False, "more prompts diverge than for the baseline itself"),
+        (38, 0, 0.15, False, "38 tokens differ from the target's best token (baseline: 0)"),
     ],
 )
 def test_a_noisy_floor_judges_gaps_and_rates(
@@ -71,23 +71,23 @@ def test_a_noisy_floor_judges_gaps_and_rates(
     verdict = judge_greedy(greedy_cases(wrong, own, gap), NOISY, 4)
     assert verdict.passed is passed, verdict
     assert why in "; ".join(verdict.examples)
-    assert "caught with 90%" in verdict.power
+    assert "with 90% probability" in verdict.power
 
 
 def test_a_small_run_says_that_rates_show_nothing() -> None:
     verdict = judge_greedy(greedy_cases(0, 0, 0.1)[:3], NOISY, 4)
     assert "never by the share of diverging prompts" in verdict.power
-    assert "not by their number in so few prompts" in verdict.power
+    assert "not by their number, since there are too few prompts" in verdict.power
     assert judge_greedy([], NOISY, 4).passed is None
 
 
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        (Answer("", (1, 2), "length", None, 3), "usage counts 3 tokens, 2 came"),
-        (Answer("", (1, 2), "length", None, 2), "ended for length after 2 of 4 tokens"),
+        (Answer("", (1, 2), "length", None, 3), "usage counts 3 tokens, the answer has 2"),
+        (Answer("", (1, 2), "length", None, 2), "finish_reason length after 2 of 4 tokens"),
         (Answer("", (1, 2), "stop", None, 2), "without an end token"),
-        (Answer("", (1, 0, 2, 0), "stop", None, 4), "went on after an end token"),
+        (Answer("", (1, 0, 2, 0), "stop", None, 4), "continued after an end token"),
         (Answer("", (1, 2, 3, 4), None, None, 4), "finish_reason is None"),
     ],
 )
@@ -134,13 +134,13 @@ def stop_case(included: bool = False, **answer: Any) -> StopCase:
 @pytest.mark.parametrize(
     ("case", "fault"),
     [
-        (stop_case(text="one two"), "a part of the stop string leaked: 'o'"),
-        (stop_case(text="one two three"), "goes on after the stop string"),
+        (stop_case(text="one two"), "part of the stop string leaked: 'o'"),
+        (stop_case(text="one two three"), "continues after the stop string"),
         (stop_case(text="one"), "cut 3 characters too early"),
         (stop_case(stop_reason="x"), "stop_reason is 'x'"),
         (stop_case(stop_reason=None), "stop_reason None"),
         (stop_case(True, text="one tw"), "cut 4 characters too early"),
-        (stop_case(True, text="one two three"), "goes on after the stop string"),
+        (stop_case(True, text="one two three"), "continues after the stop string"),
     ],
 )
 def test_stop_strings_that_leak_or_cut(case: StopCase, fault: str) -> None:
@@ -170,7 +170,7 @@ def test_seeds() -> None:
     assert judge_seeds([lost] * 12, exact=False).passed is False
     assert judge_seeds([shaky] * 8, exact=False).passed is None
     constant = judge_seeds([SeedCase("p", (a, a), (b, b), b)] * 4, exact=True)
-    assert (constant.passed, "another seed changes nothing" in constant.summary) == (False, True)
+    assert (constant.passed, "another seed does not change the answers" in constant.summary) == (False, True)
     assert judge_seeds([], exact=True).passed is None
 
 
@@ -195,7 +195,7 @@ def test_streaming() -> None:
     assert cut.examples == ["p: the stream broke: reset by peer"]
     assert judge_streaming([], exact=True).passed is None
     assert odd_piece("abcdef", "abef") == "missing in the stream: 'cd'"
-    assert odd_piece("abcdef", "abcdcdef") == "too much in the stream: 'cd'"
+    assert odd_piece("abcdef", "abcdcdef") == "additional in the stream: 'cd'"
     assert odd_piece("abcdef", "axcxef") is None
 
 
@@ -209,7 +209,7 @@ def test_structured() -> None:
     assert judge_structured([StructuredCase("o", "object", good, another)], False).passed is True
     assert judge_structured([StructuredCase("o", "object", good, another)], True).passed is False
     never = judge_structured([StructuredCase("o", "object", cut, cut)], True)
-    assert (never.passed, "cut for length" in never.summary) == (None, True)
+    assert (never.passed, "truncated at max_tokens" in never.summary) == (None, True)
     assert judge_structured([StructuredCase("o", "object", cut, another)], True).passed is False
     assert judge_structured([], True).passed is None
     called = replace(good, text="", tool_calls=((TOOL, GOOD),))

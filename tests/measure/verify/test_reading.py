@@ -32,7 +32,7 @@ def test_an_answer_and_its_own_log_probabilities() -> None:
     answer = parse_answer({"choices": [choice], "usage": {"completion_tokens": 2}, "metrics": metrics})
     assert (answer.ids, answer.output_tokens, answer.acceptance_length) == ((5, 6), 2, 2.5)
     assert answer.margins == (2.9, -1.5)
-    with pytest.raises(ValueError, match="holds no choice"):
+    with pytest.raises(ValueError, match="has no choices"):
         parse_answer({"error": "x"})
 
 
@@ -161,9 +161,9 @@ def test_the_page_in_the_terminal() -> None:
     ]
     assert "sampled  a shift of 3%" in text
     assert "stand-in" in text
-    assert conclusion(records) == "The answers are not the target's own: sampled failed."
-    assert "could not be decided: tool-calls" in conclusion([records[0], records[2]])
-    assert "as far as this check can see" in conclusion(records[:1])
+    assert conclusion(records) == "The answers differ from the target's: sampled failed."
+    assert "undecided: tool-calls" in conclusion([records[0], records[2]])
+    assert "as far as this check can detect" in conclusion(records[:1])
 
 
 def test_the_log_of_an_engine_is_named_with_its_place() -> None:

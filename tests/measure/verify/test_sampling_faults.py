@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from peagle_sm.measure.verify.answers import Answer, Scored, Top
-from peagle_sm.measure.verify.engines import Lab, Options, UrlEngine
+from peagle_sm.measure.verify.engines import EnginePair, Options, UrlEngine
 from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
 from peagle_sm.measure.verify.probabilities import CUTS, ParameterCase, judge_parameters
 from peagle_sm.measure.verify.probes import probe_greedy, probe_places
 from peagle_sm.measure.verify.sampling import (
-    Place,
     Repeated,
+    SamplingPosition,
     SeedCase,
-    find_places,
+    find_positions,
     fit_places,
     judge_sampled,
     judge_seeds,
@@ -66,7 +66,7 @@ def fitted(rng: np.random.Generator, *, wrong: bool) -> float:
         target = target / target.sum()
         drawn = rng.choice(7, size=REPEATS, p=speculated(target, rng, wrong=wrong))
         top = tuple((token, math.log(share)) for token, share in enumerate(target[:5]))
-        places.append(Place(f"p{n}", (1,), 9, top))
+        places.append(SamplingPosition(f"p{n}", (1,), 9, top))
         answers.append([Answer("", (9, int(token), 3), "length") for token in drawn])
     return fit_places(places, answers).z
 
@@ -86,7 +86,7 @@ def test_the_places_decide_the_sampled_check() -> None:
     given = (sound, sound, sound, frozenset[int](), SAMPLED)
     assert judge_sampled(*given, Repeated(fine, fine, 0)).passed is True
     wrong = judge_sampled(*given, Repeated(off, fine, 9))
-    assert (wrong.passed, list(wrong.examples)) == (False, ["places: Z = 6.0"])
+    assert (wrong.passed, list(wrong.examples)) == (False, ["repeated positions: Z = 6.0"])
     assert judge_sampled(*given, Repeated(off, off, 9)).passed is None
 
 
@@ -96,7 +96,7 @@ def test_a_place_follows_a_sure_token() -> None:
     answer = Answer("", (4, 7, 1, 7), "length")
     logs = (math.log(0.6), math.log(0.99), math.log(0.5), math.log(0.99))
     scored = Scored(answer, logs, (-1.0,) * 4, (flat, sure, flat, sure))
-    assert find_places("p", scored, most=5) == [Place("p", (4,), 7, flat)]
+    assert find_positions("p", scored, most=5) == [SamplingPosition("p", (4,), 7, flat)]
 
 
 def ranked_samples(rng: np.random.Generator, *, swap: bool) -> list[Scored]:
@@ -124,7 +124,7 @@ def test_swapped_second_and_third_choices_fail_by_their_ranks() -> None:
     assert verdict.passed is False
     assert [line.split(":")[0] for line in verdict.examples] == ["rank 2", "rank 3"]
     assert abs(verdict.figures["z"]) < verdict.figures["limit"]  # the best token's share shows nothing
-    assert "of the second best, one of" in verdict.power
+    assert "for the second best token a shift of" in verdict.power
     assert judge_sampled(sound, sound, swapped, none, 100).passed is None
 
 
@@ -152,7 +152,7 @@ def greedy_case(text: str, own: str = "ab cd") -> GreedyCase:
 def test_another_text_for_the_same_tokens_is_a_fault(floor: Floor) -> None:
     verdict = judge_greedy([greedy_case("ab  cd")], floor, 2)
     assert verdict.passed is False
-    assert verdict.examples == ["p: the same tokens and another text at character 4: ' cd' for 'cd'"]
+    assert verdict.examples == ["p: same tokens but another text at character 4: ' cd' instead of 'cd'"]
     assert judge_greedy([greedy_case("ab cd")], floor, 2).passed is True
     assert "another text for the same tokens" in verdict.power.lower()
 
@@ -187,10 +187,12 @@ def test_a_parameter_that_the_baseline_does_not_keep_either_is_undecided() -> No
 def test_an_engine_that_takes_the_target_for_the_residual(fault: str, found: bool) -> None:
     """As a whole engine: the best token's share had Z = 1.24 over 16,190 tokens, places 6.2 to 8.6."""
     with serving() as (plain, _), serving(fault, seed=1) as (fast, _):
-        lab = Lab(UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=192))
+        engines = EnginePair(
+            UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=192)
+        )
         texts = ["alpha 0 ahpla", "beta 1 ateb", "gamma 2 ammag", "delta 3 atled", "eta 4 ate", "mu 5 um"]
-        prompts = lab.prompts([(text, {"prompt": text}) for text in texts * 2])
-        repeated = probe_places(lab, probe_greedy(lab, prompts))
+        prompts = engines.prompts([(text, {"prompt": text}) for text in texts * 2])
+        repeated = probe_places(engines, probe_greedy(engines, prompts))
     assert repeated.candidate.freedom >= 12
     assert (repeated.candidate.z > z_limit(2 * ALPHA)) is found
     assert repeated.baseline.z < z_limit(2 * ALPHA)

@@ -79,7 +79,7 @@ def test_a_quantile_over_all_tokens_would_give_false_alarms() -> None:
 def test_the_floor_says_whether_equality_can_be_demanded(noise: object) -> None:
     world = clean_world(np.random.default_rng(5), noise, 32, 64)  # type: ignore[arg-type]
     assert world.floor.exact is (noise == NOISES[0])
-    assert ("equality is demanded" in world.floor.words) is world.floor.exact
+    assert ("answers must be equal" in world.floor.words) is world.floor.exact
 
 
 def test_ties_are_told_apart_from_faults_on_an_exact_floor() -> None:

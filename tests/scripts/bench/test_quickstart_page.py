@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,22 +11,43 @@ import pytest
 from peagle_sm.core.errors import SpecError
 from scripts.bench import quickstart_page
 from scripts.bench.marked_page import insert
-from scripts.bench.quickstart_results import results_of
+from scripts.reference_pages.quickstart_picture import picture
 from tests.measure.report import making
 from tests.rules.files import ROOT
-from tests.scripts.bench.test_quickstart import ORIGIN, RECORDS, run
+from tests.scripts.bench.making import HEADER, made
 
-CONFIG = {"workload": {"name": "HumanEval", "prompts": 6}, "max_tokens": 48, "seed": 3}
 AROUND = f"before\n{quickstart_page.BEGIN}\nold\n{quickstart_page.END}\nafter\n"
 
 
 def test_the_part_holds_the_command_the_pictures_and_every_figure() -> None:
-    text = quickstart_page.section(results_of(run(), RECORDS, config=CONFIG, origin=ORIGIN))
+    results = replace(made(), header=replace(HEADER, command="quickstart"))
+    text = quickstart_page.section(results)
     assert "scripts/measure-page --run --prompts 6 --max-tokens 48 --seed 3\n" in text
     assert 'srcset="measure-dark.png"' in text
-    assert 'alt="The report: No difference shown between P-EAGLE and EAGLE-3' in text
+    assert 'alt="The report: No significant difference between P-EAGLE and EAGLE-3' in text
     assert "| P-EAGLE | no speculation | c=1 | 2.00x |" in text
     assert "Small stand-in weights" in text
+
+
+def test_the_picture_is_drawn_of_what_the_quickstart_writes() -> None:
+    """Its answers are streamed, so the table has latencies between the rate and the acceptance length."""
+    config = {
+        "workload": {"name": "HumanEval", "prompts": 6, "temperature": 0.0},
+        "max_tokens": 48,
+        "seed": 3,
+    }
+    provenance = {**HEADER.provenance, "versions": {"peagle-sm": "0.1.0"}}
+    header = replace(
+        HEADER, command="quickstart", run_id="quickstart-2026-11-20", config=config, provenance=provenance
+    )
+    text = quickstart_page.section(replace(made(), header=header))
+    assert "| load | arm | OTPS | TTFT p95 ms | TPOT p50 ms | accepted |" in text
+    drawn = picture(insert(AROUND, quickstart_page.BEGIN, quickstart_page.END, text))
+    label = (
+        "no speculation 200 tokens per second, EAGLE-3 400 tokens per second, P-EAGLE 400 tokens per second"
+    )
+    assert f'aria-label="{label}"' in drawn
+    assert ">2.75<" in drawn
 
 
 def test_another_file_is_refused() -> None:
@@ -44,7 +66,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Capture
     page.write_text(AROUND)
     words = ["--results", str(tmp_path / "none.jsonl"), "--page", str(page)]
     assert quickstart_page.main(words) == 2
-    assert "there is no results file" in capsys.readouterr().err
+    assert "not found" in capsys.readouterr().err
     assert page.read_text() == AROUND
 
 

@@ -34,7 +34,7 @@ def test_missing_weights_are_named(tmp_path: Path, head: Path) -> None:
     kept = {name: each for name, each in tensors_for(head_config()).items() if "norm" not in name}
     (head / "model.safetensors").write_bytes(safetensors(kept))
     assert refused_head(environment(), tmp_path) == (
-        f"the draft head at {MOUNT} must not be used: norm.weight is missing; "
+        f"the draft head at {MOUNT} is unusable: norm.weight is missing; "
         "layers.0.input_layernorm.weight is missing; layers.0.post_attention_layernorm.weight is missing; "
         "layers.0.hidden_norm.weight is missing; layers.1.input_layernorm.weight is missing (and 1 more)"
     )
@@ -43,7 +43,7 @@ def test_missing_weights_are_named(tmp_path: Path, head: Path) -> None:
 def test_a_head_without_any_weights_file_is_refused(tmp_path: Path, head: Path) -> None:
     (head / "model.safetensors").unlink()
     assert refused_head(environment(), tmp_path) == (
-        f"the draft head at {MOUNT} must not be used: there is no .safetensors file in it"
+        f"the draft head at {MOUNT} is unusable: it has no .safetensors file"
     )
 
 
@@ -51,17 +51,17 @@ def test_a_head_without_any_weights_file_is_refused(tmp_path: Path, head: Path) 
 def test_a_cut_download_is_refused(tmp_path: Path, head: Path, cut: int) -> None:
     whole = (head / "model.safetensors").read_bytes()
     (head / "model.safetensors").write_bytes(whole[:-cut])
-    assert "must not be used: model.safetensors is cut short" in (refused_head(environment(), tmp_path) or "")
+    assert "is unusable: model.safetensors is cut short" in (refused_head(environment(), tmp_path) or "")
 
 
 def test_a_head_of_another_target_is_refused(tmp_path: Path, head: Path) -> None:
     (tmp_path / "opt/ml/model/config.json").write_text(json.dumps({**target_config(), "hidden_size": 32}))
-    assert "states of 16 values, and the target's have 32" in (refused_head(environment(), tmp_path) or "")
+    assert "hidden states of size 16; the target has 32" in (refused_head(environment(), tmp_path) or "")
 
 
 def test_a_p_eagle_head_without_parallel_drafting_is_refused(tmp_path: Path, head: Path) -> None:
     asked = environment(parallel_drafting=False)
-    assert "autoregressive one in silence" in (refused_head(asked, tmp_path) or "")
+    assert "silently uses it as an autoregressive head" in (refused_head(asked, tmp_path) or "")
 
 
 def test_without_speculation_there_is_nothing_to_look_at(tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ def test_the_local_sagemaker_asks_it_before_it_starts_an_engine(tmp_path: Path, 
     assert refused_head in checks, "the entry point of pyproject.toml: install the package again"
     assert refusal_of(checks, environment(), tmp_path) is None
     (head / "model.safetensors").unlink()
-    assert "must not be used" in (refusal_of(checks, environment(), tmp_path) or "")
+    assert "is unusable" in (refusal_of(checks, environment(), tmp_path) or "")

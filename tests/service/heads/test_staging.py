@@ -215,7 +215,7 @@ def test_ctrl_c_leaves_no_incomplete_upload_and_says_what_is_left(
     with pytest.raises(Interrupted, match=r"no incomplete upload is left. 1 whole files") as caught:
         staged(uri, told=press)
     assert uploads(session, bucket) == []
-    assert caught.value.next_step == f"Run it again, or remove them: aws s3 rm --recursive {uri}"
+    assert caught.value.next_step == f"Run it again, or delete them: aws s3 rm --recursive {uri}"
     assert caught.value.details["resources"] == [f"{uri}config.json"]
     assert staged(uri).sent == 4
 
@@ -232,7 +232,7 @@ def test_a_fault_on_the_way_names_what_stays_and_what_removes_it(
         staged(uri, told=fail)
     command = f"peagle-sm heads stage --to {uri} --abort{session.command_flags()}"
     assert caught.value.next_step == (
-        f"Look. What was sent waits for the next run, and is billed; `{command}` removes it."
+        f"Look. The next run uses the uploaded parts. They are billed; `{command}` deletes them."
     )
 
 
@@ -241,14 +241,14 @@ def test_what_is_there_is_never_written_over(
 ) -> None:
     s3 = session.client("s3")
     s3.put_object(Bucket=bucket, Key="strange/results.csv", Body=b"mine")
-    with pytest.raises(PlanRefused, match=r"holds something else: results\.csv\. Nothing was changed"):
+    with pytest.raises(PlanRefused, match=r"holds other files: results\.csv\. Nothing was changed"):
         staged(f"s3://{bucket}/strange/")
     same_size = (family / "head" / "config.json").read_bytes().replace(b"0", b"1")
     s3.put_object(Bucket=bucket, Key="changed/p-eagle/config.json", Body=same_size)
-    with pytest.raises(PlanRefused, match=r"holds something else: p-eagle/config.json"):
+    with pytest.raises(PlanRefused, match=r"holds other files: p-eagle/config.json"):
         staged(f"s3://{bucket}/changed/")
     s3.put_object(Bucket=bucket, Key="manifest/manifest.json", Body=b"{}")
-    with pytest.raises(PlanRefused, match=r"holds something else: manifest.json"):
+    with pytest.raises(PlanRefused, match=r"holds other files: manifest.json"):
         staged(f"s3://{bucket}/manifest/")
     assert s3.get_object(Bucket=bucket, Key="strange/results.csv")["Body"].read() == b"mine"
 
@@ -272,7 +272,7 @@ def test_a_prefix_must_be_one(sources: Sources, family: Path) -> None:
     for wrong in ("s3://bucket", "s3://bucket/", "https://bucket/x", "s3://bucket/a//b", "s3://bucket/ä"):
         with pytest.raises(SpecError):
             plan_staging(str(family / "head"), wrong, sources=sources)
-    with pytest.raises(NotFound, match="there is no s3://no-such-bucket-at-all"):
+    with pytest.raises(NotFound, match="s3://no-such-bucket-at-all does not exist"):
         plan_staging(str(family / "head"), "s3://no-such-bucket-at-all/x", sources=sources)
 
 
@@ -317,11 +317,11 @@ def test_a_deploy_sees_what_was_staged(session: Session, bucket: str, staged: St
     assert (look.by, look.faults) == ("manifest", ())
     look = look_at_head(session, draft_of(done.model_uri, done.head_uri, mode="eagle3"))
     assert look is not None
-    assert [fault.message for fault in look.faults] == ["it is a p-eagle head, and the spec's mode is eagle3"]
+    assert [fault.message for fault in look.faults] == ["it is a p-eagle head; the spec has mode eagle3"]
     session.client("s3").delete_object(Bucket=bucket, Key="seen/p-eagle/config.json")
     look = look_at_head(session, draft_of(done.model_uri, done.head_uri))
     assert look is not None
-    assert [fault.message for fault in look.faults] == ["p-eagle/config.json of the manifest is not there"]
+    assert [fault.message for fault in look.faults] == ["p-eagle/config.json of the manifest does not exist"]
 
 
 def test_a_deploy_looks_into_a_head_that_nobody_staged(

@@ -57,7 +57,7 @@ def test_the_file_is_fetched_once_and_checked(published: Vocabulary, tmp_path: P
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"url": "http://127.0.0.1:9/x"}, "cannot be read"), ({"sha256": "0" * 64}, "sent another file")],
+    [({"url": "http://127.0.0.1:9/x"}, "cannot download"), ({"sha256": "0" * 64}, "wrong content")],
 )
 def test_what_cannot_be_fetched_says_where_to_put_it(
     published: Vocabulary, tmp_path: Path, change: dict[str, str], said: str

@@ -280,7 +280,7 @@ def test_what_is_not_served_says_what_is(proxy: Serving) -> None:
     status, _, told = ask(proxy, "POST", "/v1/embeddings", b"{}")
     assert status == 404
     assert "allowed: POST /v1/chat/completions, POST /v1/completions" in told["error"]["message"]
-    for raw, missing in ((b"{", "not JSON"), (b"[]", "found a list"), (b'{"prompt": 1}', "messages")):
+    for raw, missing in ((b"{", "not JSON"), (b"[]", "found a JSON list"), (b'{"prompt": 1}', "messages")):
         status, _, told = ask(proxy, "POST", "/v1/chat/completions", raw)
         assert status == 400
         assert missing in told["error"]["message"]

@@ -274,5 +274,5 @@ def test_a_refused_request_is_400_and_an_answer_that_is_no_chat_502(proxy: Servi
         client.responses.create(model="", input="hi", previous_response_id="resp_1")
     with pytest.raises(openai.BadRequestError, match="lacks 'input'"):
         client.post("/responses", body={}, cast_to=object)
-    with pytest.raises(openai.InternalServerError, match="no chat completion"):
+    with pytest.raises(openai.InternalServerError, match="not a chat completion"):
         client.responses.create(model="", input="hi", extra_body=say("{}"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sagemaker_local.cloudformation import parameters, template
-from sagemaker_local.cloudformation.evaluation import Evaluation, Place
+from sagemaker_local.cloudformation.language import parameters, template
+from sagemaker_local.cloudformation.language.evaluation import Evaluation, Place
 from tests.stacks.iam.calls import ACCOUNT, BUCKET, ENDPOINT_KEY, OWN_KEY, REGION
 
 Document = dict[str, Any]

@@ -101,7 +101,7 @@ _UNSIGNED = ("user-agent", "connection", "expect", "x-amzn-trace-id")  #: what a
 
 
 class Signer:
-    """Signs for SageMaker Runtime in one region.
+    """Signer of SageMaker Runtime requests in one region.
 
     Credentials are those of the SDK's chain: environment, profile, SSO, web identity, container, instance.
     """

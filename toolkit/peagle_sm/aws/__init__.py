@@ -1,4 +1,4 @@
-"""boto3 adapters: everything that talks to AWS, or to the local SageMaker in its place.
+"""boto3 adapters: all calls to AWS, or to the local SageMaker.
 
-boto3 is imported inside functions, so importing this package costs nothing.
+boto3 is imported inside functions, so that importing this package is fast.
 """

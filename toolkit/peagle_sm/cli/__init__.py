@@ -1,4 +1,7 @@
-"""The command line: parse, call the service, render. Nothing heavy is imported before a command needs it."""
+"""The command line: parse the arguments, call the service, render the result.
+
+Each command imports heavy modules itself, so that --help stays fast.
+"""
 
 
 def main() -> None:

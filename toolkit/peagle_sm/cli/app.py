@@ -21,11 +21,11 @@ PROGRAM = "peagle-sm"
 
 
 class _ReaderGoneError(Exception):
-    """A closed pipe under a name that click does not know: click itself ends BrokenPipeError with code 1."""
+    """A closed pipe, hidden from click, which ends BrokenPipeError with code 1."""
 
 
 class App(LazyGroup):
-    """The root group; `main` prints errors as docs/reference/cli.md says and exits with a documented code."""
+    """The root group; its `main` prints errors and exits with a documented code."""
 
     def main(
         self,
@@ -36,7 +36,7 @@ class App(LazyGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run one command line; with `standalone_mode` (the default) exit, otherwise return the code."""
+        """Run one command line; exit if `standalone_mode`, else return the exit code."""
         arguments = list(sys.argv[1:] if args is None else args)
         state = extra.get("obj") or State()
         code = self._run(arguments, complete_var, {**extra, "obj": state})
@@ -67,7 +67,7 @@ class App(LazyGroup):
             return outcome if isinstance(outcome, int) else 0
         except (BrokenPipeError, _ReaderGoneError):
             _forget_closed_pipes()
-            return 128 + 13
+            return 128 + 13  # 128 + SIGPIPE, as a shell reports it
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             return error.exit_code
@@ -81,7 +81,7 @@ def _report(error: BaseException, arguments: Sequence[str], state: State) -> int
 
     described = failure.from_exception(error, state.environ)
     as_json = state.format == "json" or (state.settings.format is None and failure.wants_json(arguments))
-    with suppress(BrokenPipeError):  # nobody reads the words, and the code still says what happened
+    with suppress(BrokenPipeError):  # stderr is closed too: the exit code still reports the error
         if as_json:
             click.echo(failure.render_json(described), err=True)
         else:
@@ -93,11 +93,11 @@ def _report(error: BaseException, arguments: Sequence[str], state: State) -> int
 
 
 def _forget_closed_pipes() -> None:
-    # The interpreter flushes both once more at exit; give them somewhere harmless to write.
+    # The interpreter flushes both streams again at exit, so a closed one is replaced by /dev/null.
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # the reader went away, or the disk is full
+        except OSError:  # the pipe is closed, or the disk is full
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -106,81 +106,84 @@ ENTRIES = (
         "init",
         "peagle_sm.cli.commands.planning.init:init",
         "Write a commented peagle.yaml for a model.",
-        "Before",
+        "Planning",
     ),
     Entry(
         "models",
         "peagle_sm.cli.commands.planning.catalog:models",
-        "List the models and draft heads of the catalogue.",
-        "Before",
+        "List the models and draft heads in the catalogue.",
+        "Planning",
     ),
     Entry(
-        "heads", "peagle_sm.cli.commands.planning.heads:heads", "List, check and stage draft heads.", "Before"
+        "heads",
+        "peagle_sm.cli.commands.planning.heads:heads",
+        "List draft heads, check them, or copy them to S3.",
+        "Planning",
     ),
     Entry(
         "schema",
         "peagle_sm.cli.commands.planning.init:schema",
         "Print the JSON schema of peagle.yaml.",
-        "Before",
+        "Planning",
     ),
     Entry(
         "plan",
         "peagle_sm.cli.commands.planning.plan:plan",
-        "Show what a spec would create, and what it costs.",
-        "Before",
+        "Show what a spec would create, and what it would cost.",
+        "Planning",
     ),
     Entry(
         "lock",
         "peagle_sm.cli.commands.planning.plan:lock",
-        "Write down what JumpStart resolves a spec to; check or upgrade it.",
-        "Before",
+        "Pin what JumpStart resolves a spec to; check or upgrade the lock.",
+        "Planning",
     ),
     Entry(
         "cdk",
         "peagle_sm.cli.commands.planning.init:cdk",
         "Write the CDK app, to deploy the stacks yourself.",
-        "Before",
+        "Planning",
     ),
     Entry(
         "doctor",
         "peagle_sm.cli.commands.planning.doctor:doctor",
         "Check the account, the spec and this machine.",
-        "Before",
+        "Planning",
     ),
     Entry(
         "checks",
         "peagle_sm.cli.commands.planning.doctor:checks",
-        "List what is checked before a deploy.",
-        "Before",
+        "List the checks that run before a deploy.",
+        "Planning",
     ),
     Entry(
         "deploy",
         "peagle_sm.cli.commands.endpoints.deploy:deploy",
-        "Create the endpoint of a spec and follow it until it serves.",
+        "Create an endpoint from a spec and wait until it is in service.",
         "Endpoints",
     ),
     Entry(
         "list",
         "peagle_sm.cli.commands.endpoints.status:list_",
-        "List the endpoints made by peagle-sm.",
+        "List the endpoints created by peagle-sm.",
         "Endpoints",
     ),
     Entry(
         "status",
         "peagle_sm.cli.commands.endpoints.status:status",
-        "Show one endpoint: state, mode, config, cost, end of life.",
+        "Show one endpoint: status, mode, config, cost and lifetime.",
         "Endpoints",
     ),
     Entry(
         "wait",
         "peagle_sm.cli.commands.endpoints.status:wait",
-        "Wait until an endpoint is in service, or gone.",
+        "Wait until an endpoint is in service, or deleted.",
         "Endpoints",
     ),
     Entry(
         "logs",
         "peagle_sm.cli.commands.endpoints.status:logs",
-        "Print what the engine behind an endpoint wrote.",
+        "Print the engine logs of an endpoint.",
         "Endpoints",
     ),
     Entry(
@@ -189,47 +192,47 @@ ENTRIES = (
         "Send one request and stream the answer.",
         "Endpoints",
     ),
-    Entry("chat", "peagle_sm.cli.commands.chat.command:chat", "Talk with an endpoint.", "Endpoints"),
+    Entry("chat", "peagle_sm.cli.commands.chat.command:chat", "Chat with an endpoint.", "Endpoints"),
     Entry(
         "openai",
         "peagle_sm.cli.commands.endpoints.openai_api:openai",
-        "Print the environment for any OpenAI tool.",
+        "Print the environment variables for OpenAI clients.",
         "Endpoints",
     ),
     Entry(
         "serve",
         "peagle_sm.cli.commands.endpoints.openai_api:serve",
-        "Serve OpenAI's API on this machine for an endpoint.",
+        "Run a local proxy with the OpenAI API for an endpoint.",
         "Endpoints",
     ),
     Entry(
         "keep",
         "peagle_sm.cli.commands.endpoints.pause:keep",
-        "Keep an endpoint for a while, idle or not, and move the end of its life.",
+        "Keep an endpoint running for a while, even if idle, and extend its lifetime.",
         "Endpoints",
     ),
     Entry(
         "pause",
         "peagle_sm.cli.commands.endpoints.pause:pause",
-        "Turn an endpoint off, and keep what brings it back.",
+        "Turn an endpoint off; keep its config and model, so that it can be resumed.",
         "Endpoints",
     ),
     Entry(
         "resume",
         "peagle_sm.cli.commands.endpoints.pause:resume",
-        "Bring a paused endpoint back and follow it until it serves.",
+        "Turn a paused endpoint on again and wait until it is in service.",
         "Endpoints",
     ),
     Entry(
         "update",
         "peagle_sm.cli.commands.endpoints.deploy:update",
-        "Bring an endpoint to what its spec says now.",
+        "Update an endpoint to its spec as it is now.",
         "Endpoints",
     ),
     Entry(
         "delete",
         "peagle_sm.cli.commands.endpoints.delete:delete",
-        "Delete endpoints and all that belongs to them, and prove it.",
+        "Delete endpoints and all their resources, and check that they are gone.",
         "Endpoints",
     ),
     Entry(
@@ -241,7 +244,7 @@ ENTRIES = (
     Entry(
         "compare",
         "peagle_sm.cli.commands.measuring.compare:compare",
-        "Compare endpoints, or modes of one spec: which is faster, and is that significant.",
+        "Compare the speed of endpoints, or of one spec's modes; test for significance.",
         "Measuring",
     ),
     Entry(
@@ -253,32 +256,37 @@ ENTRIES = (
     Entry(
         "verify",
         "peagle_sm.cli.commands.measuring.verify:verify",
-        "Check that an endpoint's answers are the target's own.",
+        "Check that speculation does not change the target model's answers.",
         "Measuring",
     ),
     Entry(
         "cost",
         "peagle_sm.cli.commands.measuring.cost:cost",
-        "Turn results into money: USD per million output tokens at each measured load.",
+        "Show what tokens cost: USD per million output tokens at each measured load.",
         "Measuring",
     ),
     Entry(
         "report",
         "peagle_sm.cli.commands.measuring.report:report",
-        "Show what results files say: a summary here, a page, or Markdown.",
+        "Summarise results files: in the terminal, as an HTML page, or as Markdown.",
         "Measuring",
     ),
     Entry(
         "guard",
         "peagle_sm.cli.commands.guard:guard",
-        "Install, watch and remove what turns off unused endpoints.",
+        "Install, inspect and remove the guard, which turns off unused endpoints.",
         "Account and region",
     ),
-    Entry("local", "peagle_sm.cli.commands.local:local", "Run a SageMaker on this machine.", "This machine"),
+    Entry(
+        "local",
+        "peagle_sm.cli.commands.local:local",
+        "Run a local SageMaker on this machine.",
+        "This machine",
+    ),
     Entry(
         "completion",
         "peagle_sm.cli.app:completion",
-        "Print the completion script of a shell.",
+        "Print the completion script for a shell.",
         "This machine",
     ),
 )
@@ -310,7 +318,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 )
 @global_options
 def app() -> None:
-    """From a model's name to a P-EAGLE endpoint on SageMaker, and back to nothing.
+    """Deploy, measure and delete P-EAGLE endpoints on Amazon SageMaker.
 
     A first run, without an AWS account:
 
@@ -329,7 +337,7 @@ def app() -> None:
 @global_options
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     \b
     bash: eval "$(peagle-sm completion bash)"

@@ -1,8 +1,7 @@
-"""What a command works on: a session, a SPEC file, the NAME of an endpoint.
+"""What several commands take: a session, the SPEC file, an endpoint's NAME.
 
-The global options choose the session: AWS, or the local SageMaker that is running. Without a NAME the
-endpoint's name is read from ./peagle.yaml. Shell completion reads names from SageMaker and gives up after
-three seconds.
+The global options choose the session: AWS, or the local SageMaker. Without NAME, the endpoint's name comes
+from ./peagle.yaml. Shell completion reads names from SageMaker and gives up after three seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import click
 
 from peagle_sm.cli.base import State
 from peagle_sm.cli.console import note
-from peagle_sm.core.errors import CredentialsError, EngineError
+from peagle_sm.core.errors import EngineError
 from peagle_sm.core.words import install_command
 
 if TYPE_CHECKING:
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def need_local_extra() -> None:
-    """Say what to install when the extra `local` is not there.
+    """Check that the packages of the extra `local` are installed.
 
     Raises:
-        EngineError: a package of the extra is missing.
+        EngineError: a package is missing; the next step is the command that installs it.
     """
     missing = [name for name in ("aiohttp", "moto", "psutil") if find_spec(name) is None]
     if missing:
@@ -42,32 +41,27 @@ def need_local_extra() -> None:
 
 
 def open_session(state: State, spec_region: str | None = None) -> Session:
-    """A session for the place that the options name.
+    """Open a session for AWS or the local SageMaker, as the global options say.
 
-    Region: flag, then environment, then the spec, then the profile; a local server has its own.
+    Region: the flag, else the environment, else the spec, else the profile. A local server has its own.
 
     Raises:
-        CredentialsError: no or unknown region or profile, or a region that the local server does not play.
-        NotFound: --local, and no local server runs.
+        CredentialsError: no or unknown region or profile, or a --region other than the local server's.
+        NotFound: --local was given, but no local server runs.
     """
-    from peagle_sm.aws.session.session import LocalTarget, make_session
+    if state.local:
+        need_local_extra()
+    from peagle_sm.aws.session.local_server import session_for
 
-    if not state.local:
-        return make_session(
-            profile=state.settings.profile, region=state.region(spec_region or state.spec_region)
-        )
-    need_local_extra()
-    from peagle_sm.aws.session.local_server import find_server
-
-    target = LocalTarget.from_status(find_server(state.local_port).to_dict())
-    asked = state.settings.region
-    if asked and asked != target.region:
-        raise CredentialsError(
-            f"the local SageMaker plays region {target.region}, and --region asks for {asked}",
-            next_step=f"leave --region out, or write --region {target.region}",
-            details={"found": asked, "allowed": target.region},
-        )
-    return make_session(region=target.region, local=target)
+    asked = state.settings
+    return session_for(
+        state.environ,
+        profile=asked.profile,
+        region=asked.region,
+        local=asked.local,
+        port=asked.local_port,
+        spec_region=spec_region or state.spec_region,
+    )
 
 
 spec_argument = click.argument(
@@ -76,19 +70,20 @@ spec_argument = click.argument(
 
 
 def given(path: Path) -> str:
-    """The spec as words of a suggested command, with a leading blank; nothing for the usual one."""
+    """Return " SPEC" for a suggested command; empty for peagle.yaml."""
     from shlex import quote
 
     return "" if str(path) == "peagle.yaml" else f" {quote(str(path))}"
 
 
 def read_spec(path: Path) -> EndpointSpec:
-    """The spec in a file; `-` reads stdin.
+    """Read the spec from a file; `-` reads stdin.
 
     Raises:
         SpecError: the file cannot be read, or has a bad field.
     """
-    from peagle_sm.core.spec.endpoint_spec import load_spec, parse_spec
+    from peagle_sm.core.spec.endpoint_spec import parse_spec
+    from peagle_sm.service.spec_to_plan import load_spec
 
     if str(path) == "-":
         return parse_spec(sys.stdin.read(), "stdin")
@@ -97,11 +92,11 @@ def read_spec(path: Path) -> EndpointSpec:
 
 SPEC = Path("peagle.yaml")
 COMPLETION_S = 3.0
-"""The longest wait for AWS while somebody presses Tab."""
+"""Shell completion waits at most this long for AWS."""
 
 
 def name_from_spec(ctx: click.Context) -> str:
-    """Read the name from ./peagle.yaml, say so, and use the region of that file too.
+    """Read the name from ./peagle.yaml, print it, and use that spec's region too.
 
     Raises:
         UsageError: there is no ./peagle.yaml.
@@ -109,11 +104,11 @@ def name_from_spec(ctx: click.Context) -> str:
     """
     if not SPEC.is_file():
         raise click.UsageError(
-            f"No NAME was given, and there is no ./{SPEC} to take it from. Give the endpoint's name, or run "
+            f"No NAME was given, and there is no ./{SPEC} to read it from. Give the endpoint's name, or run "
             "the command in the folder of its spec.",
             ctx=ctx,
         )
-    from peagle_sm.core.spec.endpoint_spec import load_spec
+    from peagle_sm.service.spec_to_plan import load_spec
 
     spec = load_spec(SPEC, locks=False)
     state = ctx.ensure_object(State)
@@ -127,19 +122,19 @@ def _given_or_from_spec(ctx: click.Context, _: click.Parameter, value: str | Non
 
 
 def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of an existing endpoint for the shell; nothing where that fails or takes long."""
-    found: list[str] = []
+    """Complete an endpoint's name for the shell; empty after an error or timeout."""
+    names: list[str] = []
 
-    def look() -> None:
+    def read_names() -> None:
         from peagle_sm.aws.control.sagemaker import endpoint_names
 
-        with suppress(Exception):  # a shell's prompt is no place for an error
-            found.extend(endpoint_names(open_session(ctx.ensure_object(State))))
+        with suppress(Exception):  # an error message would break the shell's prompt
+            names.extend(endpoint_names(open_session(ctx.ensure_object(State))))
 
-    looking = Thread(target=look, daemon=True)
-    looking.start()
-    looking.join(COMPLETION_S)
-    return sorted(name for name in found if name.startswith(incomplete))
+    reader = Thread(target=read_names, daemon=True)
+    reader.start()
+    reader.join(COMPLETION_S)
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 endpoint_argument = click.argument(
@@ -149,4 +144,4 @@ endpoint_argument = click.argument(
     callback=_given_or_from_spec,
     shell_complete=complete_endpoint,
 )
-"""The argument NAME of a command for one endpoint; the command gets a name in any case."""
+"""The optional argument NAME; without it the command gets the name in ./peagle.yaml."""

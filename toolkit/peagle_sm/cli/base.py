@@ -1,4 +1,4 @@
-"""What every command is built on: state, global options, groups that import lazily.
+"""The base of every command: state, global options, groups that import lazily.
 
 `State` holds the global options and the outside world (environment, terminal); tests replace both. A global
 option may come before the subcommand or after it; the later one wins. `LazyGroup` lists its commands from a
@@ -41,7 +41,7 @@ def _stderr_is_tty() -> bool:
 
 @dataclass
 class State:
-    """The object that click carries; tests pass their own environment, terminal, clock and sleep."""
+    """The context object of click; tests set its environment, terminal and clock."""
 
     settings: Settings = field(default_factory=Settings)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -50,7 +50,7 @@ class State:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     spec_region: str | None = None
-    """The region of ./peagle.yaml, where the endpoint's name comes from that file."""
+    """The region in ./peagle.yaml, if the endpoint's name comes from that file."""
 
     @property
     def format(self) -> str:
@@ -59,7 +59,7 @@ class State:
 
     @property
     def local_port(self) -> int | None:
-        """The port of the local server that was asked for, or None for the only one.
+        """The local server's port from flag or environment; None for the only server.
 
         Raises:
             SpecError: PEAGLE_SM_LOCAL_PORT is not a port.
@@ -70,7 +70,7 @@ class State:
 
     @property
     def local(self) -> bool:
-        """Whether commands go to the local SageMaker: flag, then environment, then no.
+        """Whether commands use the local SageMaker: flag, else environment, else no.
 
         Raises:
             SpecError: PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
@@ -81,16 +81,16 @@ class State:
 
     @property
     def flags(self) -> str:
-        """The options that make a suggested command reach the same place, with a leading blank."""
+        """Options that give a suggested command the same target; begin with a space."""
         if self.settings.local_port is not None:
             return f" --local-port {self.settings.local_port}"
         if self.local:
             return " --local"
-        told = (("--profile", self.settings.profile), ("--region", self.settings.region))
-        return "".join(f" {option} {value}" for option, value in told if value)
+        given = (("--profile", self.settings.profile), ("--region", self.settings.region))
+        return "".join(f" {option} {value}" for option, value in given if value)
 
     def region(self, from_spec: str | None = None) -> str | None:
-        """Flag, then environment, then the spec; None leaves it to the profile."""
+        """Return the region of flag, else environment, else spec; None: the profile's."""
         from peagle_sm.aws.session.local_server import region_of
 
         return region_of(self.settings.region, self.environ, from_spec)
@@ -101,7 +101,7 @@ FORMATS = ("table", "json", "quiet")
 
 
 def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Take `90s`, `45m`, `2h` or `1h30m` as an option's value."""
+    """Convert an option's duration (`90s`, `45m`, `2h`, `1h30m`) into seconds."""
     from peagle_sm.cli.terminal import parse_duration
 
     try:
@@ -111,7 +111,7 @@ def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    # The option stands on every command, so one that was not typed must not undo one that was typed earlier.
+    # Every command of the line has the option: one that was not typed must not undo one that was.
     assert param.name is not None
     if ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
         name = {"output_format": "format"}.get(param.name, param.name)
@@ -124,7 +124,7 @@ _OPTIONS = (
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
-        help="How results are printed on stdout; quiet prints names only.  [default: table]",
+        help="Format of the results on stdout; quiet prints names only.  [default: table]",
         expose_value=False,
         callback=_remember,
         is_eager=True,
@@ -140,7 +140,7 @@ _OPTIONS = (
     click.option(
         "--region",
         metavar="REGION",
-        help="AWS region; goes before the spec's.  [env: AWS_REGION]",
+        help="AWS region; overrides the spec's.  [env: AWS_REGION]",
         expose_value=False,
         callback=_remember,
         is_eager=True,
@@ -148,7 +148,7 @@ _OPTIONS = (
     click.option(
         "--local/--no-local",
         default=None,
-        help="Use the SageMaker that `peagle-sm local up` runs on this machine.  [env: PEAGLE_SM_LOCAL]",
+        help="Use the local SageMaker that `peagle-sm local up` started.  [env: PEAGLE_SM_LOCAL]",
         expose_value=False,
         callback=_remember,
         is_eager=True,
@@ -157,7 +157,7 @@ _OPTIONS = (
         "--local-port",
         type=click.IntRange(1, 65535),
         metavar="PORT",
-        help="Which local SageMaker, when several run; implies --local.  [env: PEAGLE_SM_LOCAL_PORT]",
+        help="Port of the local SageMaker, if several run; implies --local.  [env: PEAGLE_SM_LOCAL_PORT]",
         expose_value=False,
         callback=_remember,
         is_eager=True,
@@ -166,7 +166,7 @@ _OPTIONS = (
         "--debug",
         is_flag=True,
         default=None,
-        help="Show a traceback when something unexpected fails.",
+        help="Show the traceback of an error.",
         expose_value=False,
         callback=_remember,
         is_eager=True,
@@ -187,13 +187,13 @@ GLOBAL_TITLE = "Global options, before or after the command"
 
 @dataclass(frozen=True)
 class Entry:
-    """One command in a lazy group's table: enough to list it in a help page without importing it."""
+    """A row of a lazy group's table: enough to list a command without importing it."""
 
     name: str
     target: str
-    """Where it lives, as `module:attribute`."""
+    """The command, as `module:attribute`."""
     help: str
-    """The line in the group's help; a test holds it equal to the command's own."""
+    """The line in the group's help; a test checks that the command's own help begins with it."""
     section: str = "Commands"
 
 
@@ -213,10 +213,10 @@ def _write_option_sections(
 
 
 class Command(click.Command):
-    """A command whose help page lists the global options apart from its own."""
+    """A command with a help page that separates its own options from the global ones."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; a command without a confirmation prompt names that as the reason for having no --yes."""
+        """Parse the arguments; explain why a command without a prompt has no --yes."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -258,7 +258,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which names are close and which exist."""
+        """Find the command; for an unknown name, suggest a similar one and list all."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.entries:
             from difflib import get_close_matches
@@ -271,7 +271,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table, section by section, from its own words."""
+        """Write the table of commands, section by section."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for entry in self.entries.values():
             sections.setdefault(entry.section, []).append((entry.name, entry.help))

@@ -23,7 +23,7 @@ from peagle_sm.cli.base import State
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
-    """JSON text; what JSON does not know is printed as text (times in ISO 8601)."""
+    """Return JSON text; values of other types become strings (times in ISO 8601)."""
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_plain)
 
 
@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 def emit(state: State, *, table: Callable[[], str], data: Callable[[], Any], names: Iterable[str]) -> None:
-    """Print one result: `table` for people, `data` as JSON, or `names`, one a line."""
+    """Print one result: `table` for people, `data` as JSON, or `names`, one per line."""
     if state.format == "json":
         click.echo(to_json(data()))
     elif state.format == "quiet":
@@ -49,20 +49,31 @@ def emit(state: State, *, table: Callable[[], str], data: Callable[[], Any], nam
 
 
 def say(text: str, *, err: bool = True) -> None:
-    """Print text for people, fitted to the terminal and coloured; on stderr unless ``err`` is False."""
+    """Print text, fitted to the terminal and coloured, on stderr unless not ``err``."""
     click.echo(terminal.shown(text, sys.stderr if err else sys.stdout), err=err)
 
 
 def note(state: State, message: str) -> None:
-    """A line on stderr: text, a JSON object on one line with --format json, nothing with quiet."""
+    """Print a line on stderr: text, with --format json an object, with quiet nothing."""
     if state.format == "json":
         click.echo(to_json({"note": message}, indent=None), err=True)
     elif state.format != "quiet":
         say(message)
 
 
+def show_offer(state: State, yes: bool, text: str, data: dict[str, Any]) -> None:
+    """Show on stderr what the prompt is about; with --format json, ``data``.
+
+    With ``--format quiet`` it is shown only if a prompt follows, which --yes prevents.
+    """
+    if state.format == "json":
+        click.echo(to_json(data, indent=None), err=True)
+    elif state.format == "table" or not yes:
+        say(text + "\n")
+
+
 def need_terminal(state: State, yes: bool, look: str) -> None:
-    """Refuse before any work when the question that comes later could not be asked.
+    """Fail before any work if the confirmation prompt could not be shown later.
 
     Args:
         state: the terminal.
@@ -70,23 +81,23 @@ def need_terminal(state: State, yes: bool, look: str) -> None:
         look: the command that shows what would be done.
 
     Raises:
-        SpecError: there is no terminal to ask on and --yes was not given.
+        SpecError: stdin is not a terminal and --yes was not given.
     """
     if yes or state.stdin_is_tty():
         return
     from peagle_sm.core.errors import SpecError
 
     raise SpecError(
-        "There is no terminal to ask on, and --yes was not given. Nothing was changed.",
-        next_step=f"look at it with `{look}`, then run it again with --yes",
+        "Cannot ask for confirmation: stdin is not a terminal and --yes was not given. Nothing was changed.",
+        next_step=f"check with `{look}`, then run this command again with --yes",
     )
 
 
 def confirmed(state: State, question: str, yes: bool) -> bool:
-    """Whether to go on; asks on stderr and takes only y or yes, typed after the question.
+    """Ask on stderr whether to continue; only y or yes after the prompt counts.
 
     Raises:
-        SpecError: there is no terminal to ask on and --yes was not given.
+        SpecError: stdin is not a terminal and --yes was not given.
     """
     if yes:
         return True
@@ -94,8 +105,8 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
         from peagle_sm.core.errors import SpecError
 
         raise SpecError(
-            f"{question} There is no terminal to ask on, and --yes was not given. Nothing was changed.",
-            next_step="read what is shown above, then run it again with --yes",
+            f"Cannot ask {question!r}: stdin is not a terminal and --yes was not given. Nothing was changed.",
+            next_step="read the output above, then run this command again with --yes",
         )
     from peagle_sm.service.progress import discard_typed
 
@@ -105,14 +116,14 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
 
 @contextmanager
 def termination_is_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt while this is open (in the main thread only)."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP (in the main thread only)."""
     with _on_termination(KeyboardInterrupt):
         yield
 
 
 @contextmanager
 def termination_unwinds() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the program as an exit, so that the terminal is given back as it was."""
+    """Raise SystemExit on SIGTERM and SIGHUP, so that the terminal is restored."""
     with _on_termination(SystemExit):
         yield
 
@@ -136,11 +147,11 @@ def _on_termination(kind: type[BaseException]) -> Iterator[None]:
 
 @contextmanager
 def until_ctrl_c(state: State, follow: bool) -> Iterator[None]:
-    """With `follow`, Ctrl-C ends what is in here without an error; otherwise it goes on as it is."""
+    """Let Ctrl-C end this block without an error if `follow` is set."""
     try:
         yield
     except KeyboardInterrupt:
         if not follow:
             raise
         if state.stderr_is_tty():
-            click.echo(err=True)  # the prompt does not belong behind the terminal's ^C
+            click.echo(err=True)  # the shell's prompt begins on a line below the terminal's ^C

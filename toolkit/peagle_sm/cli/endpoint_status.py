@@ -1,4 +1,4 @@
-"""Endpoint lists and statuses as text and JSON, for `list`, `status` and `deploy`."""
+"""Endpoint lists and statuses as text and JSON, for several commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADERS = ("name", "status", "mode", "instance", "age", "usd/hour", "spent", "e
 
 
 def when(moment: datetime | None) -> str:
-    """`2026-11-20 08:15 UTC`, or a dash."""
+    """Render a time as `2026-11-20 08:15 UTC`; None as a dash."""
     if moment is None:
         return "-"
     from datetime import UTC
@@ -31,12 +31,12 @@ def when(moment: datetime | None) -> str:
 
 
 def when_to(moment: datetime | None, now: datetime) -> str:
-    """`2026-11-20 08:15 UTC (in 2 h 10 min)`, or a dash."""
+    """Render a time as `2026-11-20 08:15 UTC (in 2 h 10 min)`; None as a dash."""
     return "-" if moment is None else f"{when(moment)} ({relative(moment, now)})"
 
 
 def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
-    """One row an endpoint; a dash where AWS does not say."""
+    """Render one row for each endpoint; a dash means unknown."""
     rows = [
         (
             each.name,
@@ -62,7 +62,7 @@ def _short_mode(each: EndpointSummary) -> str:
 
 
 def _instance(each: EndpointSummary) -> str:
-    """`2 x ml.g7e.2xlarge`; with autoscaling `1-4 x ml.g7e.2xlarge`, since the count changes by itself."""
+    """Render `2 x ml.g7e.2xlarge`; with autoscaling `1-4 x ml.g7e.2xlarge`."""
     if each.instance_type is None:
         return "-"
     count = each.instance_bounds or each.instance_count
@@ -76,23 +76,23 @@ def _instances_now(each: EndpointSummary) -> str:
 
 
 def _amount(each: EndpointSummary, value: float | None) -> str:
-    """An amount of USD; `~` marks one that autoscaling makes an estimate."""
+    """Render an amount of USD; `~` marks an estimate, because of autoscaling."""
     if value is None:
         return "-"
     return f"~{value:,.2f}" if each.instance_bounds else f"{value:,.2f}"
 
 
 def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime, verbose: bool = False) -> str:
-    """Everything about one endpoint; lines without a fact are left out.
+    """Render everything about one endpoint; leave out lines without a value.
 
-    ``verbose`` shows a long failure reason whole, and each override of the engine.
+    ``verbose`` shows a long failure reason in full, and each override of the engine.
     """
     each = status.summary
     mode = speculation_text(each.mode, each.num_speculative_tokens)
     fields = [
         ("name", each.name),
         ("status", each.status),
-        ("why", _why(status.failure_reason or "", verbose)),
+        ("reason", _failure_reason(status.failure_reason or "", verbose)),
         ("off", _off(each, now)),
         ("stack", each.stack or ""),
         ("speculation", mode),
@@ -105,9 +105,9 @@ def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime, verb
         ("price", _price(each)),
         (
             "lifetime",
-            f"deleted at {when_to(each.expires_at, now)} whatever happens" if each.expires_at else "",
+            f"deleted at {when_to(each.expires_at, now)} even if in use" if each.expires_at else "",
         ),
-        ("kept", f"until {when_to(each.keep_until, now)}, idle or not" if each.keep_until else ""),
+        ("kept", f"until {when_to(each.keep_until, now)}, even if idle" if each.keep_until else ""),
         ("hours", each.hours or ""),
         ("idle", _idle(each)),
         *_engine_fields(status, verbose),
@@ -116,12 +116,15 @@ def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime, verb
     return render_fields([(name, value) for name, value in fields if value])
 
 
-def _why(reason: str, verbose: bool) -> str:
-    return reason if verbose else cause_first(reason, "whole: `peagle-sm status --verbose`")
+def _failure_reason(reason: str, verbose: bool) -> str:
+    return reason if verbose else cause_first(reason, "in full: `peagle-sm status --verbose`")
 
 
 def change_line(status: EndpointStatus) -> str:
-    """What `status --watch` compares and prints on a pipe: no times and no money, which always change."""
+    """Render the line that `status --watch` prints on a pipe when it changes.
+
+    It has no times and no costs, which always change.
+    """
     each = status.summary
     parts = [f"{each.name} is {each.status}", f"config {_config(status) or 'unknown'}", *status.warnings]
     if status.failure_reason:
@@ -131,7 +134,7 @@ def change_line(status: EndpointStatus) -> str:
 
 def _config(status: EndpointStatus) -> str:
     if status.config_asked and status.config_asked != status.config_name:
-        return f"{status.config_name} (asked for: {status.config_asked})"
+        return f"{status.config_name} (requested: {status.config_asked})"
     return status.config_name or ""
 
 
@@ -151,18 +154,18 @@ def _price(each: EndpointSummary) -> str:
 def _spent(each: EndpointSummary) -> str:
     if each.instance_bounds is None:
         return f"{usd(each.spent_usd)} spent so far"
-    return f"about {usd(each.spent_usd)} spent so far (at the count where autoscaling starts)"
+    return f"about {usd(each.spent_usd)} spent so far (at autoscaling's initial instance count)"
 
 
 def _idle(each: EndpointSummary) -> str:
     if each.idle_minutes is None:
         return ""
-    grace = f", looked at again {each.grace_minutes} min later" if each.grace_minutes else ""
-    return f"counts as idle after {each.idle_minutes} min of proven quiet{grace}"
+    grace = f", checked again {each.grace_minutes} min later" if each.grace_minutes else ""
+    return f"counts as idle after {each.idle_minutes} min in which the metrics show no request{grace}"
 
 
 def engine_words(engine: Mapping[str, Any]) -> str:
-    """`vLLM 0.32.0 (image: 0.30.0-gpu-…), process 4711`, from the local server's account of an engine."""
+    """Render an engine as `vLLM 0.32.0 (image: 0.30.0-gpu-…), process 4711`."""
     running = engine.get("engine_version") or "not running yet"
     asked = str(engine.get("image") or "unknown").rpartition(":")[2]
     return f"vLLM {running} (image: {asked}), process {engine.get('pid') or 'none'}"
@@ -179,12 +182,12 @@ def _engine_fields(status: EndpointStatus, verbose: bool) -> list[tuple[str, str
 
 
 def is_stand_in(state: State, status: EndpointStatus) -> bool:
-    """Whether the endpoint serves the small weights that ship with peagle-sm."""
+    """Return whether the endpoint serves the small weights that ship with peagle-sm."""
     return state.local or (status.image or "").endswith("-cpu")
 
 
 def read_status(state: State, read: Callable[[], EndpointStatus]) -> EndpointStatus | None:
-    """The status that decorates a result; where it cannot be read a note says why, and the result counts."""
+    """Read the status to show beside a result; after a failure, print a note."""
     try:
         return read()
     except PeagleError as error:
@@ -199,11 +202,11 @@ def emit_ready(
     session: Session,
     verbose: bool = False,
 ) -> None:
-    """Print the endpoint that is ready, with its status if that can be read."""
+    """Print the endpoint after a deploy, update or resume, with its status if known."""
     flags = session.command_flags()
     status = read_status(state, read)
     if status is None:
-        commands = f"follow it:  peagle-sm status {name}{flags}\ndelete it:  peagle-sm delete {name}{flags}"
+        commands = f"check it:   peagle-sm status {name}{flags}\ndelete it:  peagle-sm delete {name}{flags}"
         emit(
             state,
             table=lambda: f"name  {name}\n\n{commands}",
@@ -220,12 +223,12 @@ def emit_ready(
 
 
 def render_ready(state: State, status: EndpointStatus, session: Session, verbose: bool = False) -> str:
-    """The status, and the commands that come next."""
+    """Render the status, and the commands to run next."""
     name, flags = status.summary.name, session.command_flags()
     try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):' --temperature 0{flags}"
-    follow = f"follow it:  peagle-sm status {name}{flags}"
+    check_it = f"check it:   peagle-sm status {name}{flags}"
     commands = (
-        f"{try_it if status.summary.status == 'InService' else follow}\n"
+        f"{try_it if status.summary.status == 'InService' else check_it}\n"
         f"delete it:  peagle-sm delete {name}{flags}"
     )
     shown = render_status(status, stand_in=is_stand_in(state, status), now=session.now(), verbose=verbose)
@@ -233,6 +236,6 @@ def render_ready(state: State, status: EndpointStatus, session: Session, verbose
 
 
 def status_data(state: State, status: EndpointStatus) -> dict[str, Any]:
-    """The status as JSON-able data: the row of `list`, what only `status` knows, and `stand_in_weights`."""
+    """Return the status for --format json, with the fields of `list`."""
     document = status.to_dict()
     return {**document.pop("summary"), **document, "stand_in_weights": is_stand_in(state, status)}

@@ -1,4 +1,4 @@
-"""What a failure looks like on stderr, in each format; only here an exception becomes an exit code."""
+"""Error messages on stderr, in each format, and the exit code of each exception."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from typing import Any
 
 import click
 
+from peagle_sm.aws.files import CannotWrite, cannot_write, is_about_the_disk, write_file
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.files import CannotWrite, cannot_write, is_about_the_disk, write_file
 
 UNEXPECTED = 1
 USAGE = 2
 INTERRUPTED = 130
 TAIL_LINES = 15
-"""How much of an engine's log a failure shows; --format json has all that came with the error."""
+"""Lines of the engine's log in an error message; --format json has all that came with the error."""
 _CARRIED = ("operation", "code", "request_id", "partial_text")
-BROKEN_PIPE = 141
-"""128 + SIGPIPE, as a shell shows it: the reader of our stdout went away."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Failure:
 
 
 def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ) -> Failure:
-    """Describe any exception; one that nobody foresaw has its traceback written to a file."""
+    """Describe any exception; write the traceback of an unexpected one to a file."""
     if isinstance(error, PeagleError):
         return Failure(
             type(error).__name__, str(error), error.exit_code, error.next_step, _all_details(error)
@@ -63,7 +61,7 @@ def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ
 
 
 def _all_details(error: PeagleError) -> dict[str, Any]:
-    # Some errors carry facts as attributes of their own: AWS's code and request id, the text so far.
+    # Some errors have facts as attributes: AWS's error code and request id, the partial text.
     carried = {name: getattr(error, name, "") for name in _CARRIED}
     return {**{name: value for name, value in carried.items() if value}, **error.details}
 
@@ -87,8 +85,11 @@ def _write_traceback(error: BaseException, environ: Mapping[str, str]) -> Path |
 
 
 def render_text(failure: Failure) -> str:
-    """`error: …`, then each detail and the next step on a line of its own; the message alone for a no."""
-    if failure.type == "Declined":  # an answer, not an error
+    """Render `error: …`, then the details and the next step, one per line.
+
+    A declined prompt has its message alone.
+    """
+    if failure.type == "Declined":
         return failure.message
     lines = ["error: " + failure.message.replace("\n", "\n  ")]
     labelled = [
@@ -97,7 +98,7 @@ def render_text(failure: Failure) -> str:
         if failure.details.get(key) not in (None, "", [], ())
     ]
     for key, value in labelled:
-        if not re.search(rf"\b{key}\b", failure.message):  # most messages of the core say it themselves
+        if not re.search(rf"\b{key}\b", failure.message):  # most messages already contain it
             lines.append(f"  {key}: {_inline(value)}")
     lines += _log_tail(failure)
     if failure.next_step:
@@ -109,7 +110,7 @@ def _log_tail(failure: Failure) -> list[str]:
     tail = [str(line) for line in failure.details.get("log_tail") or ()][-TAIL_LINES:]
     if not tail or "\n".join(tail) in failure.message:
         return []
-    return ["  the engine's last lines:", *(f"    {line}" for line in tail)]
+    return ["  last lines of the engine's log:", *(f"    {line}" for line in tail)]
 
 
 def _inline(value: Any) -> str:
@@ -123,7 +124,7 @@ def _inline(value: Any) -> str:
 
 
 def render_json(failure: Failure) -> str:
-    """One JSON object: type, message, next_step, details and the exit code."""
+    """Render one JSON object: type, message, next_step, details and the exit code."""
     return json.dumps(
         {
             "error": {
@@ -139,6 +140,6 @@ def render_json(failure: Failure) -> str:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line that could not be parsed asked for JSON."""
+    """Return whether the arguments ask for JSON, even if they could not be parsed."""
     joined = " ".join(arguments)
     return "--format json" in joined or "--format=json" in joined

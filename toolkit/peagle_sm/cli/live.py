@@ -1,4 +1,4 @@
-"""The line that moves on a terminal; the only module that imports rich."""
+"""Live progress on a terminal; the only module that imports rich."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class LiveLine:
-    """Finished phases stay as lines; the running one has a spinner and a clock that runs between polls."""
+    """Progress with a line for each finished phase, a spinner for the running one.
+
+    Its clock runs between polls.
+    """
 
     def __init__(self, monotonic: Callable[[], float], console: Console | None = None) -> None:
         """Draw on `console`, stderr unless given; `monotonic` gives seconds."""
@@ -41,7 +44,7 @@ class LiveLine:
         self.pause()
 
     def __call__(self, event: Event) -> None:
-        """Show the event; when its phase is new, the one before becomes a line."""
+        """Show the event; if it begins a new phase, print the previous one as a line."""
         if not self._live.is_started:
             self._live.start()
         line = self._line()
@@ -51,7 +54,7 @@ class LiveLine:
             self._leave(line)
 
     def pause(self) -> None:
-        """Stop drawing, for a question say, and leave the phase as a line; the next event starts again."""
+        """Print the phase as a line and stop drawing until the next event."""
         line = self._line()
         self._event = None
         self._leave(line)

@@ -1,4 +1,4 @@
-"""How a deploy or a deletion is followed on stderr: a live line, plain lines, or JSON lines."""
+"""Progress on stderr: a live line, plain lines, or JSON lines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from peagle_sm.service import Event
 
 REPEAT_S = 30.0
-"""A plain log says again after this long that it still waits, so that CI does not take it for dead."""
+"""A plain log repeats an unchanged line after this long, so that a quiet CI job is not taken for hung."""
 
 
 class Follower(Protocol):
-    """Takes events while it is open as a context manager."""
+    """Receiver of progress events while it is open as a context manager."""
 
     def __enter__(self) -> Self: ...
 
@@ -32,7 +32,7 @@ class Follower(Protocol):
         """Take one event."""
 
     def pause(self) -> None:
-        """Stop drawing until the next event, so that a question can be asked."""
+        """Stop drawing until the next event, so that a prompt can be shown."""
 
 
 class _Base:
@@ -45,21 +45,21 @@ class _Base:
         return None
 
     def pause(self) -> None:
-        """Nothing moves here, so nothing has to stop for a question."""
+        """Do nothing: printed lines do not disturb a prompt."""
 
 
 class Silent(_Base):
-    """For --format quiet."""
+    """Follower for --format quiet."""
 
     def __call__(self, event: Event) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 class JsonLines(_Base):
-    """For --format json: each event is one JSON object on one line of stderr."""
+    """Follower for --format json: one JSON line on stderr for each event."""
 
     def __init__(self) -> None:
-        """Start with nothing said."""
+        """Start without a last event."""
         self._said: tuple[str, str | None, str] | None = None
 
     def __call__(self, event: Event) -> None:
@@ -88,7 +88,7 @@ class JsonLines(_Base):
 
 
 def _measured(event: Event) -> dict[str, Any]:
-    """What only the events of a measurement have."""
+    """Return the fields that only events of a measurement have."""
     if event.done is None:
         return {}
     left = None if event.left_s is None else round(event.left_s, 1)
@@ -96,7 +96,7 @@ def _measured(event: Event) -> dict[str, Any]:
 
 
 class PlainLines(_Base):
-    """For pipes and CI: a line when something changes, and one every 30 s while it does not."""
+    """Follower for pipes and CI: a line for each change, and every 30 s."""
 
     def __init__(self, echo: Callable[[str], None]) -> None:
         """Write lines with `echo`."""
@@ -105,7 +105,7 @@ class PlainLines(_Base):
         self._said_at_s = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Print the event when it is news."""
+        """Print the event if it is new, or if nothing was printed for 30 s."""
         key = (event.phase, event.status if event.phase == "waiting" else event.message)
         if key == self._said and event.elapsed_s - self._said_at_s < REPEAT_S:
             return
@@ -114,7 +114,7 @@ class PlainLines(_Base):
 
 
 def follower(state: State) -> Follower:
-    """The follower that fits the format and the terminal."""
+    """Return the follower for the format and the terminal."""
     if state.format == "json":
         return JsonLines()
     if state.format == "quiet":

@@ -1,4 +1,4 @@
-"""Text for a terminal: width, colour, tables, and how durations and events are written.
+"""Text for a terminal: width, colour, tables, durations and events.
 
 Lines and tables are fitted to the terminal's width. Statuses, warnings and errors are coloured unless
 NO_COLOR is set (no-color.org) or TERM is dumb. Pipes and files get the text unchanged: tables are plain
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 
 _GAP = 2
-# A cell keeps at least so many characters: less cannot be read.
+# A cell that is narrower cannot be read.
 _NARROWEST = 8
 _UNSET = -1
 _width: ContextVar[int | None] = ContextVar("width of the table's terminal", default=_UNSET)
 
 # Breaking such a line would break the command when it is copied.
 _COMMAND = re.compile(
-    r"^\s*(?:next:\s+|(?:use|try|delete) it:\s+|[-$]\s+)?(?:peagle-sm|npx|npm|pip|aws|cd|export|kill|curl) "
+    r"^\s*(?:next:\s+|(?:use|try|check|delete) it:\s+|[-$]\s+)?"
+    r"(?:peagle-sm|npx|npm|pip|aws|cd|export|kill|curl) "
 )
 _GOOD = r"InService|InSync|passed|ok|healthy"
 _WAITING = r"Creating|Updating|SystemUpdating|RollingBack|Deleting|undecided|marked|paused"
@@ -50,19 +51,19 @@ _PAINTED: tuple[tuple[re.Pattern[str], dict[str, Any]], ...] = (
 
 
 def width_of(stream: IO[str] | None) -> int | None:
-    """Return the terminal's columns, or None where the stream is no terminal."""
+    """Return the terminal's columns, or None if the stream is not a terminal."""
     return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
 
 
 def has_colour(stream: IO[str] | None) -> bool:
-    """Say whether colour is wanted on a stream."""
+    """Return whether to colour the text on a stream."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return stream is not None and stream.isatty() and not plain
 
 
 @contextmanager
 def tables_fit(stream: IO[str]) -> Iterator[None]:
-    """Fit the tables that are rendered meanwhile to this stream; else they are fitted to stderr's."""
+    """Fit tables in this block to the stream's width; otherwise stderr's counts."""
     token = _width.set(width_of(stream))
     try:
         yield
@@ -71,20 +72,20 @@ def tables_fit(stream: IO[str]) -> Iterator[None]:
 
 
 def table_width(stderr: IO[str] | None) -> int | None:
-    """Return the columns that a table may take; None for no limit."""
+    """Return the largest width of a table in columns; None for no limit."""
     given = _width.get()
     return width_of(stderr) if given == _UNSET else given
 
 
 def shown(text: str, stream: IO[str]) -> str:
-    """Return ``text`` as it is printed to ``stream``: fitted and coloured on a terminal."""
+    """Return ``text`` for ``stream``: on a terminal fitted and coloured."""
     width = width_of(stream)
     fitted = text if width is None else fit(text, width)
     return paint(fitted) if has_colour(stream) else fitted
 
 
 def fit(text: str, width: int) -> str:
-    """Break lines that are too long between words; commands stay whole, so that they can be copied."""
+    """Break long lines between words; keep commands whole, for copying."""
     return "\n".join(_fit_line(line, width) for line in text.split("\n"))
 
 
@@ -110,7 +111,7 @@ def _fit_line(line: str, width: int) -> str:
 
 
 def paint(text: str) -> str:
-    """Colour statuses, and the words that begin warnings, errors and next steps."""
+    """Colour statuses, and the labels of warnings, errors and next steps."""
     for pattern, style in _PAINTED:
         text = pattern.sub(_styled(style), text)
     return text
@@ -121,9 +122,9 @@ def _styled(style: dict[str, Any]) -> Callable[[re.Match[str]], str]:
 
 
 def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[int] | None:
-    """Return a width for each column so that the table fits, or None where it cannot.
+    """Return a width for each column so that the table fits, or None if it cannot.
 
-    Columns of figures (``right``) keep their width; the others share what is left, the widest giving most.
+    Columns of figures (``right``) keep their width. The widest of the other columns are narrowed first.
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(right))]
     excess = sum(widths) + _GAP * (len(widths) - 1) - width
@@ -131,7 +132,7 @@ def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: i
         open_ = [i for i, fixed in enumerate(right) if not fixed and widths[i] > _NARROWEST]
         if not open_:
             return None
-        widest = max(open_, key=lambda i: (widths[i], i))  # of equal ones the last: names come first
+        widest = max(open_, key=lambda i: (widths[i], i))  # the last of equal ones: the first are names
         others = sorted((widths[i] for i in open_), reverse=True)
         second = others[1] if len(others) > 1 else _NARROWEST
         cut = min(excess, max(1, widths[widest] - max(second, _NARROWEST)))
@@ -141,7 +142,7 @@ def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: i
 
 
 def cell_lines(cell: str, width: int) -> list[str]:
-    """Break a cell between words; a word that is longer than the column is cut."""
+    """Break a cell into lines between words; cut words longer than the column."""
     return textwrap.wrap(cell, width, break_on_hyphens=True) or [""]
 
 
@@ -151,17 +152,17 @@ def render_table(
     right: Sequence[str] = (),
     width: int | None = None,
 ) -> str:
-    """Align `rows` under `headers`; columns named in `right` are aligned to the right.
+    """Align `rows` under `headers`; align columns in `right` to the right.
 
-    A table that is wider than `width` (default: the terminal) gets cells of several lines; one with too many
-    columns for that becomes a block of `name  value` lines for each row.
+    If the table is wider than `width` (default: the terminal), cells get several lines. If there are too many
+    columns for that, each row becomes a block of `name  value` lines.
     """
     limit = width if width is not None else table_width(sys.stderr)
     lines = [[header.upper() for header in headers], *(list(row) for row in rows)]
     align = [header in right for header in headers]
     widths = [max(len(row[i]) for row in lines) for i in range(len(headers))]
     if limit is not None and sum(widths) + 2 * (len(widths) - 1) > limit:
-        # Names are copied, so the first column breaks only where nothing else helps.
+        # Users copy names, so the first column is broken only if nothing else helps.
         whole_names = [True, *align[1:]]
         narrower = column_widths(lines, whole_names, limit) or column_widths(lines, align, limit)
         if narrower is None:
@@ -184,7 +185,7 @@ def render_table(
 
 
 def render_fields(fields: Sequence[tuple[str, str]], indent: str = "") -> str:
-    """Align `name  value` pairs; further lines of a value are indented under its first."""
+    """Align `name  value` pairs; indent further lines of a value under its first."""
     width = max((len(name) for name, _ in fields), default=0)
     gap = "\n" + indent + " " * (width + 2)
     return "\n".join(
@@ -192,16 +193,16 @@ def render_fields(fields: Sequence[tuple[str, str]], indent: str = "") -> str:
     )
 
 
-#: Beside measured figures of the weights that ship with peagle-sm.
-STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
+#: The note below figures that were measured with the weights that ship with peagle-sm.
+STAND_IN = "small stand-in weights on a CPU: these figures say nothing about a GPU"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in `90s`, `45m`, `2h`, `1d` or `1h30m`.
+    """Return the seconds of a duration: `90s`, `45m`, `2h`, `1d` or `1h30m`.
 
     Raises:
-        ValueError: the text is not such a duration, or is zero.
+        ValueError: the text is not a duration, or is zero.
     """
     compact = text.strip().lower().replace(" ", "")
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", compact)
@@ -209,17 +210,17 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 45m, 2h or 1h30m")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise ValueError(f"{text!r} is zero; time only goes forward")
+        raise ValueError(f"{text!r} is zero; give a duration above zero")
     return seconds
 
 
 def event_line(event: Event, at_s: float | None = None) -> str:
-    """`  3m07s  endpoint demo is Creating  0.12 USD so far`."""
-    said = event.message
-    if event.phase == "waiting" and event.status and event.status not in said:
-        said += f" is {event.status}"
-    said = said.replace("\n", "\n" + " " * 9)  # below the first line's words, not below its clock
-    words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", said]
+    """Render an event: `  3m07s  endpoint demo is Creating  0.12 USD so far`."""
+    message = event.message
+    if event.phase == "waiting" and event.status and event.status not in message:
+        message += f" is {event.status}"
+    message = message.replace("\n", "\n" + " " * 9)  # the width of the clock column
+    columns = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", message]
     if event.spent_usd is not None:
-        words.append(f"{usd(event.spent_usd)} so far")
-    return "  ".join(words)
+        columns.append(f"{usd(event.spent_usd)} so far")
+    return "  ".join(columns)

@@ -1,1 +1,1 @@
-"""The pure core: specs, catalogue, plans and checks, with no I/O beyond its own packaged data."""
+"""Pure core: specs, catalogue, plans and checks; I/O only for packaged data."""

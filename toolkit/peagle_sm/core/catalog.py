@@ -1,7 +1,7 @@
-"""The catalogue: models, draft heads, images, instances and prices.
+"""Catalogue of models, draft heads, images, instances and prices.
 
-Each entry has its source and date. `version_of` reads an image URI: repository, vLLM version and CUDA. Other
-facts are known of ranges of versions. The data is in ``core/data/*.yaml``.
+Each entry has its source and date. `ImageCatalog.describe` reads repository, vLLM version and CUDA from an
+image URI; other facts hold for ranges of versions. The data is in ``core/data/*.yaml``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from peagle_sm.core.spec.endpoint_spec import Mode, Source
 from peagle_sm.core.spec.validation import suggest
 
 Version = tuple[int, ...]
+SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
+"""The variable from which the vLLM image takes `--speculative-config`."""
 _LMI = "djl-inference"
 
 
@@ -34,7 +36,7 @@ class _Entry(BaseModel):
 
 
 class TagRule(_Entry):
-    """How the tags of a range of versions are written."""
+    """Tag format of a range of versions."""
 
     first: str
     last: str
@@ -43,14 +45,14 @@ class TagRule(_Entry):
 
 
 class ServerTag(_Entry):
-    """What a `server-sagemaker-cuda-vN` image holds; the vLLM version is None where it is not known."""
+    """Content of a `server-sagemaker-cuda-vN` image; vLLM's version may be None."""
 
     vllm: str | None = None
     cuda: str
 
 
 class VersionRange(_Entry):
-    """Versions and server images between which something holds."""
+    """Range of versions and server images for which a fact holds."""
 
     first: str
     last: str
@@ -59,7 +61,7 @@ class VersionRange(_Entry):
 
 
 class Floor(_Entry):
-    """The lowest version for something; from ``expires`` (ISO) on it must be looked at again."""
+    """Lowest version for a feature; check it again from ``expires`` (ISO) on."""
 
     version: str
     source: str
@@ -68,13 +70,13 @@ class Floor(_Entry):
 
 
 class Ami(_Entry):
-    """A host image: the NVIDIA driver's major version."""
+    """Host AMI with its NVIDIA driver's major version."""
 
     driver: int
 
 
 class DriverClash(_Entry):
-    """A driver on which images with a vLLM below ``below`` do not start."""
+    """Driver on which images with a vLLM below ``below`` do not start."""
 
     below: str
     driver: int
@@ -82,7 +84,7 @@ class DriverClash(_Entry):
 
 
 class ImageCatalog(_Entry):
-    """Facts on AWS's vLLM images and SageMaker's host AMIs."""
+    """Facts about AWS's vLLM images and SageMaker's host AMIs."""
 
     source: str
     date: str
@@ -107,7 +109,7 @@ class ImageCatalog(_Entry):
         return rule.template.format(version=self.default_version)
 
     def describe(self, uri: str) -> ImageFacts:
-        """Read what a URI's repository and tag say."""
+        """Return the facts in an image URI's repository and tag."""
         repository, _, tag = uri.rpartition("/")[2].partition("@")[0].partition(":")
         server = re.search(r"server-sagemaker-cuda-(v\d+(?:\.\d+)?)", tag)
         if server:
@@ -130,13 +132,13 @@ class ImageCatalog(_Entry):
         )
 
     def lmi_engine_at_most(self, uri: str) -> Version | None:
-        """Return the newest vLLM that an LMI image can have; None where its tag or the list does not say."""
+        """Return the newest vLLM that an LMI image can have; None if unknown."""
         found = re.search(r"-lmi(\d+)", uri)
         later = [number for number in self.lmi if found and number >= int(found[1])]
         return version_of(self.lmi[min(later)]) if later else None
 
     def loses_quotes(self, image: ImageFacts) -> bool:
-        """Say whether the image is suspected of stripping the quotes of JSON values."""
+        """Return whether the image probably strips the quotes of JSON values."""
         if image.server in self.quotes_lost.servers:
             return True
         if image.version is None:
@@ -146,7 +148,7 @@ class ImageCatalog(_Entry):
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What one image URI says; None where the tag does not say it."""
+    """Facts in one image URI; a field is None if the tag lacks it."""
 
     uri: str
     repository: str
@@ -161,23 +163,23 @@ class ImageFacts:
 
     @property
     def version_text(self) -> str:
-        """The vLLM version as people write it, or "unknown"."""
+        """The vLLM version as text, or "unknown"."""
         return ".".join(map(str, self.version)) if self.version else "unknown"
 
     def at_least(self, floor: str) -> bool:
-        """Say whether the version is known and not below the floor."""
+        """Return whether the version is known and not below ``floor``."""
         return self.version is not None and self.version >= version_of(floor)
 
 
 class Provenance(_Entry):
-    """Where a fact comes from, and when it was read (ISO date)."""
+    """Source of a fact, and the ISO date when it was read."""
 
     source: str
     date: str
 
 
 class AttentionGroup(_Entry):
-    """Layers whose KV cache has one shape; ``window`` caps its tokens."""
+    """Layers whose KV cache has one shape; ``window`` limits its tokens."""
 
     layers: int
     kv_heads: int
@@ -187,7 +189,7 @@ class AttentionGroup(_Entry):
 
 
 class Vocabulary(_Entry):
-    """A file that the engine needs to chat, beside the weights, and where it is published."""
+    """Vocabulary file that the engine needs for chat, and its public URL."""
 
     name: str
     url: str
@@ -196,7 +198,7 @@ class Vocabulary(_Entry):
 
 
 class ModelEntry(_Entry):
-    """A target model; None where a fact is not known."""
+    """A target model; unknown fields are None."""
 
     title: str
     hub_id: str | None = None
@@ -217,9 +219,9 @@ class ModelEntry(_Entry):
 
 
 class HeadEntry(_Entry):
-    """A draft head for one target; ``trained_depth`` is the K it was trained for.
+    """A draft head for one target; ``trained_depth`` is its K in training.
 
-    ``revision`` is a commit on the hub; where it is None the newest is taken, and recorded.
+    ``revision`` is a commit on the hub; None takes the newest and records it.
     """
 
     target: str
@@ -236,10 +238,10 @@ class HeadEntry(_Entry):
 
 
 class JumpStartEntry(_Entry):
-    """What JumpStart's own spec deploys for a model: from the catalogue, or ``locked`` by `peagle.lock`.
+    """What JumpStart deploys for a model, from the catalogue or from `peagle.lock`.
 
-    A lock has whole addresses (``target_uri``, ``draft_uri``, images without {registry}), the catalogue
-    keys of the region's public bucket. ``messages`` are AWS's own words about the model.
+    A ``locked`` entry has full addresses (``target_uri``, ``draft_uri``, images without {registry}); the
+    catalogue has keys in the region's public bucket. ``messages`` are AWS's messages about the model.
     """
 
     jumpstart_model_id: str
@@ -269,7 +271,7 @@ class JumpStartEntry(_Entry):
     messages: tuple[str, ...] = ()
 
     def image_for(self, instance_type: str) -> str:
-        """Return the image of an instance type; {registry} in it stands for the region's registry."""
+        """Return an instance type's image; {registry} is the region's registry."""
         of_family = self.family_images.get(instance_type.removeprefix("ml.").partition(".")[0], self.image)
         return self.family_images.get(instance_type, of_family)
 
@@ -282,14 +284,14 @@ class JumpStartEntry(_Entry):
         return self.target_uri or f"s3://jumpstart-cache-prod-{region}/{self.target_key}"
 
     def draft(self, region: str) -> str | None:
-        """Return the S3 prefix of the draft head's files; None where the config has none."""
+        """Return the S3 prefix of the draft head's files; None without a head."""
         if self.draft_uri or not self.draft_key:
             return self.draft_uri
         return f"s3://jumpstart-cache-prod-{region}/{self.draft_key}"
 
 
 class InstanceEntry(_Entry):
-    """One instance type: GPUs and GB per GPU, or host memory where there is no GPU."""
+    """An instance type: GPUs and GB per GPU, or host memory without a GPU."""
 
     gpu: str | None = None
     gpu_count: int = 0
@@ -302,7 +304,7 @@ class InstanceEntry(_Entry):
 
 
 class PriceEntry(_Entry):
-    """USD per hour of one instance on demand; kind "ec2" is not SageMaker's own price."""
+    """On-demand USD per hour of an instance; kind "ec2" is not SageMaker's price."""
 
     instance: str
     region: str
@@ -313,7 +315,7 @@ class PriceEntry(_Entry):
 
 
 class RegionEntry(_Entry):
-    """The account and domain of the region's image registry."""
+    """Account and domain of a region's image registry."""
 
     account: str
     domain: str
@@ -324,7 +326,7 @@ class RegionEntry(_Entry):
 
 
 class RegionList(_Entry):
-    """The regions that have a feature."""
+    """Regions that have a feature."""
 
     source: str
     date: str
@@ -332,7 +334,7 @@ class RegionList(_Entry):
 
 
 class Catalog(_Entry):
-    """Everything known, by id."""
+    """All entries by id."""
 
     models: Mapping[str, ModelEntry]
     heads: Mapping[str, HeadEntry]
@@ -347,30 +349,30 @@ class Catalog(_Entry):
         """Return one model.
 
         Raises:
-            SpecError: no such model; the message lists the known ones.
+            SpecError: the model is unknown; the message lists the known ones.
         """
         if model_id not in self.models:
             raise SpecError(
                 f"model: found {model_id!r}; allowed: {', '.join(sorted(self.models))}."
                 f"{suggest(model_id, self.models)}",
-                next_step="Change 'model' to an id of the catalogue.",
+                next_step="Change 'model' to one of these ids.",
                 details={"field": "model", "allowed": sorted(self.models)},
             )
         return self.models[model_id]
 
     def heads_for(self, model_id: str) -> dict[str, HeadEntry]:
-        """Return the heads of a model by id."""
+        """Return a model's heads by id."""
         return {name: head for name, head in self.heads.items() if head.target == model_id}
 
     def published_by_aws(self, uri: str) -> bool:
-        """Return whether AWS publishes this image, so that nothing of this project runs in it."""
+        """Return whether AWS publishes this image, so that it lacks this project's code."""
         host, _, path = uri.partition("/")
         if host == "public.ecr.aws":
             return path.startswith("deep-learning-containers/")
         return host.partition(".")[0] in {region.account for region in self.regions.values()}
 
     def price(self, instance: str, region: str) -> PriceEntry | None:
-        """Return the price of an instance in a region, SageMaker's own before EC2's; None if unknown."""
+        """Return an instance's price in a region, SageMaker's first; None if unknown."""
         found = [row for row in self.prices if row.instance == instance and row.region == region]
         return min(found, key=lambda row: row.kind != "sagemaker", default=None)
 
@@ -394,7 +396,7 @@ def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
 
 @cache
 def load_catalog() -> Catalog:
-    """Read the packaged catalogue; the result is shared and immutable."""
+    """Return the packaged catalogue, which is cached and immutable."""
     regions = _read("regions")
     return Catalog.model_validate(
         {
@@ -412,7 +414,7 @@ def load_catalog() -> Catalog:
 
 @cache
 def known_instance_types() -> frozenset[str]:
-    """Return the instance types that botocore's own service model allows for an endpoint."""
+    """Return the instance types that botocore's model allows for endpoints."""
     from botocore.session import Session  # imported here: it is slow, and few commands need it
 
     shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")
@@ -421,7 +423,7 @@ def known_instance_types() -> frozenset[str]:
 
 @cache
 def known_regions() -> frozenset[str]:
-    """Return the regions of every partition for which botocore's endpoint data lists SageMaker."""
+    """Return all regions for which botocore's endpoint data lists SageMaker."""
     from botocore.session import Session  # imported here: it is slow, and few commands need it
 
     session = Session()

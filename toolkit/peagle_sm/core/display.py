@@ -1,9 +1,9 @@
-"""Escaped HTML markup, and cards as HTML and as text. Pure.
+"""Escaped HTML, and summary cards as HTML and as text. Pure.
 
-A card shows a plan, a status or a result in a notebook or a report. A notebook's theme is not the browser's,
-and an output cannot ask which it is. So text has the page's own colour, lines are a transparent grey, and the
-few colours are readable on white and on black. Styles are in the elements, because an untrusted notebook
-removes ``<style>``. Without styles a card is plain tables.
+A card shows a plan, a status or a result in a notebook or a report. An output cannot detect the notebook's
+theme, so text has the page's colour, lines are a transparent grey, and the few colours are readable on white
+and on black. Styles are in the elements, because an untrusted notebook removes ``<style>``. Without styles a
+card is plain tables.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ VOID = frozenset({"meta", "br", "hr", "link"})
 
 
 class Safe(str):
-    """Text that is markup: it is not escaped again."""
+    """Text that is already markup, so that it is not escaped again."""
 
     __slots__ = ()
 
 
 Content = str | float | None
-"""What an element holds: `Safe` goes in as it is, other text is escaped, None is left out."""
+"""Content of an element: `Safe` is unchanged, other text is escaped, None is left out."""
 
 
 def join(*parts: Content, by: str = "") -> Safe:
-    """Put parts side by side."""
+    """Join parts, escaped as needed."""
     return Safe(by.join(_inside(part) for part in parts if part is not None))
 
 
 def tag(name: str, /, *content: Content, **attributes: Content) -> Safe:
-    """One element; ``class_`` loses its underline, inner ones become hyphens; None leaves one out."""
+    """Return an element; ``class_`` becomes class, other underscores hyphens."""
     written = "".join(
         f' {_attribute(key)}="{escape(_plain(value))}"'
         for key, value in attributes.items()
@@ -52,7 +52,7 @@ def _inside(part: Content) -> str:
 
 
 def _plain(value: Content) -> str:
-    if isinstance(value, float):  # coordinates: two decimals are finer than any screen
+    if isinstance(value, float):  # coordinates: two decimals are enough for any screen
         return f"{value:.2f}".rstrip("0").rstrip(".")
     return str(value)
 
@@ -68,12 +68,12 @@ _TABLE = "border-collapse:collapse;margin:.35em 0;font-size:.95em"
 _FAINT = "opacity:.75"
 _CELL = "padding:.15em .9em .15em 0;vertical-align:top"
 _SHORT = 24
-"""Characters up to which a cell stays on one line: a long neighbour must not break `P-EAGLE` in two."""
+"""Maximum characters of a cell without line breaks: a long cell must not split `P-EAGLE`."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """``right`` names the heads of columns of figures; a ``folded`` table is opened by its title."""
+    """A table; ``right`` lists number columns, a ``folded`` one opens by a click."""
 
     title: str
     heads: tuple[str, ...]
@@ -84,7 +84,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence below the figures; the ``tone`` is said in words too (``warning: …``) by its text."""
+    """A sentence below the fields; its text also has the ``tone`` (``warning: …``)."""
 
     text: str
     tone: Tone = "plain"
@@ -92,7 +92,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Card:
-    """``tone`` is the colour at the left; ``headline`` the one sentence to read."""
+    """A summary; ``tone`` is its border's colour, ``headline`` its main sentence."""
 
     title: str
     headline: str = ""
@@ -103,10 +103,10 @@ class Card:
 
 
 class Shown:
-    """Something that a notebook shows as its `card`, a terminal as the card's text."""
+    """Base of results that a notebook shows as a `card`, a terminal as its text."""
 
     def card(self) -> Card:
-        """Return what is shown."""
+        """Return the card to show."""
         raise TypeError(f"{type(self).__name__} has no card")
 
     def __str__(self) -> str:
@@ -116,13 +116,13 @@ class Shown:
         return html(self.card())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """For IPython; both arguments are hints that may be ignored."""
+        """Return HTML and text for IPython; both arguments are hints."""
         card = self.card()
         return {"text/html": html(card), "text/plain": text(card)}
 
 
 def html(card: Card) -> str:
-    """The card as one element that needs nothing else."""
+    """Return the card as one self-contained HTML element."""
     return tag(
         "div",
         tag("div", tag("strong", card.title)),
@@ -192,7 +192,7 @@ def _note(note: Note) -> Safe:
 
 
 def text(card: Card) -> str:
-    """The card for a terminal, or a notebook that shows no HTML."""
+    """Return the card as text for a terminal, or a notebook without HTML."""
     parts = ["\n".join(line for line in (card.title, card.headline) if line)]
     if card.fields:
         width = max(len(name) for name, _ in card.fields)

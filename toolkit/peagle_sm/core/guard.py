@@ -1,9 +1,9 @@
-"""The guard's fixed names, the package of its Lambdas, and its price.
+"""Fixed names of the guard, the package of its Lambdas, and its price.
 
-The guard's stack, its Lambdas, the endpoint stacks and the command line share them. The package is which
-files go in, their digest and their zip. An account and region has one guard, so its names are fixed. Roles
-carry the region, because IAM is the same in all regions. Endpoint stacks import what they need from the
-guard's stack by export: no guard, no endpoint.
+The guard's stack, its Lambdas, the endpoint stacks and the command line share them. This module selects the
+package's files, and makes their digest and zip. An account and region has one guard, so its names are fixed.
+Role names contain the region, because IAM is global. Endpoint stacks import values from the guard's stack:
+no guard, no endpoint.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def endpoint_stack(endpoint: str) -> str:
 
 
 def scheduler_role(region: str) -> str:
-    """Return the name of the role by which the dead-man's switch deletes."""
+    """Return the name of the role that the lifetime schedules use."""
     return f"peagle-scheduler-{region}"
 
 
 def execution_role(region: str) -> str:
-    """Return the name of the role that the endpoints' containers run under."""
+    """Return the name of the execution role of the endpoints' containers."""
     return f"{EXECUTION_ROLE_PREFIX}{region}"
 
 
@@ -79,14 +79,14 @@ _NOT_ZONES = frozenset(
         "leap-seconds.list",
     }
 )
-"""What tzdata carries beside the zones; zoneinfo does not read it."""
+"""Files of tzdata that zoneinfo does not read."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest date that a zip can hold: a file's own date would make each build another package."""
+"""Earliest date of a zip entry: with real dates each build would be another package."""
 _READABLE = 0o644 << 16
 
 
 _SDK = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
-"""boto3 with all that it needs. Lambda's own is some months old and may lack a field that we send."""
+"""boto3 and its dependencies. Lambda's version is some months old and may lack a field that is sent."""
 SERVICES = frozenset(
     {
         "application-autoscaling",
@@ -100,12 +100,12 @@ SERVICES = frozenset(
         "sns",
     }
 )
-"""The services that the guard calls; botocore has the models of 400 others."""
+"""Services that the guard calls; botocore has the models of 400 others."""
 _LICENCES = ("LICENSE", "LICENCE", "NOTICE")
 
 
 def belongs(path: str) -> bool:
-    """Whether a file of the runtime's folder or of tzdata's goes into the package."""
+    """Return whether a file of the runtime or of tzdata goes into the package."""
     parts = path.split("/")
     return (
         "__pycache__" not in parts
@@ -115,9 +115,9 @@ def belongs(path: str) -> bool:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """Return 16 hex digits over names and contents.
+    """Return a hash of names and contents: 16 hex digits.
 
-    The zip itself is not hashed: another version of zlib would give it other bytes.
+    The zip is not hashed: another version of zlib would give other bytes.
     """
     total = hashlib.sha256()
     for path in sorted(files):
@@ -127,7 +127,7 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return a zip with the files in order of name, without dates and owners."""
+    """Return a zip with the files sorted by name, without dates and owners."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(files):
@@ -144,7 +144,7 @@ def object_key(digest_of_files: str) -> str:
 
 
 def files_under(root: Traversable, prefix: str = "") -> dict[str, bytes]:
-    """Return the contents of a folder's files by path, without what does not belong into the package."""
+    """Return the contents, by path, of a folder's files that the package needs."""
     found: dict[str, bytes] = {}
     for entry in root.iterdir():
         path = f"{prefix}{entry.name}"
@@ -156,17 +156,17 @@ def files_under(root: Traversable, prefix: str = "") -> dict[str, bytes]:
 
 
 def sdk_files() -> dict[str, bytes]:
-    """Return boto3 and what it needs, of the versions that are installed here.
+    """Return the files of the installed boto3 and its dependencies.
 
     Raises:
-        PeagleError: one of them was installed by something that keeps no list of its files.
+        PeagleError: one of them was installed without a list of its files.
     """
     found: dict[str, bytes] = {}
     for name in _SDK:
         installed = distribution(name).files
         if not installed:
             raise PeagleError(
-                f"the files of {name} cannot be listed: its installation has no RECORD",
+                f"cannot list the files of {name}: its installation has no RECORD file",
                 next_step="Install peagle-sm with pip into a virtual environment and run the command again.",
             )
         for entry in installed:
@@ -190,7 +190,7 @@ def _of_the_sdk(path: str) -> bool:
 
 
 def package_files(runtime: Traversable, tzdata: Traversable) -> dict[str, bytes]:
-    """Return the whole package: the guard's runtime, the SDK, and the time zones, which an image may lack."""
+    """Return all files of the package: the guard's runtime, boto3 and time zones."""
     files = files_under(runtime) | sdk_files()
     zones = files_under(tzdata / "zoneinfo", "tzdata/zoneinfo/")
     files |= {path: content for path, content in zones.items() if path.rpartition("/")[2] not in _NOT_ZONES}
@@ -202,23 +202,23 @@ def package_files(runtime: Traversable, tzdata: Traversable) -> dict[str, bytes]
 HOURS_PER_MONTH = 730
 SWEEPS_PER_MONTH = HOURS_PER_MONTH * 60 // SWEEP_MINUTES
 ALARM_METRICS = 7
-"""Metrics in the three alarms: each is billed, also inside a metric expression."""
+"""Metrics in the three alarms: AWS bills each, also inside a metric expression."""
 QUERIES_PER_VARIANT = 3
-"""Metrics that a sweep asks CloudWatch about one production variant or inference component."""
+"""Metrics that a sweep reads per production variant or inference component."""
 _SWEEP_S = 2.0
 _SWEEP_GB = 0.25
 _LOG_GB_PER_SWEEP = 2e-6
 _WRITES_PER_SWEEP = 3
 
 SOURCE = (
-    "list prices of us-east-1 as public pages give them (aws.amazon.com/cloudwatch/pricing and "
-    "/lambda/pricing, and pages that quote them), read in November 2026; other regions differ by some percent"
+    "list prices of us-east-1 from public pages (aws.amazon.com/cloudwatch/pricing and /lambda/pricing, and "
+    "pages that quote them), read in November 2026; other regions differ by some percent"
 )
 
 
 @dataclass(frozen=True)
 class Line:
-    """One item of the bill: ``quantity`` a month times ``usd_each``."""
+    """One item of the bill: ``quantity`` per month times ``usd_each``."""
 
     what: str
     quantity: float
@@ -226,13 +226,13 @@ class Line:
 
     @property
     def usd(self) -> float:
-        """USD a month."""
+        """USD per month."""
         return self.quantity * self.usd_each
 
 
 @dataclass(frozen=True)
 class GuardPrice:
-    """The bill of an idle guard, and what each watched variant adds; USD a month."""
+    """Price of an idle guard, and of each watched variant, in USD per month."""
 
     lines: tuple[Line, ...]
     per_variant: Line
@@ -240,12 +240,12 @@ class GuardPrice:
 
     @property
     def usd_per_month(self) -> float:
-        """The sum without endpoints."""
+        """Sum without endpoints."""
         return sum(line.usd for line in self.lines)
 
 
 def guard_price() -> GuardPrice:
-    """Return the bill. How long a sweep takes and how much it writes are estimates, set high."""
+    """Return the guard's price; a sweep's time and writes are high estimates."""
     return GuardPrice(
         lines=(
             Line("metrics watched by alarms", ALARM_METRICS, 0.10),

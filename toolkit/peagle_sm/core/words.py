@@ -1,7 +1,7 @@
-"""Words that people read: durations, money, failure reasons, install commands.
+"""What people read: findings, durations, money, failure reasons, install commands; and UTF-8 text.
 
-The name peagle-sm is not on a package index, so ``pip install 'peagle-sm[local]'`` works nowhere. The install
-commands name the packages instead, which works from a clone and from a wheel. A test compares `EXTRAS` with
+peagle-sm is not on a package index, so ``pip install 'peagle-sm[local]'`` does not work. The install commands
+name the packages instead, which works from a clone and from a wheel. A test compares `EXTRAS` with
 pyproject.toml.
 """
 
@@ -9,18 +9,58 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from textwrap import shorten
-from typing import Literal
+from typing import Any, Literal
+
+from peagle_sm.core.errors import SpecError
 
 Severity = Literal["error", "warning", "info"]
+_WORST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 
-#: Beside what an endpoint with the weights that ship with peagle-sm is.
-STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem or fact that a check found; an "error" stops a deploy.
+
+    ``check`` is a stable id, for programs. ``url`` is the public page behind ``source``. An advisory
+    ``expires`` on an ISO date: from then on somebody must check whether it still holds.
+    """
+
+    severity: Severity
+    message: str
+    next_step: str = ""
+    check: str = ""
+    source: str = ""
+    url: str = ""
+    expires: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "check": self.check,
+            "severity": self.severity,
+            "message": self.message,
+            "next_step": self.next_step,
+            "source": self.source,
+            "url": self.url,
+            "expires": self.expires,
+        }
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort errors first, then warnings; findings of one severity keep their order."""
+    return sorted(findings, key=lambda finding: _WORST_FIRST.index(finding.severity))
+
+
+#: Note for an endpoint with the weights that ship with peagle-sm.
+STAND_IN = "small stand-in weights: it works like the real model, but its figures say nothing about it"
 
 
 def elapsed(seconds: float) -> str:
-    """`7s`, `3m07s`, `2h05m`."""
+    """Format a duration: `7s`, `3m07s`, `2h05m`."""
     whole = max(0, int(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, secs = divmod(rest, 60)
@@ -30,7 +70,7 @@ def elapsed(seconds: float) -> str:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """`in 2 h 10 min`, `3 min ago`, `in 4 d 3 h`, or `now` within half a minute."""
+    """Format a time: `in 2 h 10 min`, `3 min ago`, or `now` within half a minute."""
     seconds = (moment - now).total_seconds()
     minutes = int(abs(seconds) / 60 + 0.5)
     if not minutes:
@@ -43,14 +83,14 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def usd(amount: float | None, per: str = "") -> str:
-    """`12.34 USD/hour`; None is `unknown`, never zero."""
+    """Format money: `12.34 USD/hour`; None is `unknown`, never zero."""
     if amount is None:
         return "unknown"
     return f"{amount:,.2f} USD{'/' + per if per else ''}"
 
 
 def speculation_text(mode: str | None, tokens: int | None) -> str:
-    """`p-eagle, 7 draft tokens`; `none` for no speculation; `unknown` without the fact."""
+    """Format speculation: `p-eagle, 7 draft tokens`, `none`, or `unknown`."""
     if mode is None:
         return "unknown"
     if mode == "none" or tokens is None:
@@ -59,21 +99,21 @@ def speculation_text(mode: str | None, tokens: int | None) -> str:
 
 
 def advised(said: str, next_step: str) -> str:
-    """What is wrong and what to do, as two sentences; without a step as it stands."""
+    """Join a message and its next step, if there is one."""
     return f"{said.rstrip('.')}. Next: {next_step}" if next_step else said
 
 
-WHOLE_IN_JSON = "whole: --format json"
-_SHORT = 300  # characters: such a reason is shown as it is, if it is one line
+WHOLE_IN_JSON = "in full: --format json"
+_SHORT = 300  # characters: a shorter reason of one line is shown unchanged
 _REST = 240
 _EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout): (?=\S)")
-_POINTS_AWAY = "root cause above"  # vLLM's own last exception only says so
+_POINTS_AWAY = "root cause above"  # vLLM's last exception only refers to it
 
 
 def cause_first(reason: str, whole: str) -> str:
-    """Return the last exception of a long reason, then its beginning, both cut between words.
+    """Shorten a reason to its last exception and its beginning, cut between words.
 
-    ``whole`` says where the whole reason is. A short reason of one line is returned as it is.
+    ``whole`` states where the whole reason is. A short reason of one line is returned unchanged.
     """
     text = reason.strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -84,7 +124,7 @@ def cause_first(reason: str, whole: str) -> str:
 
 
 def _cause(lines: list[str]) -> str:
-    """Return the last exception; the last line where there is none."""
+    """Return the last exception; the last line if there is none."""
     found = [line[match.start() :] for line in lines for match in _EXCEPTION.finditer(line)]
     causes = [one for one in found if _POINTS_AWAY not in one]
     return (causes or found or lines)[-1]
@@ -104,3 +144,42 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra."""
     return f"pip install {' '.join(shlex.quote(package) for package in EXTRAS[extra])}"
+
+
+_TO_UTF8 = "Convert it to UTF-8, for example with `iconv -f latin1 -t utf-8 FILE`."
+
+
+def utf8_text(data: bytes, where: str, first_line: int = 1) -> str:
+    """Decode text; ``first_line`` is the number of its first line.
+
+    Raises:
+        SpecError: it is not UTF-8; the message has ``where``, the line and the byte.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise SpecError(
+            f"{where}, line {line}: found byte 0x{data[error.start]:02x}, which is not UTF-8; "
+            "allowed: UTF-8 text.",
+            next_step=_TO_UTF8,
+        ) from None
+
+
+def encoded_utf8(text: str, where: str) -> bytes:
+    """Encode text.
+
+    Raises:
+        SpecError: it holds half a character, as Python writes a command line that is not UTF-8.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        found = (
+            f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"half a character, U+{code:04X}"
+        )
+        raise SpecError(
+            f"{where}: found {found} (position {error.start}), which is not UTF-8; allowed: UTF-8 text.",
+            next_step=_TO_UTF8,
+        ) from None

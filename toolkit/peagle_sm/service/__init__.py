@@ -1,4 +1,4 @@
-"""Use cases over the adapters: plan, deploy, list, status, wait, logs, invoke, keep, pause, update, delete.
+"""Use cases: plan, deploy, list, status, invoke, keep, pause, update, delete.
 
 Each name is imported when it is first used.
 """

@@ -1,4 +1,4 @@
-"""`peagle-sm cdk init`: the CDK app of this installation, copied into a folder of the user's."""
+"""The CDK app that `peagle-sm cdk init` copies into the user's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS
 
 PACKAGE = Path(__file__).resolve().parents[1]
-#: What is copied as it is. The serving image's files are what the image stack builds from.
+#: Copied unchanged. The image stack builds the serving image from the files below container/.
 _FILES = ("app.py", "package.json", "package-lock.json")
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")
 _REQUIREMENTS = """\
@@ -20,10 +20,10 @@ _REQUIREMENTS = """\
 
 
 def write_project(target: Path, package: Path = PACKAGE) -> list[Path]:
-    """Write app.py, cdk.json, requirements.txt, package.json, stacks/ and container/ below ``target``.
+    """Write the CDK app below ``target``: app.py, settings, stacks/ and container/.
 
     Raises:
-        SpecError: one of them exists there already; nothing is written then.
+        SpecError: one of them already exists; nothing is written.
         PeagleError: this installation lacks them.
     """
     sources = _sources(package)
@@ -37,12 +37,12 @@ def write_project(target: Path, package: Path = PACKAGE) -> list[Path]:
     try:
         _write(target, sources)
     except OSError as error:
-        for path in planned:  # nothing of it was there before
+        for path in planned:  # none of these existed before
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
         raise SpecError(
             f"the CDK app could not be written to {target}: {error.strerror or error}",
-            next_step="free some space or name another folder: peagle-sm cdk init FOLDER",
+            next_step="Free some space, or name another folder: peagle-sm cdk init FOLDER",
         ) from error
     return planned
 
@@ -54,7 +54,7 @@ def _write(target: Path, sources: dict[str, Path]) -> None:
             shutil.copytree(source, target / name, ignore=_SKIPPED)
         else:
             shutil.copyfile(source, target / name)
-    # The interpreter of the environment in which `cdk` is called has the packages.
+    # `python3` is the interpreter of the environment that runs `cdk`: it has the packages.
     (target / "cdk.json").write_text(json.dumps({"app": "python3 app.py"}, indent=2) + "\n", encoding="utf-8")
     packages = _REQUIREMENTS.format(packages="\n".join(EXTRAS["cdk"]))
     (target / "requirements.txt").write_text(packages, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Endpoint: what deploy() and connect() return, to invoke, stream, inspect and delete.
+"""Endpoint, which deploy() and connect() return: invoke, stream, inspect, delete.
 
 `Sender` finds the inference component that an invocation needs. `openai_base_url` and `openai_client` reach
 the endpoint by SageMaker's OpenAI route.
@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import component_names
-from peagle_sm.aws.session import sagemaker_sdk
 from peagle_sm.aws.session.session import (
     CONNECT_TIMEOUT_S,
     RUNTIME_READ_TIMEOUT_S,
@@ -20,11 +19,7 @@ from peagle_sm.aws.session.session import (
     make_session,
     session_of,
 )
-from peagle_sm.aws.session.signing import provider
-from peagle_sm.aws.streams import runtime
 from peagle_sm.aws.streams.refusals import ComponentRequired
-from peagle_sm.aws.streams.runtime import Completion, TokenStream
-from peagle_sm.aws.streams.token_stream import Patience
 from peagle_sm.core.errors import CredentialsError, NotFound, ServiceFault, SpecError
 from peagle_sm.core.words import install_command
 from peagle_sm.service.progress import Pacing, Progress
@@ -37,6 +32,7 @@ if TYPE_CHECKING:
 
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+    from peagle_sm.aws.streams.runtime import Completion, TokenStream
     from peagle_sm.service.inventory.inspection import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
 
@@ -45,10 +41,10 @@ Answer = TypeVar("Answer")
 
 
 class Sender:
-    """Sends the requests of one endpoint, and learns from the first refusal that it runs components.
+    """Sender of requests to one endpoint and, if needed, its inference component.
 
-    An endpoint that runs a model costs no call beyond the invocation; one that runs components costs two
-    more for the first request that names none.
+    For an endpoint without inference components, a request is one call. With components, the first request
+    that names none needs two more calls.
     """
 
     def __init__(self, session: Session, endpoint: str) -> None:
@@ -57,7 +53,7 @@ class Sender:
         self._learnt: str | None = None
 
     def send(self, call: Callable[[str | None], Answer], component: str | None = None) -> Answer:
-        """Run ``call`` with the component that was named, else with the endpoint's default once it needs one.
+        """Run ``call`` with the named component, else with the default if AWS needs one.
 
         Raises:
             SpecError: the endpoint runs components, none was named, and none has the endpoint's own name.
@@ -67,7 +63,7 @@ class Sender:
             return call(component)
         try:
             return call(self._learnt)
-        except ComponentRequired as refused:  # refused before anything was carried out, so safe to repeat
+        except ComponentRequired as refused:  # AWS refused before it ran anything, so a retry is safe
             self._learnt = self._default(refused)
         return call(self._learnt)
 
@@ -86,21 +82,21 @@ class Sender:
         return await call(self._learnt)
 
     def _default(self, refused: ComponentRequired) -> str:
-        """Return the component called as the endpoint is: what a stack that scales to zero makes."""
+        """Return the component with the endpoint's name, as a scale-to-zero stack has."""
         found = component_names(self._session, self._endpoint)
         if self._endpoint in found:
             return self._endpoint
         if not found:
             raise ServiceFault(
-                f"endpoint {self._endpoint!r} runs inference components and has none yet.",
+                f"endpoint {self._endpoint!r} needs an inference component and has none yet.",
                 operation=refused.operation,
                 code=refused.code,
-                next_step="Create one on it, and send the request again.",
+                next_step="Create an inference component on the endpoint, then send the request again.",
                 details=refused.details,
             ) from refused
         raise SpecError(
-            f"endpoint {self._endpoint!r} runs inference components, and none of them has its name: "
-            f"found no component to ask; allowed: {', '.join(found)}.",
+            f"endpoint {self._endpoint!r} runs inference components, and none of them has the endpoint's "
+            f"name, so the request must name one; found none; allowed: {', '.join(found)}.",
             next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
             details={**refused.details, "components": list(found)},
         ) from refused
@@ -110,7 +106,7 @@ EXTRA = install_command("openai")
 
 
 def openai_base_url(session: Session, endpoint: str, component: str | None = None) -> str:
-    """Return the address that an OpenAI client takes as ``base_url``; it serves chat completions only.
+    """Return the ``base_url`` for an OpenAI client; it serves only chat completions.
 
     Source: developer guide, "Invoke endpoints with OpenAI-compatible APIs".
     """
@@ -120,40 +116,42 @@ def openai_base_url(session: Session, endpoint: str, component: str | None = Non
 
 
 def component_of(session: Session, endpoint: str, component: str | None = None) -> str | None:
-    """Return the inference component to ask: the named one, else that of the endpoint's own name, if any.
+    """Return the named component, else the one with the endpoint's name, if any.
 
     Raises:
         SpecError: the endpoint runs components, none was named, and none has the endpoint's name.
-        ServiceFault: AWS answers with a fault, or not at all.
+        ServiceFault: AWS returns an error, or does not answer.
     """
     if component is not None:
         return component
     try:
         found = component_names(session, endpoint)
-    except CredentialsError:  # no right to list them; most endpoints run none
+    except CredentialsError:  # no permission to list them; most endpoints have none
         return None
     if not found or endpoint in found:
         return endpoint if found else None
     raise SpecError(
-        f"endpoint {endpoint!r} runs inference components, and none of them has its name: "
-        f"found no component to ask; allowed: {', '.join(found)}.",
+        f"endpoint {endpoint!r} runs inference components, and none of them has the endpoint's name, "
+        f"so the request must name one; found none; allowed: {', '.join(found)}.",
         next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
         details={"components": list(found)},
     )
 
 
 def openai_client(session: Session, endpoint: str, component: str | None, options: Any) -> openai.OpenAI:
-    """Return a client of the endpoint's OpenAI route whose token is made anew for each request.
+    """Return an OpenAI client for the endpoint, with a new token for each request.
 
     Raises:
         NotFound: the package openai is not installed.
         SpecError: as `component_of`.
     """
+    from peagle_sm.aws.session.signing import provider
+
     sdk = _sdk()
     found = component_of(session, endpoint, component)
     given = {**_defaults(sdk), **options}
     if session.is_local:
-        given.setdefault("http_client", sdk.DefaultHttpxClient(trust_env=False))  # no proxy to this machine
+        given.setdefault("http_client", sdk.DefaultHttpxClient(trust_env=False))  # no proxy for this machine
     client: openai.OpenAI = sdk.OpenAI(
         base_url=openai_base_url(session, endpoint, found), api_key=provider(session), **given
     )
@@ -166,6 +164,8 @@ def async_openai_client(
     """As `openai_client`, for asyncio."""
     import asyncio
 
+    from peagle_sm.aws.session.signing import provider
+
     sdk = _sdk()
     found = component_of(session, endpoint, component)
     given = {**_defaults(sdk), **options}
@@ -174,7 +174,7 @@ def async_openai_client(
     fresh = provider(session)
 
     async def token() -> str:
-        # Credentials that renew themselves may ask STS or SSO on the way; nobody else is to wait for that.
+        # Refreshing credentials may call STS or SSO; other requests must not wait for that.
         return await asyncio.to_thread(fresh)
 
     client: openai.AsyncOpenAI = sdk.AsyncOpenAI(
@@ -184,7 +184,7 @@ def async_openai_client(
 
 
 def _defaults(sdk: Any) -> dict[str, Any]:
-    # A stream may last 8 minutes on SageMaker, and nothing may come before its first token.
+    # A stream may last 8 minutes on SageMaker, and the first token may take that long.
     return {"timeout": sdk.Timeout(RUNTIME_READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)}
 
 
@@ -193,7 +193,7 @@ def _sdk() -> Any:
         import openai
     except ImportError as error:
         raise NotFound(
-            "OpenAI's client needs the package openai, which this Python does not have.", next_step=EXTRA
+            "The OpenAI client needs the package openai, which is not installed here.", next_step=EXTRA
         ) from error
     return openai
 
@@ -202,9 +202,9 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class Endpoint:
-    """One endpoint. As a context manager it deletes, on the way out, everything that its deploy made.
+    """An endpoint; as a context manager it deletes what its deploy created.
 
-    One that served before its deploy, or that was connected to, stays: others may depend on it.
+    An endpoint that already existed, or that `connect` returned, is kept: others may depend on it.
 
     Example::
 
@@ -245,18 +245,22 @@ class Endpoint:
         component: str | None = None,
         **params: Any,
     ) -> Completion:
-        """Send one request and wait for the whole answer (at most 60 s on SageMaker; `stream` allows 8 min).
+        """Send one request and return the whole answer.
+
+        SageMaker allows at most 60 s for it; `stream` allows 8 minutes.
 
         Give exactly one of ``prompt``, chat ``messages``, or a whole OpenAI ``body``; ``params`` are further
-        fields, such as max_tokens and temperature. ``component`` names the inference component to ask, where
-        the endpoint runs some; left out, it is the one of the endpoint's own name.
+        fields, such as max_tokens and temperature. ``component`` names the inference component, if the
+        endpoint runs some; by default it is the one with the endpoint's name.
 
         Raises:
-            SpecError: a body that is not acceptable, or over 6,291,456 bytes (nothing is sent then); a
-                component must be named, or must not be.
-            NotFound: endpoint or component does not exist.
+            SpecError: the body is invalid or larger than 6,291,456 bytes (nothing is sent); or the request
+                must name a component, or must not name one.
+            NotFound: the endpoint or the component does not exist.
             ServiceFault: the engine failed, or no answer came.
         """
+        from peagle_sm.aws.streams import runtime
+
         encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
         return self._sender.send(
             lambda named: runtime.invoke(
@@ -276,16 +280,19 @@ class Endpoint:
         total_timeout_s: float | None = None,
         **params: Any,
     ) -> TokenStream:
-        """Send one request and return its answer as it comes; arguments and errors as `invoke`.
+        """Send one request and stream the answer; arguments and errors as in `invoke`.
 
-        ``read_timeout_s`` is the longest silence that is waited out (490 s, since SageMaker ends a stream
-        itself after 8 minutes), ``total_timeout_s`` the longest answer, from the sending on (500 s).
+        ``read_timeout_s`` limits the wait for the next bytes (490 s, since SageMaker ends a stream after 8
+        minutes). ``total_timeout_s`` limits the whole answer, counted from the sending (500 s).
 
         Raises:
-            StreamError: while reading: the stream was cut or carried an error; it has the text so far.
-                docs/how-to/streams.md says what each kind means.
+            StreamError: while reading: the stream was cut or contained an error; ``text`` is the text so far.
+                docs/how-to/streams.md explains each kind.
             SpecError: also while reading, before any text: the engine refuses the request.
         """
+        from peagle_sm.aws.streams import runtime
+        from peagle_sm.aws.streams.token_stream import Patience
+
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         patience = Patience.of(read_timeout_s, total_timeout_s)
         return self._sender.send(
@@ -312,10 +319,10 @@ class Endpoint:
         http: aiohttp.ClientSession | None = None,
         **params: Any,
     ) -> AsyncTokenStream:
-        """As `stream`, for asyncio; the request is sent as the stream is entered. Needs the extra ``async``.
+        """Do the same as `stream`, for asyncio. Needs the extra ``async``.
 
-        Each stream has a connection of its own, unless ``http`` is an aiohttp session to share: that saves
-        a TLS handshake a request, and remains the caller's to close.
+        Entering the stream sends the request. Each stream opens its own connection, unless ``http`` is an
+        aiohttp session to share: that saves a TLS handshake per request. The caller closes that session.
 
         Example::
 
@@ -324,10 +331,12 @@ class Endpoint:
                     print(chunk.text, end="")
 
         Raises:
-            SpecError: a body or a time that is not acceptable. What else `stream` raises comes as the
-                stream is entered, and NotFound where aiohttp is not installed.
+            SpecError: the body or a timeout is invalid. Entering the stream raises the other errors of
+                `stream`, and NotFound if aiohttp is not installed.
         """
+        from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
+        from peagle_sm.aws.streams.token_stream import Patience
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         runtime.check_size(encoded)
@@ -340,20 +349,20 @@ class Endpoint:
         )
 
     def openai(self, *, component: str | None = None, **options: Any) -> OpenAI:
-        """Return OpenAI's own client for this endpoint's OpenAI route; ``options`` are the client's.
+        """Return an OpenAI client for this endpoint; ``options`` go to the client.
 
-        Its bearer token is made anew for each request. Give ``model=""``: the endpoint has one model, and
-        the engine takes an empty name for it. SageMaker serves ``chat.completions`` there and nothing else.
+        Each request gets a new bearer token. Pass ``model=""``: the endpoint has one model, and the engine
+        accepts an empty name for it. SageMaker's OpenAI route serves only ``chat.completions``.
 
         Raises:
             NotFound: the package openai is not installed.
-            SpecError: the endpoint runs components, and it is not clear which one to ask.
+            SpecError: the endpoint runs components, and the call must name one.
         """
 
         return openai_client(self.session, self.name, component, options)
 
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
-        """As `openai`, for asyncio."""
+        """Do the same as `openai`, for asyncio."""
 
         return async_openai_client(self.session, self.name, component, options)
 
@@ -361,48 +370,52 @@ class Endpoint:
     def from_sagemaker(
         cls, endpoint: SageMakerEndpoint, *, session: Session | None = None, pacing: Pacing | None = None
     ) -> Endpoint:
-        """Return ours for an endpoint of the SageMaker Python SDK: v3's Endpoint, or v2's Predictor.
+        """Convert an endpoint of the SageMaker SDK: v3's Endpoint, or v2's Predictor.
 
-        Credentials, region and local server are those that it was made with, unless ``session`` is given.
+        The credentials, region and local server are those of the SDK's object, unless ``session`` is given.
 
         Raises:
-            SpecError: it is none of these.
+            SpecError: it is neither of these.
             NotFound: the endpoint does not exist.
-            CredentialsError: it was made with the default session, and no region is set.
+            CredentialsError: it uses the default session, and no region is set.
         """
-        name = sagemaker_sdk.endpoint_name_of(endpoint)
+        from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
+
+        name = endpoint_name_of(endpoint)
         chosen = session or session_of(endpoint) or make_session()
         return connect(name, session=chosen, pacing=pacing)
 
     def to_sagemaker(self) -> SageMakerEndpoint:
-        """Return the SageMaker Python SDK's ``sagemaker.core.resources.Endpoint`` for it.
+        """Convert to the SageMaker Python SDK's ``sagemaker.core.resources.Endpoint``.
 
         Raises:
             NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
         """
+        from peagle_sm.aws.session.sagemaker_sdk import sdk_endpoint
+
         where = self.session
-        return sagemaker_sdk.sdk_endpoint(
-            where.to_boto3(), self.name, region=where.region, local_url=where.local_url
-        )
+        return sdk_endpoint(where.to_boto3(), self.name, region=where.region, local_url=where.local_url)
 
     def status(self) -> EndpointStatus:
-        """Return everything known of the endpoint."""
+        """Return the endpoint's status, price, lifetime and warnings."""
         from peagle_sm.service.inventory.inspection import status
 
         return status(self.name, session=self.session)
 
     def logs(self, *, follow: bool = False, limit: int = 100) -> Iterator[LogLine]:
-        """Yield its output, oldest first."""
+        """Yield its log lines, oldest first."""
         from peagle_sm.service.inventory.inspection import logs
 
         return logs(self.name, session=self.session, follow=follow, limit=limit, pacing=self._pacing)
 
     def delete(self, progress: Progress | None = None, *, with_logs: bool = False) -> DeleteReport:
-        """Delete it with its config, model and schedule, and ``with_logs`` its log group, and prove it.
+        """Delete it with its config, model and schedule, and check that all are gone.
+
+        ``with_logs`` also deletes its log group.
 
         Raises:
-            NotFound: nothing of it is there.
-            BillableLeft: it could not be proven gone.
+            NotFound: the endpoint and its resources do not exist.
+            BillableLeft: AWS did not confirm that the endpoint is gone.
         """
         from peagle_sm.service.lifecycle.deletion import delete
 
@@ -415,20 +428,20 @@ class Endpoint:
         )
 
     def metrics(self, component: str | None = None) -> str:
-        """Return the Prometheus text of the engine, or of a component's; only from the local SageMaker.
+        """Return the Prometheus metrics of the engine; only on the local SageMaker.
 
         Raises:
-            EngineError: on AWS, or when the local server does not answer.
+            EngineError: the endpoint is on AWS, or the local server does not answer.
         """
         asked = "" if component is None else f"?component={quote(component)}"
         return self.session.admin_text(f"endpoints/{quote(self.name)}/metrics{asked}")
 
 
 def connect(name: str, *, session: Session, pacing: Pacing | None = None) -> Endpoint:
-    """Return an endpoint that exists, whoever made it.
+    """Return an existing endpoint, also one not created by peagle-sm.
 
     Raises:
-        NotFound: there is none of that name.
+        NotFound: no endpoint has that name.
     """
     if control.describe_endpoint(session, name) is None:
         from peagle_sm.service.inventory.inspection import absent

@@ -1,7 +1,6 @@
-"""`peagle-sm lock`: write down what JumpStart resolves a spec to, and check whether that still holds.
+"""`peagle-sm lock`: pin what JumpStart resolves a spec to, and check the lock.
 
-A model is found in JumpStart's bucket by its id, or by its Hugging Face URL where the catalogue lacks AWS's
-id.
+A model is found in JumpStart's bucket by its id, or by its Hugging Face URL if the catalogue lacks the id.
 """
 
 from __future__ import annotations
@@ -12,20 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from peagle_sm.aws.files import cache_dir, write_file
 from peagle_sm.aws.readers.jumpstart import DocumentCache, Fetched
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.downloads import cache_dir
 from peagle_sm.core.catalog import ModelEntry, load_catalog
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
-from peagle_sm.core.files import write_file
 from peagle_sm.core.jumpstart.documents import (
     MANIFEST_KEY,
     Document,
     Row,
     candidates,
-    hub_name,
-    is_same_model,
     parse_document,
     parse_manifest,
     row_of,
@@ -42,19 +38,21 @@ from peagle_sm.core.jumpstart.lock import (
     Place,
     changes,
     dump_lock,
+    hub_name,
+    is_same_model,
     lock_path,
     parse_lock,
 )
 from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
-from peagle_sm.core.plan.records import Finding
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import Finding
 
 By = Literal["id", "url"]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A spec, how it was found, and in which bucket."""
+    """A JumpStart spec, how it was found, and its bucket."""
 
     row: Row
     document: Document
@@ -64,14 +62,14 @@ class Found:
 
 
 def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep: Lock | None) -> Found:
-    """Return the spec of a model: the version that ``keep`` locked; else the newest.
+    """Return a model's spec: the version that ``keep`` locked, else the newest.
 
-    A model is known by its id, else by the Hugging Face URL in its spec.
+    The model is found by its id, else by the Hugging Face URL in its spec.
 
     Raises:
         CatalogueDamaged: a spec cannot be read.
         CredentialsError, ServiceFault: S3 cannot be asked.
-        NotFound: there is no such model or version.
+        NotFound: the model or version does not exist.
     """
     if keep is not None:
         row = row_of(rows, keep.jumpstart.model_id, keep.jumpstart.version)
@@ -81,14 +79,14 @@ def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep:
         return _open(row_of(rows, known), documents, "id")
     if entry.hub_id is None:
         raise NotFound(
-            f"{entry.title}: neither an id of JumpStart's nor a Hugging Face URL is known for it",
-            next_step="Use source: container.",
+            f"{entry.title}: the catalogue has neither a JumpStart id nor a Hugging Face URL for it",
+            next_step="Set source: container in the spec.",
         )
     return _by_url(rows, documents, entry.hub_id)
 
 
 def _by_url(rows: Sequence[Row], documents: DocumentCache, hub_id: str) -> Found:
-    """The model whose spec has the repository's URL; the same number format before another."""
+    """Return the model whose spec has the repository's URL, best number format first."""
     looked = candidates(rows, hub_id)
     same = []
     for row in looked:
@@ -101,8 +99,8 @@ def _by_url(rows: Sequence[Row], documents: DocumentCache, hub_id: str) -> Found
     if not same:
         near = ", ".join(row.model_id for row in looked[:5]) or "none"
         raise NotFound(
-            f"JumpStart has no model of huggingface.co/{hub_id} in this region; nearest by name: {near}",
-            next_step="Give another --region, or use source: container.",
+            f"JumpStart has no model for huggingface.co/{hub_id} in this region; nearest names: {near}",
+            next_step="Give another --region, or set source: container in the spec.",
         )
     return same[0]
 
@@ -115,7 +113,7 @@ def _open(row: Row, documents: DocumentCache, by: By) -> Found:
 
 @dataclass(frozen=True)
 class Locking:
-    """What `lock` found: the lock as it would be, and how it differs from the file at ``path``."""
+    """Result of `lock`: the new lock, and its differences from the file at ``path``."""
 
     path: Path
     before: Lock | None
@@ -127,12 +125,12 @@ class Locking:
 
     @property
     def stale(self) -> bool:
-        """Whether the file is not what it would be if it were written now."""
+        """Return whether the file differs from the new lock."""
         return self.before is None or bool(self.changes)
 
 
 def resolves_by_jumpstart(spec: EndpointSpec) -> bool:
-    """Whether the spec takes image and weights from JumpStart, so that there is something to lock."""
+    """Return whether the spec takes image and weights from JumpStart."""
     model = load_catalog().model(spec.model)
     return (spec.source or model.sources[0]) == "jumpstart"
 
@@ -146,17 +144,17 @@ def make_lock(
     config: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Locking:
-    """Resolve a spec, and compare it with the lock beside it; writes nothing.
+    """Resolve a spec and compare the result with its lock file; write nothing.
 
-    The version that is locked already stays, unless ``upgrade``. ``config`` names one of JumpStart's
-    configs; else the one asked for last time, else the first with a draft head. ``environ`` may redirect
-    buckets as the SageMaker SDK's does (`core/jumpstart/resolve.py`).
+    The locked version is kept, unless ``upgrade``. ``config`` names one of JumpStart's configs; the default
+    is the config requested last time, else the first one with a draft head. ``environ`` may redirect
+    buckets as for the SageMaker SDK (`core/jumpstart/resolve.py`).
 
     Raises:
         CatalogueDamaged: a document of JumpStart's cannot be read.
         CredentialsError, ServiceFault: S3 cannot be asked, or the spec names another region.
         NotFound: JumpStart has no such model, version or config, or no image for an instance type.
-        SpecError: the spec's source is not JumpStart.
+        SpecError: the spec does not use JumpStart.
     """
     environ = os.environ if environ is None else environ
     entry = load_catalog().model(spec.model)
@@ -167,7 +165,7 @@ def make_lock(
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
     documents = DocumentCache(
-        session, buckets.public, keep=None if session.is_local else _keep(environ), environ=environ
+        session, buckets.public, keep=None if session.is_local else _cache_folder(environ), environ=environ
     )
     rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
@@ -186,7 +184,7 @@ def make_lock(
 
 
 def write_lock(locking: Locking) -> None:
-    """Write the lock, whole or not at all.
+    """Write the lock file atomically.
 
     Raises:
         CannotWrite: the file cannot be written.
@@ -197,20 +195,20 @@ def write_lock(locking: Locking) -> None:
 def _check(spec: EndpointSpec, session: Session) -> None:
     if not resolves_by_jumpstart(spec):
         raise SpecError(
-            f"{spec.name}: source container names its own image and files: there is nothing to lock",
-            next_step="Nothing to do; or set source: jumpstart.",
+            f"{spec.name}: nothing to lock: a spec with source: container names its image and files",
+            next_step="Leave the lock out, or set source: jumpstart.",
         )
     wanted = spec.placement.region
     if wanted is not None and not session.is_local and wanted != session.region:
         raise CredentialsError(
-            f"placement.region: the spec asks for {wanted}, but this session is in {session.region}.",
+            f"placement.region: the spec has {wanted}, but this session uses {session.region}.",
             next_step=f"Give --region {wanted}, or change placement.region.",
             details={"wanted": wanted, "found": session.region},
         )
 
 
 def _read(path: Path) -> tuple[Lock | None, str | None]:
-    """The lock that is there; what cannot be read is replaced, and said."""
+    """Return the existing lock, and a message if it cannot be read."""
     try:
         return parse_lock(path.read_text(encoding="utf-8"), str(path)), None
     except FileNotFoundError:
@@ -221,7 +219,7 @@ def _read(path: Path) -> tuple[Lock | None, str | None]:
         return None, error.message
 
 
-def _keep(environ: Mapping[str, str]) -> Path:
+def _cache_folder(environ: Mapping[str, str]) -> Path:
     return cache_dir(environ) / "jumpstart"
 
 

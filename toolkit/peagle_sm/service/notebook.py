@@ -1,4 +1,4 @@
-"""The package's own make_session(), deploy(), connect(), plan() and doctor(): for notebooks and programs."""
+"""Public make_session(), deploy(), connect(), plan() and doctor() of the package."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.aws.session.local_server import local_port, region_of, wants_local
+from peagle_sm.aws.session.local_server import session_for
 from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.plan import Plan
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.model_builder import is_builder, spec_from_builder
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.endpoint import connect as connect_with
 from peagle_sm.service.lifecycle.deployment import deploy as deploy_with
 from peagle_sm.service.preflight import TIMEOUT_S, Checkup, planned, preflight, require_preflight
 from peagle_sm.service.progress import Progress, agreed, followed
-from peagle_sm.service.spec_to_plan import plan_for
+from peagle_sm.service.spec_to_plan import load_spec, plan_for
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
@@ -47,16 +47,17 @@ def deploy(
 ) -> Endpoint:
     """Deploy a spec and return the endpoint.
 
-    The spec is an EndpointSpec, a YAML file's path, a mapping, or a ModelBuilder of the SageMaker Python SDK
-    made by ``from_jumpstart_config`` and not built yet (see `spec_from_builder`).
+    The spec is an EndpointSpec, the path of a YAML file, a mapping, or a ModelBuilder of the SageMaker Python
+    SDK from ``from_jumpstart_config`` that is not built yet (see `spec_from_builder`).
 
-    Shows the plan and asks, unless ``yes``; tells its progress in the notebook's cell or on stderr, unless
-    ``progress`` takes it. Refuses where no guard is installed, unless ``unguarded``, and where the preflight
-    finds an error, unless ``skip_checks`` has the check's id.
-    Where calls go is a ``session`` of `make_session`, or what that is made from: ``local`` is True for the
-    local SageMaker, its port when several run, a LocalTarget, or False for AWS, else the environment decides;
-    ``sagemaker_session`` is a Session of the SDK (or boto3's), used instead of profile and region. Errors as
-    `peagle_sm.service.deploy`.
+    Shows the plan and a confirmation prompt, unless ``yes``. Shows progress in the notebook's cell or on
+    stderr, unless ``progress`` receives it. Refuses if no guard is installed, unless ``unguarded``, and if
+    the preflight finds an error, unless ``skip_checks`` has the check's id.
+
+    Calls go to the given ``session`` of `make_session`, or to a session made from the other arguments:
+    ``local`` is True for the local SageMaker, its port if several run, a LocalTarget, or False for AWS; by
+    default the environment decides. ``sagemaker_session`` is a Session of the SDK (or boto3's), used instead
+    of profile and region. Errors as in `peagle_sm.service.deploy`.
     """
     chosen = as_spec(spec)
     place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
@@ -81,12 +82,12 @@ def connect(
     region: str | None = None,
     sagemaker_session: Any = None,
 ) -> Endpoint:
-    """Return an endpoint that exists already: by its name, or an Endpoint of the SageMaker Python SDK.
+    """Return an existing endpoint, by name or from an Endpoint of the SageMaker SDK.
 
-    The SDK's is asked with the credentials and in the region it was made with, unless others are given.
+    For an SDK object, its credentials and region are used, unless others are given.
 
     Raises:
-        NotFound: there is none of that name.
+        NotFound: no endpoint has that name.
         SpecError: ``name`` is neither.
     """
     place = session or _session_for(name, local, profile, region, sagemaker_session)
@@ -119,14 +120,14 @@ def doctor(
     skip_checks: Collection[str] = (),
     timeout_s: float = TIMEOUT_S,
 ) -> Checkup:
-    """Look at the account, the spec and this machine before anything is created, as `peagle-sm doctor` does.
+    """Check account, spec and this machine before a deploy, as `peagle-sm doctor`.
 
-    ``timeout_s`` bounds all look-ups together; what takes longer is unknown. Nothing is raised for what is
-    found: ``Checkup.ok`` tells.
+    ``timeout_s`` limits all look-ups together; a slower one has the status unknown. Failed checks raise no
+    error: see ``Checkup.ok``.
 
     Raises:
-        SpecError: no spec, or ``skip_checks`` has an id that is no check's.
-        CredentialsError: no region is set, or the spec asks for another one.
+        SpecError: the spec is invalid, or ``skip_checks`` has an unknown id.
+        CredentialsError: no region is set, or the spec has another region.
     """
     from peagle_sm.service.preflight import read_machine
 
@@ -139,7 +140,7 @@ def doctor(
 
 
 def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
-    """Return the spec, read from its file or mapping where need be.
+    """Return the spec, read from its file or mapping if needed.
 
     Raises:
         SpecError: it is not a spec.
@@ -167,12 +168,12 @@ def _session_for(
     sagemaker_session: Any,
     from_spec: str | None = None,
 ) -> Session:
-    """Return the session that the arguments name, or that an object of the SDK has, or the environment's."""
+    """Return the session of the arguments, of an SDK object, or of the environment."""
     if sagemaker_session is not None:
         if local is not None and local is not False:
             raise SpecError(
-                "sagemaker_session: found beside local; allowed: one of them, each says where calls go.",
-                next_step="Leave local out; make_session(local=...).to_sagemaker() makes a local one.",
+                "sagemaker_session and local: found both; allowed: one, since each selects where calls go.",
+                next_step="Leave local out; make_session(local=...).to_sagemaker() returns a local session.",
             )
         return make_aws_session(profile, region or from_spec, sagemaker_session=sagemaker_session)
     if (local is None or local is False) and profile is None:
@@ -189,19 +190,18 @@ def make_session(
     *,
     sagemaker_session: Any = None,
 ) -> Session:
-    """Settle where calls go: an account and region of AWS, or the local SageMaker of this machine.
+    """Create a session for an AWS account and region, or for the local SageMaker.
 
-    ``local`` is True for the local SageMaker that runs (`peagle-sm local up`), its port when several run
-    (else PEAGLE_SM_LOCAL_PORT), a LocalTarget, or False for AWS. Left out, PEAGLE_SM_LOCAL and
+    ``local`` is True for the running local SageMaker (`peagle-sm local up`), its port if several run
+    (else PEAGLE_SM_LOCAL_PORT), a LocalTarget, or False for AWS. By default PEAGLE_SM_LOCAL and
     PEAGLE_SM_LOCAL_PORT decide, as on the command line. On AWS the region comes from ``region``, else
-    AWS_REGION, AWS_DEFAULT_REGION, the spec or the profile; nothing is called and no credentials are looked
-    up yet.
+    AWS_REGION, AWS_DEFAULT_REGION, the spec or the profile. This calls nothing and reads no credentials.
     ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
     unless ``region`` is given, its region are used, and no profile.
 
     Raises:
-        CredentialsError: no such profile, no region, or a region that AWS does not have.
-        SpecError: ``sagemaker_session`` is no session, or is given with ``profile`` or ``local``; or
+        CredentialsError: unknown profile, no region, or an unknown region.
+        SpecError: ``sagemaker_session`` is not a session, or is given with ``profile`` or ``local``; or
             PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
         NotFound: no local SageMaker runs, or several.
     """
@@ -211,17 +211,12 @@ def make_session(
 def session_at(
     profile: str | None, region: str | None, local: Local | None, from_spec: str | None = None
 ) -> Session:
-    """As `make_session`; ``from_spec`` is the spec's region, used where nothing else names one."""
+    """Do the same as `make_session`; ``from_spec`` is the region of last resort."""
     if isinstance(local, LocalTarget):
         return make_aws_session(region=region, local=local)
-    given = local if isinstance(local, bool) else None
-    port = None if local is None or isinstance(local, bool) else local
-    if not wants_local(given, port, os.environ):
-        return make_aws_session(profile, region_of(region, os.environ, from_spec))
-    from peagle_sm.aws.session.local_server import find_server
-
-    target = LocalTarget.from_status(find_server(local_port(port, os.environ)).to_dict())
-    return make_aws_session(region=region, local=target)
+    if local is None or isinstance(local, bool):
+        return session_for(os.environ, profile=profile, region=region, local=local, spec_region=from_spec)
+    return session_for(os.environ, region=region, port=local)
 
 
 def _ask(plan: Plan) -> bool:

@@ -1,8 +1,8 @@
-"""The preflight checks, and what `doctor` makes of them.
+"""Preflight checks, and the results of `doctor`.
 
-Readers run in parallel, within a time limit, and each check judges what they read. `read_machine` reads
-this machine (Python, boto3, disk, memory, the engine's environment). `mending` proposes the changes that
-`doctor --fix` makes: fields of the spec and commands to run. `planned` gives the results to programs and
+Readers run in parallel, within a time limit; each check evaluates what they read. `read_machine` reads
+this machine (Python, boto3, disk, memory, the engine's environment). `mending` proposes the changes of
+`doctor --fix`: fields of the spec and commands to run. `Checkup` holds the results for programs and
 notebooks.
 """
 
@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control.stacks import describe
+from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.readers import PERMISSIONS, readers
 from peagle_sm.aws.session.local_server import engine_state
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.downloads import cache_dir
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
@@ -45,11 +45,11 @@ from peagle_sm.service.inventory.listing import plain
 from peagle_sm.service.spec_to_plan import plan_for
 
 TIMEOUT_S = 30.0
-"""How long all readers together may take; what has not answered by then is unknown."""
+"""Time limit for all readers together; a reader without an answer by then is unknown."""
 
 
 class PreflightFailed(PlanRefused):
-    """A check of the preflight says error; ``details["results"]`` has every verdict that is not ok."""
+    """A preflight check found an error; ``details["results"]`` has all not ok."""
 
 
 def preflight(
@@ -60,17 +60,19 @@ def preflight(
     timeout_s: float = TIMEOUT_S,
     more: Mapping[str, Callable[[], Any]] | None = None,
 ) -> tuple[Result, ...]:
-    """Look at the account, and with a plan at all that its deploy draws on; creates nothing.
+    """Check the account, and with a plan everything that its deploy needs.
+
+    Creates nothing.
 
     Args:
-        session: where to look; the local SageMaker is asked for less.
-        plan: what is to be deployed; None looks at credentials and guard alone.
-        skip: ids of checks that are told as skipped.
+        session: the account and region to check; fewer checks apply to the local SageMaker.
+        plan: the plan to deploy; None checks only credentials and guard.
+        skip: ids of checks to report as skipped.
         timeout_s: seconds for all readers together.
         more: further readers by name, such as this machine's.
 
     Raises:
-        SpecError: ``skip`` has an id that is no check's.
+        SpecError: ``skip`` has an unknown id.
     """
     known_ids(skip)
     draft = None if plan is None else draft_of(plan)
@@ -80,7 +82,7 @@ def preflight(
 
 
 def machine_only(problem: PeagleError, machine: Any, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
-    """Check this machine where no session could be opened; the problem is the credentials' verdict."""
+    """Check only this machine; ``problem``, why no session opened, is reported, too."""
     known_ids(skip)
     identity = next(each for each in ALL_CHECKS if each.id == "credentials")
     error = Result(
@@ -90,10 +92,10 @@ def machine_only(problem: PeagleError, machine: Any, *, skip: Collection[str] = 
 
 
 def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
-    """Run the preflight of a deploy; the guard, and what the plan itself says, are asked for elsewhere.
+    """Run the preflight of a deploy; guard and plan are checked elsewhere.
 
     Raises:
-        PreflightFailed: a check says error; ``details["results"]`` has them all.
+        PreflightFailed: a check found an error; ``details["results"]`` has all results.
     """
     found = preflight(session, plan, skip=skip)
     elsewhere = {"guard-installed", *(each.id for each in SPEC_CHECKS)}
@@ -103,11 +105,11 @@ def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = (
 
 
 def refuse_errors(results: Collection[Result]) -> None:
-    """Go on only where no check says error.
+    """Raise if a check found an error.
 
     Raises:
-        CredentialsError: nobody is logged in.
-        PreflightFailed: another check says error.
+        CredentialsError: there are no valid credentials.
+        PreflightFailed: another check found an error.
     """
     errors = [each for each in results if each.status == "error"]
     if not errors:
@@ -118,43 +120,43 @@ def refuse_errors(results: Collection[Result]) -> None:
     if any(each.check == "credentials" for each in errors):
         raise CredentialsError(message, next_step=steps, details=details)
     raise PreflightFailed(
-        f"the preflight found what would fail; nothing was created:\n{message}",
-        next_step=f"{steps} To deploy all the same: `peagle-sm deploy {_regardless(errors)}`.",
+        f"the preflight found errors; nothing was created:\n{message}",
+        next_step=f"{steps} To deploy anyway: `peagle-sm deploy {_skip_options(errors)}`.",
         details=details,
     )
 
 
-def _regardless(errors: Collection[Result]) -> str:
-    """The options of `deploy` that go on in spite of these errors; the guard's is one of its own."""
+def _skip_options(errors: Collection[Result]) -> str:
+    """Return the options of `deploy` that skip these errors; the guard has its own."""
     ids = dict.fromkeys(each.check for each in errors)
     return " ".join("--unguarded" if each == "guard-installed" else f"--skip-check {each}" for each in ids)
 
 
 def known_ids(ids: Collection[str]) -> None:
-    """Refuse an id that no check has.
+    """Refuse an unknown check id.
 
     Raises:
-        SpecError: with the ids that there are.
+        SpecError: an id is unknown.
     """
     known = {each.id for each in ALL_CHECKS}
     for wrong in sorted(set(ids) - known):
         raise SpecError(
-            f"--skip-check {wrong}: there is no such check",
-            next_step="List them with `peagle-sm checks`.",
+            f"--skip-check: found {wrong}; allowed: an id of a check",
+            next_step="Run `peagle-sm checks` to list the ids.",
             details={"found": wrong, "allowed": sorted(known)},
         )
 
 
 def draft_of(plan: Plan) -> Draft:
-    """Return the plan's spec with every choice made."""
+    """Return the plan's spec with all defaults resolved."""
     return resolve(plan.spec, plan.context, load_catalog())
 
 
 def read_guard(session: Session) -> Guard:
-    """Look at the guard's stack.
+    """Read the state of the guard's stack.
 
     Raises:
-        CredentialsError: cloudformation:DescribeStacks is missing.
+        CredentialsError: the permission cloudformation:DescribeStacks is missing.
     """
     stack = describe(session, GUARD_STACK)
     if stack is None:
@@ -164,11 +166,13 @@ def read_guard(session: Session) -> Guard:
 
 
 def gather(wanted: Mapping[str, Callable[[], Any]], timeout_s: float) -> dict[str, Any]:
-    """Run all at once; whatever fails, or takes longer than ``timeout_s``, is an `Unknown`."""
+    """Run all readers in parallel; a failure or timeout gives an `Unknown`."""
     facts: dict[str, Any] = {}
-    # Daemons, and no pool: a reader that hangs must not keep the program from ending.
+    # Daemon threads, no pool: a reader that hangs must not stop the program from ending.
     threads = {
-        name: threading.Thread(target=_into, args=(facts, name, read), name=f"preflight-{name}", daemon=True)
+        name: threading.Thread(
+            target=_read_into, args=(facts, name, read), name=f"preflight-{name}", daemon=True
+        )
         for name, read in wanted.items()
     }
     end = time.monotonic() + timeout_s
@@ -180,7 +184,7 @@ def gather(wanted: Mapping[str, Callable[[], Any]], timeout_s: float) -> dict[st
     return {name: facts.get(name, late) for name in wanted}
 
 
-def _into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
+def _read_into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
     try:
         facts[name] = read()
     except PeagleError as error:
@@ -192,13 +196,13 @@ def _into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
 
 
 def results_data(results: Collection[Result]) -> list[dict[str, Any]]:
-    """Plain JSON types."""
+    """Return the results as plain JSON types."""
     return [plain(asdict(each)) for each in results]
 
 
 _EXTRA = ("aiohttp", "moto", "psutil")
 _NODE_TIMEOUT_S = 10
-# What the plans ask for, by the shape of botocore's model of SageMaker that must have it.
+# What the plans use, by the shape in botocore's model of SageMaker that must have it.
 MEMBERS = {
     "ContainerDefinition": ("AdditionalModelDataSources", "ContainerMetricsConfig", "ModelDataSource"),
     "ProductionVariant": (
@@ -215,10 +219,10 @@ MEMBERS = {
 
 
 def read_machine(root: Path | None = None) -> Machine:
-    """Look at this machine; nothing is changed, and only `node --version` is run.
+    """Read this machine's state; run only `node --version`, and change nothing.
 
     Args:
-        root: where a project's own `node_modules` may lie, by default the working directory.
+        root: the directory that may have `node_modules`; by default the working directory.
     """
     cache = cache_dir(os.environ)
     place = next(each for each in (cache, *cache.parents) if each.exists())
@@ -278,9 +282,9 @@ _OF_OTHERS = ("jumpstart-cache-prod-", "jumpstart-private-cache-prod-")
 
 @dataclass(frozen=True)
 class Mending:
-    """``fields``: dotted name -> value; ``reasons``: the same names -> what is mended by it.
+    """Proposed fixes: ``fields`` (dotted name -> value) and their ``reasons``.
 
-    ``commands``: this program's own, each once; they ask for themselves and show what they cost.
+    ``commands`` are commands of this program; each shows its cost and its own confirmation prompt.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
@@ -289,7 +293,7 @@ class Mending:
 
 
 def mending(results: Iterable[Result], draft: Draft | None) -> Mending:
-    """Collect the fixes of what is in error or warned of."""
+    """Collect the fixes for all errors and warnings."""
     fixes = {each.id: each.fix for each in ALL_CHECKS}
     fields: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -308,7 +312,7 @@ def mending(results: Iterable[Result], draft: Draft | None) -> Mending:
 
 
 def own_buckets(draft: Draft | None) -> tuple[str, ...]:
-    """Return the artifacts' buckets that are not JumpStart's: the guard's role must read them."""
+    """Return the buckets that the guard's role must read: all but JumpStart's."""
     if draft is None:
         return ()
     uris = [uri for uri in (draft.model_uri, draft.head_uri) if uri]
@@ -327,30 +331,32 @@ _WORDS: dict[Status, str] = {
 
 @dataclass(frozen=True)
 class Checkup(Shown):
-    """Every verdict, the worst first."""
+    """Results of all checks, the worst first."""
 
     results: tuple[Result, ...]
 
     @property
     def ok(self) -> bool:
-        """True when no check says error; what could not be looked at is no error."""
+        """True if no check found an error; unknown is not an error."""
         return not self.errors
 
     @property
     def errors(self) -> tuple[Result, ...]:
-        """What a deploy would fail on, each with its next step."""
+        """Errors that would make a deploy fail, each with its next step."""
         return tuple(each for each in self.results if each.status == "error")
 
     def card(self) -> Card:
-        """What a notebook shows of it."""
+        """Return the summary that a notebook shows."""
         return _card(self.results)
 
 
 def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
-    """The spec's plan; None without a spec, or where nobody is logged in, which a check then says.
+    """Return the spec's plan; None without a spec or credentials.
+
+    A check reports missing credentials.
 
     Raises:
-        CredentialsError: the spec asks for another region than the session's.
+        CredentialsError: the spec and the session have different regions.
     """
     if spec is None:
         return None
@@ -363,7 +369,7 @@ def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
 
 
 def _card(results: tuple[Result, ...]) -> Card:
-    """What is not well with what to do; what is well folded."""
+    """Return the summary: problems with next steps; checks in order are folded."""
     worst: dict[str, Status] = {}
     for each in sorted(results, key=lambda result: STATUSES.index(result.status)):
         worst.setdefault(each.check, each.status)
@@ -379,7 +385,7 @@ def _card(results: tuple[Result, ...]) -> Card:
         f"{len(worst)} checks",
         ", ".join([*told, f"{counts['ok']} in order"]),
         tone,
-        tables=(Table(f"in order: {counts['ok']}", ("check", "what it looks at"), good, folded=True),)
+        tables=(Table(f"in order: {counts['ok']}", ("check", "what it checks"), good, folded=True),)
         if good
         else (),
         notes=tuple(_verdict(each) for each in results if each.status != "ok"),

@@ -1,6 +1,6 @@
-"""Progress events of a use case, the pace of its polling, and what a terminal or a notebook shows of them.
+"""Progress events of a use case, poll intervals, and their display.
 
-`agreed` asks the confirmation prompt where there is no command line.
+`agreed` shows the confirmation prompt in notebooks and programs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Phase = Literal[
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened.
+    """One progress event.
 
-    ``waiting`` comes at every look at the endpoint, with its ``status``. ``elapsed_s`` counts from the
-    start of the use case; ``spent_usd`` is what the endpoint has cost so far at the plan's price, or None
-    where no price is known.
+    Each poll of an endpoint sends the phase ``waiting`` with its ``status``. ``elapsed_s`` counts from the
+    start of the use case. ``spent_usd`` is the endpoint's cost so far at the plan's price; None if no price
+    is known.
     """
 
     phase: Phase
@@ -53,9 +53,9 @@ class Event:
     elapsed_s: float = 0.0
     spent_usd: float | None = None
     resource: str | None = None
-    done: int | None = None  #: of a measurement: requests so far, of ``total``
-    total: int | None = None  #: None where the time decides
-    left_s: float | None = None  #: about how long the measurement still takes; None where it is not known
+    done: int | None = None  #: of a measurement: requests so far, out of ``total``
+    total: int | None = None  #: None if a duration ends it
+    left_s: float | None = None  #: estimated remaining seconds of a measurement; None if unknown
 
 
 Progress = Callable[[Event], None]
@@ -67,12 +67,12 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Pacing:
-    """The clocks, the sleep and the patience of a use case.
+    """Clocks, sleep, poll interval and timeouts of a use case.
 
-    ``clock`` is the time by which schedules fire; ``poll_s`` lies between two looks at a resource;
-    ``delete_timeout_s`` bounds the wait for an endpoint to be gone (Creating refuses deletion, and may
-    last as long as both start-up timeouts together); ``capacity_wait_s`` lies between two attempts to get
-    instances that AWS has none of (five minutes: see `service.capacity`).
+    ``clock`` is the time by which schedules fire; ``poll_s`` is the seconds between polls of a resource;
+    ``delete_timeout_s`` limits the wait for an endpoint's deletion (AWS refuses to delete while the status is
+    Creating, which may last as long as both startup timeouts together); ``capacity_wait_s`` is the seconds
+    between attempts when AWS has no capacity (five minutes: see `service.lifecycle.deployment`).
     """
 
     clock: Callable[[], datetime] = _utc_now
@@ -84,7 +84,7 @@ class Pacing:
 
     @classmethod
     def for_session(cls, session: Session) -> Pacing:
-        """Return what suits the place: five looks a second locally, one every 15 s on AWS."""
+        """Return the poll interval for a session: 0.2 s locally, 15 s on AWS."""
         if session.is_local:
             return cls(clock=session.now, poll_s=0.2, capacity_wait_s=1.0)
         return cls(clock=session.now)
@@ -92,10 +92,9 @@ class Pacing:
 
 @dataclass
 class Reporter:
-    """Stamps events with elapsed time and spend before they go to the caller.
+    """Sender of progress events; adds elapsed time and cost.
 
-    ``quiet`` swallows what the caller's function raises (Ctrl-C excepted): a broken pipe must not stop a
-    clean-up.
+    ``quiet`` ignores errors of the caller's function (except Ctrl-C): a broken pipe must not stop a clean-up.
     """
 
     progress: Progress | None
@@ -110,12 +109,12 @@ class Reporter:
         self.started = self.pacing.monotonic()
 
     def start_billing(self, seconds_ago: float = 0.0) -> None:
-        """Count spend from now, or from some seconds ago."""
+        """Count the cost from now, or from some seconds ago."""
         if self.billed_from is None:
             self.billed_from = self.pacing.monotonic() - max(0.0, seconds_ago)
 
     def spent_usd(self) -> float | None:
-        """Return the spend so far: price times the time since the endpoint was asked for."""
+        """Return the cost so far: the price times the time since the creation."""
         if self.usd_per_hour is None:
             return None
         if self.billed_from is None:
@@ -141,11 +140,11 @@ _MUTED = (
     "opacity:.75;font-variant-numeric:tabular-nums;white-space:pre-wrap;font-family:monospace;font-size:.9em"
 )
 EVERY_S = 0.25
-"""The least time between two drawings of a line that only counts on: a notebook keeps every one of them."""
+"""Minimum seconds between updates of a counter line: a notebook saves every update."""
 
 
 def event_line(event: Event) -> str:
-    """`  3m07s  endpoint demo is Creating  0.12 USD so far`."""
+    """Format an event: `  3m07s  endpoint demo is Creating  0.12 USD so far`."""
     said = event.message
     if event.phase == "waiting" and event.status and event.status not in said:
         said += f" is {event.status}"
@@ -157,7 +156,7 @@ def event_line(event: Event) -> str:
 
 @contextmanager
 def followed(progress: Progress | None) -> Iterator[Progress]:
-    """``progress``, else what suits the place: a cell that is drawn anew, or lines on stderr."""
+    """Yield ``progress``, else a display: a notebook cell, or lines on stderr."""
     if progress is not None:
         yield progress
         return
@@ -173,7 +172,7 @@ def followed(progress: Progress | None) -> Iterator[Progress]:
 
 
 def _display_of_cell() -> Callable[..., Any] | None:
-    """IPython's ``display`` inside a notebook's kernel; None in a terminal, IPython's own included."""
+    """Return IPython's ``display`` in a notebook kernel; None in any terminal."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     if shell is None or not hasattr(shell, "kernel"):
@@ -184,14 +183,14 @@ def _display_of_cell() -> Callable[..., Any] | None:
 
 
 class Tell:
-    """Prints an event on stderr when it differs from the one before in phase, status or message."""
+    """Printer of events on stderr; skips an event with unchanged phase and message."""
 
     def __init__(self) -> None:
-        """Start with nothing said."""
+        """Start without a previous event."""
         self._said: tuple[str, str | None, str] | None = None
 
     def __call__(self, event: Event) -> None:
-        """Print the event if it is news."""
+        """Print the event if its phase, status or message changed."""
         key = (event.phase, event.status, event.message)
         if key == self._said:
             return
@@ -202,7 +201,7 @@ class Tell:
 
 
 class Cell:
-    """One output in a notebook: what is over as lines, and below them the line that moves."""
+    """One notebook output: finished phases as lines, then the current event."""
 
     def __init__(self, display: Callable[..., Any], monotonic: Callable[[], float] = time.monotonic) -> None:
         """``display`` is IPython's; ``monotonic`` gives seconds."""
@@ -214,7 +213,7 @@ class Cell:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Show the event; when its phase is new, the one before becomes a line."""
+        """Show the event; a new phase adds a line below the previous one."""
         with self._lock:
             known, self._event = self._event, event
             news = known is None or (event.phase, event.status) != (known.phase, known.status)
@@ -224,7 +223,7 @@ class Cell:
                 self._draw()
 
     def settle(self) -> None:
-        """Show the last event, whatever was left out for its sake."""
+        """Show the last event, also if updates were skipped."""
         with self._lock:
             if self._event is not None:
                 self._draw()
@@ -243,7 +242,7 @@ class Cell:
 
 
 def discard_typed() -> None:
-    """Drop what was typed on the terminal so far: no key pressed before a question answers it."""
+    """Discard keys that were typed before a confirmation prompt."""
     try:
         import termios
     except ImportError:  # not a POSIX system
@@ -254,7 +253,7 @@ def discard_typed() -> None:
 
 
 def agreed(question: str) -> bool:
-    """Ask on the terminal or in the notebook; only y and yes agree, and no answer at all does not."""
+    """Ask on the terminal or in the notebook; only y and yes confirm."""
     discard_typed()
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,32 +1,71 @@
-"""Make a plan from a spec and a session: plan_for()."""
+"""From a spec's file to its plan: load_spec() and plan_for()."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, PlanRefused
+from peagle_sm.core.errors import CredentialsError, PlanRefused, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
+from peagle_sm.core.jumpstart.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock
 from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.plan.records import Context, Finding
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.plan.records import Context
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.core.words import Finding
+
+
+def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
+    """Read a spec from a YAML file, with the locks beside it unless ``locks`` is False.
+
+    Raises:
+        SpecError: the file, or a lock beside it, cannot be read, is not YAML, or has a bad field.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
+            next_step="Give an existing spec file, or write one with `peagle-sm init`.",
+        ) from error
+    spec = parse_spec(text, origin=str(path))
+    return spec.with_locks(_locks_beside(Path(path))) if locks else spec
+
+
+def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
+    """Read the locks beside a spec file; nothing where there is none.
+
+    Raises:
+        SpecError: a lock is there and cannot be read.
+    """
+    found: dict[Place, Lock] = {}
+    places: tuple[Place, ...] = ("aws", "local")
+    for place in places:
+        path = lock_path(spec_path, place)
+        try:
+            found[place] = parse_lock(path.read_text(encoding="utf-8"), str(path))
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"{path}: cannot be read: {error}", next_step=UNREADABLE_STEP) from error
+    return found
 
 
 def plan_for(
     spec: EndpointSpec, session: Session, *, stack: bool = False, account_from_spec: bool = False
 ) -> Plan:
-    """Make the plan of ``spec`` for the account and region (or local server) of ``session``.
+    """Make the plan of ``spec`` for the account and region of ``session``.
 
-    ``stack`` plans for `cdk deploy` instead of a deploy by this program: the guard's roles stand in for
-    roles that the spec does not name. ``account_from_spec`` takes the account from the spec's roles where
-    it names one, so that a look at a complete spec needs no credentials.
+    ``stack`` plans for `cdk deploy` instead of a deploy by this program: if the spec names no roles, the
+    guard's roles are used. ``account_from_spec`` takes the account from the spec's roles, if it names one, so
+    that planning a complete spec needs no credentials.
 
-    Otherwise calls STS, and for the local server its status page; creates nothing.
+    Otherwise this calls STS, and for the local server its status page. It creates nothing.
 
     Raises:
-        CredentialsError: no credentials, or the spec asks for another region than the session's.
-        SpecError: the spec names something that the catalogue does not have.
+        CredentialsError: no credentials, or the spec and the session have different regions.
+        SpecError: the catalogue lacks something that the spec names.
     """
     _same_region(spec, session)
     local = session.local
@@ -49,7 +88,7 @@ def plan_for(
 
 
 def errors_of(plan: Plan, skip: Collection[str] = ()) -> list[Finding]:
-    """Return the findings that refuse a plan; without its facts nothing can be skipped."""
+    """Return the findings that refuse a plan; missing facts cannot be skipped."""
     return [
         one
         for one in plan.findings
@@ -58,10 +97,10 @@ def errors_of(plan: Plan, skip: Collection[str] = ()) -> list[Finding]:
 
 
 def refuse_errors(plan: Plan, skip: Collection[str] = ()) -> None:
-    """Let nothing be made of a plan that has errors; ``skip`` are ids of checks whose errors do not count.
+    """Refuse a plan that has errors, except those of the checks in ``skip``.
 
     Raises:
-        PlanRefused: it has errors; ``details["findings"]`` has all that there is to say about it.
+        PlanRefused: it has errors; ``details["findings"]`` has all findings.
     """
     errors = errors_of(plan, skip)
     if not errors:
@@ -95,11 +134,11 @@ def _guards_roles(account: str, region: str) -> tuple[str, str]:
 
 def _same_region(spec: EndpointSpec, session: Session) -> None:
     wanted = spec.placement.region
-    # The local server stands for whatever region the spec names.
+    # The local server accepts any region of the spec.
     if wanted is None or session.is_local or wanted == session.region:
         return
     raise CredentialsError(
-        f"placement.region: the spec asks for {wanted}, but this session is in {session.region}.",
+        f"placement.region: the spec has {wanted}, but this session uses {session.region}.",
         next_step=f"Give --region {wanted} (in Python: region={wanted!r}), or change placement.region.",
         details={"wanted": wanted, "found": session.region},
     )

@@ -15,7 +15,7 @@ class Clients:
     """Makes and keeps clients. boto3's clients may be shared between threads, its sessions may not."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
-        """Take where the services are; nothing is imported yet."""
+        """Store the services' address; nothing is imported yet."""
         self._url = endpoint_url
         self._region = region
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class Clients:
         self._made: dict[str, Any] = {}
 
     def connect(self, role_arn: str | None) -> Callable[[str], Any]:
-        """Give what makes a client of a service, with the rights of a role."""
+        """Return a factory of clients of a service, with the rights of a role."""
         return self._client
 
     def _client(self, service: str) -> Any:

@@ -20,7 +20,7 @@ class Engine:
     """Runs operations."""
 
     def __init__(self, tools: Tools, store: Store) -> None:
-        """Take the world and the stacks."""
+        """Set up with the tools and the stacks."""
         self._tools = tools
         self._store = store
         self._running: dict[str, tuple[Operation, threading.Thread]] = {}
@@ -33,9 +33,9 @@ class Engine:
         status: str | None = None,
         token: str | None = None,
     ) -> None:
-        """Move a stack to a status and let ``run`` take it on from there; the caller holds the lock.
+        """Set a stack's status and start ``run`` on it; the caller holds the lock.
 
-        An operation that still goes on (a creation that was called off) is waited for first.
+        If an earlier operation still runs (a cancelled creation), the thread waits for it first.
         """
         operation = Operation(self._tools, stack, token, self._store.wrong_exports)
         if status is not None:
@@ -48,13 +48,13 @@ class Engine:
         thread.start()
 
     def cancel(self, stack: Stack) -> None:
-        """Call off the operation that goes on: nothing new begins."""
+        """Cancel the running operation: no new work starts."""
         running = self._running.get(stack.stack_id)
         if running is not None:
             running[0].cancelled.set()
 
     def join(self, seconds: float) -> None:
-        """Wait until nothing goes on any more, at most so long."""
+        """Wait until no operation is running, with a timeout."""
         limit = time.monotonic() + seconds
         with self._tools.lock:
             threads = [thread for _, thread in self._running.values()]

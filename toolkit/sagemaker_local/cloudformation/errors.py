@@ -1,4 +1,4 @@
-"""What goes wrong in the local CloudFormation.
+"""Errors of the local CloudFormation.
 
 TemplateError         a template, a parameter or a value is not right; the API tells it as ValidationError
 CloudFormationError   an answer of the API other than success, with AWS's own code
@@ -23,14 +23,14 @@ class CloudFormationError(Exception):
 
 
 class Interrupted(Exception):
-    """The server is being shut down while a stack's operation goes on."""
+    """The server is shutting down while a stack's operation runs."""
 
 
 def invalid(message: str) -> CloudFormationError:
-    """Make AWS's most common refusal."""
+    """Return AWS's most common error, a ValidationError."""
     return CloudFormationError("ValidationError", message)
 
 
 def no_such_stack(name: str) -> CloudFormationError:
-    """Refuse a stack that is not there."""
+    """Return the error for a stack that does not exist."""
     return invalid(f"Stack with id {name} does not exist")

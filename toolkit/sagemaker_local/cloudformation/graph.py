@@ -1,4 +1,4 @@
-"""Jobs that stand on one another, run side by side as far as that allows."""
+"""Runs jobs in parallel, each after the jobs that it depends on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIDE_BY_SIDE = 8
 
 @dataclass(frozen=True)
 class Outcome:
-    """Which jobs were done, which failed, and which were never begun."""
+    """Jobs that succeeded, that failed, and that never started."""
 
     done: frozenset[str]
     failed: frozenset[str]
@@ -20,7 +20,7 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether every job was done."""
+        """Whether every job succeeded."""
         return not self.failed and not self.left
 
 
@@ -31,10 +31,10 @@ def run(
     may_begin: Callable[[], bool] = lambda: True,
     stop_at_failure: bool = True,
 ) -> Outcome:
-    """Run ``work`` for each name, after those that it needs; ``work`` says whether it went well.
+    """Run ``work`` for each name, after its dependencies; ``work`` returns whether it succeeded.
 
-    After a failure nothing new begins (or, without ``stop_at_failure``, nothing that needs what failed);
-    what is under way is waited for. An exception from ``work`` is raised once nothing is under way.
+    After a failure no job starts (without ``stop_at_failure``: no job that depends on a failed one), and
+    running jobs finish. An exception from ``work`` is raised when no job runs any more.
     """
     waiting = {name: needed & needs.keys() for name, needed in needs.items()}
     done: set[str] = set()

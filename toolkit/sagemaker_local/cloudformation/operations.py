@@ -1,4 +1,4 @@
-"""What happens to a stack as a whole. Each function blocks until the stack has come to rest."""
+"""Operations on a whole stack. Each function blocks until the stack's status is final."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Event
 
 from sagemaker_local.cloudformation import graph
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation, Output
+from sagemaker_local.cloudformation.language.evaluation import Evaluation, Output
 from sagemaker_local.cloudformation.planning import changes
 from sagemaker_local.cloudformation.stack import Desired, Resource, Snapshot, Stack
 from sagemaker_local.cloudformation.tools import Tools
@@ -24,7 +24,7 @@ CheckExports = Callable[[Stack, Iterable[Output]], str | None]
 
 @dataclass
 class Operation:
-    """One operation on one stack: who asked, and whether it was called off."""
+    """One operation on one stack: its caller, and whether it was cancelled."""
 
     tools: Tools
     stack: Stack
@@ -33,7 +33,7 @@ class Operation:
     cancelled: Event = field(default_factory=Event)
 
     def move(self, status: str, reason: str | None = None) -> None:
-        """Go on to another status of the stack."""
+        """Change the stack's status."""
         with self.tools.lock:
             self.stack.move(status, reason, self.token)
 
@@ -42,7 +42,7 @@ class Operation:
         return Work(self.tools, self.stack, self.token)
 
     def create(self, desired: Desired, evaluation: Evaluation, on_failure: str) -> None:
-        """Make a stack's resources; ``on_failure`` is ROLLBACK, DELETE or DO_NOTHING."""
+        """Create a stack's resources; ``on_failure`` is ROLLBACK, DELETE or DO_NOTHING."""
         wrong = self._forward(desired, evaluation, self.work(), "create")
         if self.cancelled.is_set():
             return  # somebody deletes the stack
@@ -58,11 +58,11 @@ class Operation:
             self.roll_creation_back()
 
     def roll_creation_back(self) -> None:
-        """Take down what a failed creation made; the stack stays, empty."""
+        """Delete what a failed creation created; the stack stays, empty."""
         self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
 
     def update(self, desired: Desired, evaluation: Evaluation, *, disable_rollback: bool) -> None:
-        """Bring a stack to what is wanted, or back to what it was."""
+        """Update a stack, or roll it back if that fails."""
         stack = self.stack
         before = stack.before or stack.snapshot()
         stack.before = before
@@ -88,7 +88,7 @@ class Operation:
             self.roll_update_back(before)
 
     def roll_update_back(self, before: Snapshot, skip: frozenset[str] = frozenset()) -> None:
-        """Restore what an update changed; ``skip`` names resources that are taken to be right as they are."""
+        """Restore what an update changed; ``skip`` names resources to leave as they are."""
         stack = self.stack
         work = self.work()
         names = {**dict.fromkeys(before.resources), **dict.fromkeys(stack.resources)}
@@ -114,14 +114,14 @@ class Operation:
         self.move("UPDATE_ROLLBACK_COMPLETE")
 
     def delete(self, retain: frozenset[str] = frozenset()) -> None:
-        """Take a stack down; ``retain`` names resources that are let go of instead."""
+        """Delete a stack; ``retain`` names resources to keep."""
         with self.tools.lock:
             for name in retain & self.stack.resources.keys():
                 self.stack.tell_of(self.stack.resources.pop(name), "DELETE_SKIPPED", None, self.token)
         self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=False)
 
     def _forward(self, desired: Desired, evaluation: Evaluation, work: Work, verb: str) -> str | None:
-        """Bring every resource to what is wanted; give the reason when that fails."""
+        """Update every resource; return the reason if that fails."""
         tools, stack = self.tools, self.stack
         try:
             changes(
@@ -147,7 +147,7 @@ class Operation:
         return self._settle(evaluation)
 
     def _settle(self, evaluation: Evaluation) -> str | None:
-        """Evaluate the outputs and publish the exports; give the reason when that fails."""
+        """Evaluate the outputs and publish the exports; return the reason if that fails."""
         try:
             outputs = evaluation.outputs(Live(self.stack))
         except TemplateError as error:
@@ -160,7 +160,7 @@ class Operation:
         return wrong
 
     def _clean_up(self, work: Work, leftovers: list[tuple[Resource, str]]) -> None:
-        """Delete what the stack no longer lists; what cannot be deleted is given up, as AWS does."""
+        """Delete what the stack no longer lists; a failed deletion is skipped, as in AWS."""
         by_number = {str(number): pair for number, pair in enumerate(leftovers)}
 
         def remove(number: str) -> bool:
@@ -176,7 +176,7 @@ class Operation:
         graph.run(_taking_down(resources), remove, stop_at_failure=False)
 
     def _take_down(self, well: str, badly: str, *, creating: bool) -> None:
-        """Delete every resource of the stack, those first on which nothing stands."""
+        """Delete every resource of the stack, dependent resources first."""
         stack, work = self.stack, self.work()
         resources = dict(stack.resources)
 
@@ -202,7 +202,7 @@ def _lasting(policy: str) -> str:
 
 
 def _taking_down(resources: Mapping[str, Resource]) -> dict[str, frozenset[str]]:
-    """Say for each key what must be deleted before it: whatever stands on its resource."""
+    """Return, for each key, the resources that must be deleted before it: those that depend on it."""
     return {
         key: frozenset(
             other

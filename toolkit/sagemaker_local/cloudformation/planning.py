@@ -1,4 +1,4 @@
-"""What an update would change: compares what is wanted with what stands, without touching anything."""
+"""Changes of an update: compares desired with current resources, and changes nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation
-from sagemaker_local.cloudformation.intrinsics import UNKNOWN, holds_unknown
+from sagemaker_local.cloudformation.language.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN, holds_unknown
+from sagemaker_local.cloudformation.language.template import Definition
 from sagemaker_local.cloudformation.stack import Change, PropertyChange, Resource, is_custom
-from sagemaker_local.cloudformation.template import Definition
 
 # Top-level properties of a type whose change replaces the resource.
 Immutable = Callable[[str], frozenset[str]]
@@ -31,14 +31,14 @@ def changed_properties(
 
 
 def replaces(changes: tuple[PropertyChange, ...]) -> bool:
-    """Say whether changed properties make a new resource necessary, when all values are known."""
+    """Return whether changed properties require replacement, if all values are known."""
     return any(change.recreation == "Always" for change in changes)
 
 
 def other_scopes(
     resource: Resource, wanted: Definition, tags: Mapping[str, str], taggable: bool
 ) -> list[str]:
-    """Give the members besides Properties that change."""
+    """Return the changed members other than Properties."""
     scopes = []
     if resource.metadata != wanted.metadata:
         scopes.append("Metadata")
@@ -53,7 +53,7 @@ def other_scopes(
 
 @dataclass
 class _Forecast:
-    """What resources will be, as far as it can be told before the deployment."""
+    """Resources after the update, as far as they are known before it."""
 
     standing: Mapping[str, Resource]
     changed: dict[str, Change] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def changes(
     immutable: Immutable,
     taggable: Callable[[str], bool],
 ) -> list[Change]:
-    """Give what would happen to each resource, added and modified ones in the order of work.
+    """Return each resource's change; additions and modifications are in execution order.
 
     Raises:
         TemplateError: a value cannot be evaluated, or a resource would change its type.
@@ -120,7 +120,7 @@ def changes(
 def outputs_after(
     evaluation: Evaluation, standing: Mapping[str, Resource], planned: list[Change]
 ) -> tuple[Any, ...]:
-    """Give the outputs as far as they can be told before the deployment.
+    """Return the outputs, as far as they are known before the deployment.
 
     Raises:
         TemplateError: one cannot be evaluated.

@@ -1,4 +1,4 @@
-"""What is kept of a stack: its resources, its events, its change sets. Plain records, no behaviour of AWS."""
+"""Records of a stack: its resources, events and change sets."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from datetime import datetime
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Output
-from sagemaker_local.cloudformation.parameters import Bound
-from sagemaker_local.cloudformation.template import Template
+from sagemaker_local.cloudformation.language.evaluation import Output
+from sagemaker_local.cloudformation.language.parameters import Bound
+from sagemaker_local.cloudformation.language.template import Template
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 CUSTOM_TYPE = "AWS::CloudFormation::CustomResource"
 
 
 def is_custom(type_name: str) -> bool:
-    """Say whether a type is a custom resource, whose provider may give it another physical id at will."""
+    """Return whether a type is a custom resource (its provider may change the physical id)."""
     return type_name == CUSTOM_TYPE or type_name.startswith("Custom::")
 
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource as it stands; ``physical_id`` is None when it could not be made.
+    """One resource; ``physical_id`` is None if its creation failed.
 
     ``unsure`` says that a change failed half-way: what the resource is like now is not known.
     """
@@ -46,7 +46,7 @@ class Resource:
     unsure: bool = False
 
     def attribute(self, name: str) -> Any:
-        """Give an attribute, whose dots may lead into an object.
+        """Return an attribute; dots in its name lead into an object.
 
         Raises:
             TemplateError: the resource does not have it.
@@ -88,7 +88,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Desired:
-    """What a stack is to be: template, parameters, tags, and whose rights it is made with."""
+    """Desired state of a stack: template, parameters, tags and role."""
 
     template: Template
     bound: Bound
@@ -99,7 +99,7 @@ class Desired:
 
 @dataclass(frozen=True)
 class PropertyChange:
-    """One top-level property that changes, or may: ``dynamic`` means that only the deployment can tell."""
+    """One top-level property that changes, or may: ``dynamic``: known only during the deployment."""
 
     name: str
     before: Any
@@ -142,7 +142,7 @@ class Finding:
 
 @dataclass
 class ChangeSet:
-    """One change set. ``desired`` is None when it could not be worked out; the reason says why."""
+    """One change set. ``desired`` is None if its evaluation failed; see the reason."""
 
     name: str
     change_set_id: str
@@ -163,7 +163,7 @@ class ChangeSet:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a stack was before an update, to be gone back to."""
+    """State of a stack before an update, for a rollback."""
 
     desired: Desired | None
     resources: Mapping[str, Resource]
@@ -173,7 +173,7 @@ class Snapshot:
 
 @dataclass
 class Stack:
-    """One stack. Whoever changes it holds the store's lock."""
+    """One stack. Callers that change it hold the store's lock."""
 
     name: str
     stack_id: str
@@ -199,20 +199,20 @@ class Stack:
 
     @property
     def deleted(self) -> bool:
-        """Whether the stack is gone; it can still be asked for by its id."""
+        """Whether the stack is deleted; its id still finds it."""
         return self.status == "DELETE_COMPLETE"
 
     @property
     def in_progress(self) -> bool:
-        """Whether an operation is going on."""
+        """Whether an operation is running."""
         return self.status.endswith("_IN_PROGRESS") and self.status != "REVIEW_IN_PROGRESS"
 
     def snapshot(self) -> Snapshot:
-        """Take down what the stack is now."""
+        """Record the stack's current state."""
         return Snapshot(self.desired, dict(self.resources), self.outputs, self.imports)
 
     def move(self, status: str, reason: str | None = None, token: str | None = None) -> None:
-        """Go on to another status, with its event."""
+        """Change the status and write its event."""
         self.status, self.reason = status, reason
         self.tell(self.name, self.stack_id, STACK_TYPE, status, reason, token=token)
 
@@ -256,11 +256,11 @@ class Stack:
         )
 
     def stand(self, logical_id: str) -> Resource | None:
-        """Give a resource that was really made."""
+        """Return the resource if it was created, else None."""
         found = self.resources.get(logical_id)
         return found if found is not None and found.physical_id is not None else None
 
 
 def with_status(resource: Resource, status: str, at: datetime, reason: str | None = None) -> Resource:
-    """Give a resource in another status."""
+    """Return the resource with another status."""
     return replace(resource, status=status, reason=reason, updated_at=at)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sagemaker_local.cloudformation.errors import no_such_stack
-from sagemaker_local.cloudformation.evaluation import Output
+from sagemaker_local.cloudformation.language.evaluation import Output
 from sagemaker_local.cloudformation.stack import Stack
 from sagemaker_local.cloudformation.tools import Tools
 
@@ -21,7 +21,7 @@ class Export(NamedTuple):
 
 
 class Store:
-    """Stacks by id. Whoever reads or writes holds the tools' lock, which these methods take themselves."""
+    """Stacks by id. These methods take the tools' lock themselves."""
 
     def __init__(self, tools: Tools) -> None:
         """Begin empty."""
@@ -29,7 +29,7 @@ class Store:
         self._stacks: dict[str, Stack] = {}
 
     def add(self, name: str, status: str) -> Stack:
-        """Begin a stack."""
+        """Add a new stack."""
         tools = self._tools
         arn = f"arn:{tools.partition}:cloudformation:{tools.region}:{tools.account}"
         stack_id = f"{arn}:stack/{name}/{uuid.uuid4()}"
@@ -39,17 +39,17 @@ class Store:
         return stack
 
     def forget(self, stack: Stack) -> None:
-        """Drop a stack that never was more than a draft."""
+        """Remove a stack that was never created."""
         with self._tools.lock:
             self._stacks.pop(stack.stack_id, None)
 
     def all(self) -> list[Stack]:
-        """Give every stack, the deleted ones too, newest first."""
+        """Return every stack, also deleted ones, newest first."""
         with self._tools.lock:
             return list(reversed(self._stacks.values()))
 
     def named(self, name: str) -> Stack | None:
-        """Find a stack by its id, or one that is not deleted by its name."""
+        """Find a stack by its id, or a stack that is not deleted by its name."""
         with self._tools.lock:
             if name in self._stacks:
                 return self._stacks[name]
@@ -68,7 +68,7 @@ class Store:
         return found
 
     def exports(self) -> list[Export]:
-        """Give every export."""
+        """Return every export."""
         with self._tools.lock:
             return [
                 Export(output.export, output.value, stack)
@@ -79,18 +79,18 @@ class Store:
             ]
 
     def export_values(self) -> dict[str, str]:
-        """Give every exported value by its name."""
+        """Return every exported value by its name."""
         return {each.name: each.value for each in self.exports()}
 
     def importers(self, export: str) -> list[str]:
-        """Give the names of the stacks that use an export."""
+        """Return the names of the stacks that use an export."""
         with self._tools.lock:
             return [
                 each.name for each in self._stacks.values() if not each.deleted and export in each.imports
             ]
 
     def wrong_exports(self, stack: Stack, outputs: Iterable[Output]) -> str | None:
-        """Say why a stack cannot have these outputs; None when it can."""
+        """Return why a stack cannot have these outputs, or None."""
         new = {output.export: output.value for output in outputs if output.export is not None}
         for each in self.exports():
             if each.stack is not stack:

@@ -1,4 +1,4 @@
-"""What the operations on stacks need of the world around them."""
+"""Clock, clients, types and lock for operations on stacks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sagemaker_local.cloudformation.resources.base import Handler
 
 
 class Types(Protocol):
-    """The resource types that there are."""
+    """Supported resource types."""
 
     def handler(self, type_name: str) -> Handler | None:
-        """Give the handler of a type; None when there is no such type."""
+        """Return the handler of a type, or None."""
 
     def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
-        """Say what is wrong with a resource's properties; None when nothing is."""
+        """Return what is wrong with a resource's properties, or None."""
 
     def taggable(self, type_name: str) -> bool:
-        """Say whether the stack's tags go to resources of this type."""
+        """Return whether the stack's tags go to resources of this type."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,6 @@ class Tools:
     lock: RLock = field(default_factory=RLock)
 
     def immutable(self, type_name: str) -> frozenset[str]:
-        """Give the properties of a type whose change replaces a resource."""
+        """Return the properties of a type whose change replaces a resource."""
         handler = self.types.handler(type_name)
         return handler.immutable if handler is not None else frozenset()

@@ -1,4 +1,4 @@
-"""The resource types as the engine asks for them."""
+"""Resource types, as the engine uses them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RegisteredTypes:
     """The types that have a handler, checked against AWS's own schemas."""
 
     def __init__(self, find: Callable[[str], Handler | None] = handler_for) -> None:
-        """Take where handlers are found."""
+        """Set up with the handlers."""
         self._find = find
 
     def handler(self, type_name: str) -> Handler | None:
-        """Give the handler of a type; None when there is no such type."""
+        """Return the handler of a type, or None."""
         return self._find(type_name)
 
     def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
-        """Say what is wrong with a resource's properties; None when nothing is."""
+        """Return what is wrong with a resource's properties, or None."""
         unknown = unsupported_property(type_name, properties)
         if unknown is not None:
             return f"Encountered unsupported property {unknown}"
@@ -33,6 +33,6 @@ class RegisteredTypes:
         return None
 
     def taggable(self, type_name: str) -> bool:
-        """Say whether the stack's tags go to resources of this type."""
+        """Return whether the stack's tags go to resources of this type."""
         allowed = allowed_properties(type_name)
         return allowed is not None and "Tags" in allowed

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import Interrupted, TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.template import Definition
 from sagemaker_local.cloudformation.planning import changed_properties, replaces
 from sagemaker_local.cloudformation.resources.base import Created, Handler, ResourceContext, ResourceFailure
 from sagemaker_local.cloudformation.stack import Resource, Stack, with_status
-from sagemaker_local.cloudformation.template import Definition
 from sagemaker_local.cloudformation.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -22,17 +22,17 @@ _REPLACING = "Requested update requires the creation of a new physical resource;
 
 
 class Live:
-    """Resources as they stand now."""
+    """Current resources."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
 
     def physical_id(self, logical_id: str) -> str:
-        """Give what Ref gives."""
+        """Return what Ref returns."""
         return str(self._found(logical_id).physical_id)
 
     def attribute(self, logical_id: str, attribute: str) -> Any:
-        """Give what Fn::GetAtt gives."""
+        """Return what Fn::GetAtt returns."""
         return self._found(logical_id).attribute(attribute)
 
     def _found(self, logical_id: str) -> Resource:
@@ -46,7 +46,7 @@ class Work:
     """Works on a stack's resources. Each method blocks and may be called from several threads at once."""
 
     def __init__(self, tools: Tools, stack: Stack, token: str | None) -> None:
-        """Take the stack; ``token`` is the caller's, for the events."""
+        """Set up work on a stack; ``token`` is the caller's, for the events."""
         self._tools = tools
         self._stack = stack
         self._token = token
@@ -55,7 +55,7 @@ class Work:
         self.leftovers: list[Resource] = []
 
     def bring(self, evaluation: Evaluation, logical_id: str, tags: Mapping[str, str]) -> bool:
-        """Make a resource what the template wants; say whether that went well."""
+        """Create or update a resource as in the template; return whether that succeeded."""
         wanted = evaluation.active[logical_id]
         found = self._stack.stand(logical_id)
         if found is not None and found.status == "CREATE_FAILED":
@@ -148,7 +148,7 @@ class Work:
         return True
 
     def restore(self, logical_id: str, before: Resource | None) -> bool:
-        """Bring a resource back to what it was before the update; say whether that went well."""
+        """Restore a resource to its state before the update; return whether that succeeded."""
         current = self._stack.resources.get(logical_id)
         if before is None or before.physical_id is None:
             with self._tools.lock:
@@ -230,7 +230,7 @@ def _made(target: Resource, created: Created) -> Resource:
 
 
 def _reason(error: Exception) -> str:
-    """Say why; an end of the server is no reason, and goes on upwards."""
+    """Return the failure's reason; re-raise the server's shutdown."""
     if isinstance(error, Interrupted):
         raise error
     if isinstance(error, ResourceFailure):

@@ -1,4 +1,4 @@
-"""CloudWatch metrics and alarms: what moto keeps per datapoint is kept per minute here."""
+"""CloudWatch metrics and alarms, aggregated by minute (moto keeps every datapoint)."""
 
 from sagemaker_local.cloudwatch.moto_rules import CloudWatch
 

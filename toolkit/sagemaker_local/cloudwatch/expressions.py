@@ -17,7 +17,7 @@ from typing import Any
 
 
 class ExpressionError(ValueError):
-    """An expression that does not parse, or asks for what is not served here."""
+    """An expression that does not parse, or that is not supported here."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def evaluate(expression: str, scope: Scope) -> list[Line]:
 
 
 def names_in(expression: str) -> set[str]:
-    """Return the ids and function names of an expression (what stands in strings is left aside)."""
+    """Return the ids and function names of an expression (without the contents of strings)."""
     return {text for kind, text in _tokens(expression) if kind == "name"}
 
 
@@ -149,7 +149,7 @@ class _Parser:
 
     def _atom(self) -> Value:
         if self._at >= len(self._tokens):
-            raise self._error("it ends too early")
+            raise self._error("unexpected end")
         kind, text = self._tokens[self._at]
         self._at += 1
         if kind == "number":
@@ -217,7 +217,7 @@ class _Parser:
                 return _each(given[0], lambda points: _STEPPED[name](points))
         except IndexError:
             raise self._error(f"{name} needs more arguments") from None
-        raise self._error(f"the function {name} is not served by the local CloudWatch")
+        raise self._error(f"the function {name} is not supported by the local CloudWatch")
 
     def _error(self, what: str) -> ExpressionError:
         return ExpressionError(f"Error in expression {self._expression!r}: {what}")
@@ -226,7 +226,7 @@ class _Parser:
 def _pairwise(work: Callable[[float, float], float], left: Value, right: Value) -> Value:
     """Combine point by point; a series lacks a point where either side lacks it."""
     if isinstance(left, str) or isinstance(right, str):
-        raise ExpressionError("Error in expression: a string cannot be computed with")
+        raise ExpressionError("Error in expression: a string cannot be used in arithmetic")
     if isinstance(left, float) and isinstance(right, float):
         return float(work(left, right))
     if isinstance(left, float):
@@ -301,7 +301,7 @@ def _fill(value: Value, filler: Value, scope: Scope) -> Value:
         return out
 
     if filler == "LINEAR":
-        raise ExpressionError("Error in expression: FILL(…, LINEAR) is not served by the local CloudWatch")
+        raise ExpressionError("Error in expression: FILL(…, LINEAR) is not supported by the local CloudWatch")
     return _each(value, filled)
 
 

@@ -1,4 +1,4 @@
-"""Our CloudWatch behind moto's: moto reads and writes the protocols, the data and the alarms are ours."""
+"""CloudWatch behind moto's protocols, with our own metric data and alarms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CloudWatch:
     """The metrics of one account and region on the local clock, and the states of its alarms."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Take the local clock."""
+        """Set the local clock."""
         self.now = now
         self.series = MetricSeries(now)
         self._evaluated: int | None = None
@@ -53,7 +53,7 @@ class CloudWatch:
         return changed
 
     def lay(self) -> None:
-        """Put this CloudWatch behind moto's; the last one laid serves the process."""
+        """Install this CloudWatch behind moto's; the last installed one serves the process."""
         from moto.cloudwatch.models import CloudWatchBackend
         from moto.cloudwatch.responses import CloudWatchResponse
 
@@ -87,7 +87,7 @@ def _act(alarm: Any, before: str, now: datetime, notify: Callable[[str, str, str
             try:
                 notify(action, f'{alarm.state_value}: "{alarm.name}"'[:100], message)
             except Exception:
-                log.exception("the alarm %s could not notify %s", alarm.name, action)
+                log.exception("alarm %s: notifying %s failed", alarm.name, action)
 
 
 def _lay_backend(kind: Any) -> None:
@@ -109,7 +109,7 @@ def _lay_backend(kind: Any) -> None:
         for query in queries:
             if str(query.get("Expression", "")).lstrip().upper().startswith("SELECT"):
                 raise ValidationError(
-                    "Metrics Insights queries (SELECT) are not served by the local CloudWatch."
+                    "Metrics Insights queries (SELECT) are not supported by the local CloudWatch."
                 )
         try:
             answers = metric_data(self.peagle.series, queries, _aware(start_time), _aware(end_time))

@@ -129,7 +129,7 @@ def _searched(series: MetricSeries, text: str) -> list[SeriesKey]:
         parts = [part.strip().strip('"') for part in schema.group(1).split(",")]
         namespace, names, terms = parts[0], frozenset(parts[1:]), schema.group(2)
     if re.search(r"\bOR\b", re.sub(r"\([^)]*\)", "", terms)):
-        raise ExpressionError("SEARCH with OR outside of parentheses is not served by the local CloudWatch")
+        raise ExpressionError("SEARCH with OR outside parentheses is not supported by the local CloudWatch")
     wanted = [term for term in _SEARCH_TERM.finditer(terms) if term.group(0).upper() != "AND"]
     return [
         key

@@ -23,7 +23,7 @@ Dimensions = tuple[tuple[str, str], ...]
 
 
 class SeriesKey(NamedTuple):
-    """What identifies a metric; each unit has a series of its own, as in CloudWatch."""
+    """Key of a metric series; each unit has its own series, as in CloudWatch."""
 
     namespace: str
     name: str
@@ -127,7 +127,7 @@ class MetricSeries:
     """Every series of one account and region, in memory, for 15 days of the local clock."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Take the local clock."""
+        """Set the local clock."""
         self._now = now
         self._lock = threading.Lock()
         self._series: dict[SeriesKey, dict[int, Aggregate]] = {}

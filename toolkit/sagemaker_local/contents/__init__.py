@@ -1,1 +1,1 @@
-"""What a fresh local AWS holds: roles, buckets, JumpStart's catalogue and the stand-in weights."""
+"""Initial contents of a local AWS: roles, buckets, JumpStart's catalogue and the stand-in weights."""

@@ -1,4 +1,4 @@
-"""Where JumpStart keeps what the local S3 stands in for: its catalogue, and models' artifacts."""
+"""The local JumpStart bucket: its catalogue, and models' artifacts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagemaker_local.other_services.stores import Artifacts
 
 
 def jumpstart_addresses(region: str) -> list[Address]:
-    """Give where target and P-EAGLE head lie: of the model whose spec is AWS's own, and of the made specs."""
+    """Return the addresses of targets and P-EAGLE heads, for AWS's own spec and the generated specs."""
     bucket = public_bucket(region)
     return [
         Address("target", bucket, known_target()),
@@ -27,7 +27,7 @@ def jumpstart_addresses(region: str) -> list[Address]:
 
 
 def lay_catalogue(artifacts: Artifacts, region: str) -> None:
-    """Make both buckets and put manifest and specs into the public one. Blocks."""
+    """Create both buckets and put manifest and specs into the public one. Blocks."""
     for bucket in (public_bucket(region), gated_bucket(region)):
         artifacts.make_bucket(bucket)
     for key, content in documents().items():

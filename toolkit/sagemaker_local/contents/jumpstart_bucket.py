@@ -35,7 +35,7 @@ def gated_bucket(region: str) -> str:
 
 
 def _variants(short: Mapping[str, Any]) -> Spec:
-    """Write image aliases out for every region, and a variant for every family."""
+    """Expand image aliases for every region, and variants for every family."""
     aliases = {
         region: {alias: f"{registry}/{image}" for alias, image in short["aliases"].items()}
         for region, registry in registries().items()
@@ -79,7 +79,7 @@ def _environment(variables: list[Spec], tokens: int, max_model_len: int) -> None
 
 
 def _made_spec(given: Mapping[str, Any]) -> Spec:
-    """The known spec turned into one of another model, with stand-in artifacts."""
+    """A spec for another model, derived from the known spec, with stand-in artifacts."""
     spec = known_spec()
     spec |= {
         "model_id": given["model_id"],
@@ -89,8 +89,8 @@ def _made_spec(given: Mapping[str, Any]) -> Spec:
         "version": MADE_VERSION,
         "license": None,
         "usage_info_message": (
-            "Made for the local SageMaker of peagle-sm: image, environment and artifacts are not those of "
-            "AWS's own spec of this model, and its weights are small stand-ins."
+            "Generated for peagle-sm's local SageMaker: image, environment and artifacts differ from AWS's "
+            "spec of this model, and its weights are small stand-ins."
         ),
     }
     for part in (spec, *spec["inference_config_components"].values()):

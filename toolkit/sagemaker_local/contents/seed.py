@@ -1,4 +1,4 @@
-"""What a fresh local AWS holds: two roles, buckets, and the small stand-in weights.
+"""Initial contents of a local AWS: two roles, buckets, and the small stand-in weights.
 
 The weights lie at addresses of our own and, for JumpStart's gpt-oss-20b, at the very addresses that
 its public spec names, so the unmodified JumpStart path works offline. They are stand-ins there too.
@@ -23,7 +23,7 @@ PARTS = ("target", "eagle3", "p-eagle")
 
 @dataclass(frozen=True)
 class Address:
-    """A place in S3 where a part of the stand-in family is put."""
+    """S3 address of one part of the stand-in family."""
 
     part: str
     bucket: str
@@ -37,7 +37,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Seeded:
-    """What the seed made; ``artifacts`` is empty when the weights are not there, ``weights`` says so."""
+    """Result of the seed; ``artifacts`` is empty if the weights are missing, as ``weights`` says."""
 
     role_arn: str
     scheduler_role_arn: str
@@ -47,12 +47,12 @@ class Seeded:
 
 
 def own_addresses(region: str) -> list[Address]:
-    """Where the parts lie under our own name."""
+    """Addresses of the parts in our own bucket."""
     return [Address(part, f"peagle-sm-local-{region}", f"tiny-code/{part}/") for part in PARTS]
 
 
 def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
-    """Make roles and buckets and upload the weights, here and at ``further`` addresses. Blocks."""
+    """Create roles and buckets and upload the weights, here and at ``further`` addresses. Blocks."""
     roles, artifacts = Roles(moto), Artifacts(moto)
     role = roles.make(
         "peagle-sm-local-execution",
@@ -89,4 +89,4 @@ def _files(directory: Path) -> list[tuple[str, Path]]:
 def _words(missing: list[str]) -> str:
     if not missing:
         return "small stand-in weights"
-    return f"small stand-in weights missing: {', '.join(missing)}; make them with scripts/train-tiny --quick"
+    return f"small stand-in weights missing: {', '.join(missing)}; run scripts/train-tiny --quick"

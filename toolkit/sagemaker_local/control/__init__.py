@@ -1,11 +1,11 @@
 """The control plane of the local SageMaker: records, statuses that follow real engines, AWS's wording."""
 
+from .capacity import Stock
+from .engines import Timing
 from .errors import ApiError, NoCapacity
-from .events import Event, OnEvent
 from .plane import ControlPlane
+from .records import Event, OnEvent
 from .routing import Route
-from .settings import Timing
-from .stock import Stock
 
 __all__ = [
     "ApiError",

@@ -1,20 +1,245 @@
-"""AI workload configurations and AI benchmark jobs: Create, Describe, List, Stop, Delete."""
+"""AI workload configurations and AI benchmark jobs: what AWS accepts, the records, and the operations.
+
+Names and types of the workload specification are those of "Set up a workload configuration for generative AI
+inference recommendations" (SageMaker developer guide), whose names are AIPerf's own options. The wording of
+the refusals is ours.
+"""
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+import yaml
 
 from sagemaker_local.clock import LocalClock
 
-from . import ai_benchmarks_spec as spec
-from .ai_benchmarks_records import ENDED, AiTable, BenchmarkPlan, BenchmarkRunner, JobRecord
 from .errors import ApiError, invalid, not_local
-from .paging import page
-from .records import Record, Tables
-from .shapes import checked
-from .tags import as_list, from_list
+from .models import as_list, from_list
+from .records import Record, Table, Tables
+from .requests import checked, page
+
+_KEYS = ("benchmark", "parameters", "secrets", "tooling")
+_NUMBERS: dict[str, tuple[type, ...]] = {"Integer": (int,), "Float": (int, float)}
+_INTEGERS = (
+    "prompt_input_tokens_mean",
+    "output_tokens_mean",
+    "concurrency",
+    "request_count",
+    "benchmark_duration",
+    "prefill_concurrency",
+    "request_timeout_seconds",
+    "benchmark_grace_period",
+    "random_seed",
+    "num_conversations",
+    "warmup_duration",
+    "warmup_request_count",
+    "warmup_concurrency",
+    "warmup_prefill_concurrency",
+    "num_warmup_sessions",
+)
+_FLOATS = (
+    "prompt_input_tokens_stddev",
+    "output_tokens_stddev",
+    "request_rate",
+    "arrival_smoothness",
+    "warmup_request_rate",
+    "warmup_grace_period",
+)
+_STRINGS = (
+    "request_rate_mode",
+    "tokenizer",
+    "goodput",
+    "extra_inputs",
+    "warmup_arrival_pattern",
+    "public_dataset",
+    "custom_dataset_type",
+    "input_file",
+    "dataset_sampling_strategy",
+)
+_BOOLEANS = ("streaming", "verbose")
+# AWS has them; the local job runs text on the endpoint's one model.
+_NOT_LOCAL = ("max_concurrency", "hf_token", "model_selection_strategy")
+_NOT_LOCAL_PREFIXES = ("image_", "video_", "batch_size_")
+TYPES: dict[str, str] = {
+    **dict.fromkeys(_INTEGERS, "Integer"),
+    **dict.fromkeys(_FLOATS, "Float"),
+    **dict.fromkeys(_STRINGS, "String"),
+    **dict.fromkeys(_BOOLEANS, "Boolean"),
+}
+ALIASES = {
+    "synthetic_input_tokens_mean": "prompt_input_tokens_mean",
+    "isl": "prompt_input_tokens_mean",
+    "synthetic_input_tokens_stddev": "prompt_input_tokens_stddev",
+    "isl_stddev": "prompt_input_tokens_stddev",
+    "prompt_output_tokens_mean": "output_tokens_mean",
+    "osl": "output_tokens_mean",
+    "prompt_output_tokens_stddev": "output_tokens_stddev",
+    "osl_stddev": "output_tokens_stddev",
+    "num_requests": "request_count",
+    "arrival_pattern": "request_rate_mode",
+    "vllm_burstiness": "arrival_smoothness",
+    "conversation_num": "num_conversations",
+    "num_sessions": "num_conversations",
+    "num_warmup_requests": "warmup_request_count",
+}
+# Where AIPerf's option is not the parameter with dashes.
+_OPTIONS = {"num_conversations": "--conversation-num", "request_rate_mode": "--arrival-pattern"}
+# Several values in one string.
+_LISTS = ("extra_inputs", "goodput")
+
+
+def parameters(inline: str) -> dict[str, Any]:
+    """The parameters of an inline specification under their own names, defaults of AWS filled in.
+
+    Raises:
+        ApiError: it is neither JSON nor YAML, is not of AWS's form, or asks what is not local.
+    """
+    document = _document(inline)
+    given = document.get("parameters") or {}
+    if not isinstance(given, dict):
+        raise invalid("WorkloadSpec: parameters must be a mapping.")
+    known: dict[str, Any] = {}
+    for name, value in given.items():
+        own = ALIASES.get(str(name), str(name))
+        if own in known:
+            raise invalid(f"WorkloadSpec: the parameter {name} is given twice, as an alias of {own}.")
+        known[own] = _checked(own, value)
+    return {"streaming": True, "random_seed": 42, **known}
+
+
+def arguments(values: Mapping[str, Any]) -> list[str]:
+    """AIPerf's command line for parameters; an unset streaming or verbose has no argument."""
+    return list(_arguments(values))
+
+
+def _arguments(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
+        if isinstance(value, bool):
+            if value:
+                yield option
+        elif name in _LISTS:
+            for item in str(value).split():
+                yield from (option, item)
+        else:
+            yield from (option, str(value))
+
+
+def _document(inline: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(inline)  # JSON is YAML
+    except yaml.YAMLError as error:
+        raise invalid(f"WorkloadSpec is neither JSON nor YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise invalid("WorkloadSpec must be a mapping.")
+    unknown = [str(key) for key in document if key not in _KEYS]
+    if unknown:
+        raise invalid(f"WorkloadSpec: unknown keys {', '.join(unknown)}; allowed are {', '.join(_KEYS)}.")
+    tool = document.get("benchmark")
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    if kind != "aiperf":
+        raise invalid(
+            f"WorkloadSpec: benchmark/type {json.dumps(kind)} does not match the pattern ^(aiperf)$."
+        )
+    if document.get("secrets"):
+        raise not_local("WorkloadSpec: secrets", "a public tokenizer, or one in a channel, needs none.")
+    return document
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in _NOT_LOCAL or name.startswith(_NOT_LOCAL_PREFIXES):
+        raise not_local(f"WorkloadSpec: the parameter {name}", "leave it out.")
+    wanted = TYPES.get(name)
+    if wanted is None:
+        raise invalid(f"WorkloadSpec: unknown parameter {name}; known are {', '.join(TYPES)}.")
+    if not _is(wanted, value):
+        raise invalid(f"WorkloadSpec: {name} must be of type {wanted}, found {json.dumps(value)}.")
+    return value
+
+
+def _is(wanted: str, value: Any) -> bool:
+    if wanted == "Boolean":
+        return isinstance(value, bool)
+    if wanted == "String":
+        return isinstance(value, str) and bool(value)
+    return isinstance(value, _NUMBERS[wanted]) and not isinstance(value, bool)
+
+
+# A job in one of these has ended, and only then can it be deleted.
+ENDED = ("Completed", "Failed", "Stopped")
+
+
+@dataclass
+class JobRecord(Record):
+    """An AI benchmark job: `body` is its CreateAIBenchmarkJob request.
+
+    Attributes:
+        workload_config: name of its workload configuration.
+        failure_reason: why it ended as Failed.
+    """
+
+    status: str = "InProgress"
+    workload_config: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    failure_reason: str | None = None
+
+
+R = TypeVar("R", bound=Record)
+
+
+class AiTable(Table[R]):
+    """A table with its own error codes, as in the service model."""
+
+    def get(self, name: str) -> R:
+        """The resource by name or ARN.
+
+        Raises:
+            ApiError: there is none (`ResourceNotFound`).
+        """
+        row = self.find(name.rpartition("/")[2])
+        if row is None:
+            raise ApiError("ResourceNotFound", f'Could not find {self.kind} "{self.arn(name)}".')
+        return row
+
+    def refuse_taken(self, name: str) -> None:
+        """Raises ApiError (`ResourceInUse`) when the name is in use."""
+        if self.find(name) is not None:
+            raise ApiError("ResourceInUse", f'Cannot create already existing {self.kind} "{self.arn(name)}".')
+
+
+@dataclass(frozen=True)
+class BenchmarkPlan:
+    """One job to run.
+
+    Attributes:
+        arguments: AIPerf's, from the workload specification.
+        channels: (name, S3 URI) of each input channel.
+        output: S3 URI below which the job writes.
+        root: a directory of its own; ``/opt/ml`` of the job lies in it as ``opt/ml``.
+    """
+
+    job: str
+    endpoint: str
+    component: str | None
+    arguments: tuple[str, ...]
+    channels: tuple[tuple[str, str], ...]
+    output: str
+    root: Path
+
+
+class BenchmarkRunner(Protocol):
+    """Runs jobs, as `sagemaker_local.runtime.benchmark_run.AiperfRunner` does."""
+
+    async def run(self, plan: BenchmarkPlan) -> str | None:
+        """Run a job to its end; return None, or why it failed. Cancelling ends its processes."""
+        ...
+
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +254,7 @@ class AIBenchmarks:
     def __init__(
         self, tables: Tables, clock: LocalClock, runner: BenchmarkRunner | None, directory: Path
     ) -> None:
-        """Take what runs jobs (None refuses them) and the directory below which each gets one."""
+        """Set up with the runner (None refuses jobs) and the parent of the jobs' directories."""
         prefix = f"arn:aws:sagemaker:{tables.region}:{tables.account}"
         self._tables = tables
         self._clock = clock
@@ -46,7 +271,7 @@ class AIBenchmarks:
 
     @property
     def operations(self) -> dict[str, Any]:
-        """Operation -> what answers it."""
+        """Operation -> its handler."""
         return {
             "CreateAIWorkloadConfig": self.create_config,
             "DescribeAIWorkloadConfig": self.describe_config,
@@ -64,7 +289,7 @@ class AIBenchmarks:
         request = checked("CreateAIWorkloadConfig", body)
         name = request["AIWorkloadConfigName"]
         self._configs.refuse_taken(name)
-        spec.parameters(_inline(request))
+        parameters(_inline(request))
         tags = from_list(request.pop("Tags", []))
         now = self._clock.now()
         row = self._configs.add(Record(name, self._configs.arn(name), now, now, request, tags))
@@ -104,7 +329,7 @@ class AIBenchmarks:
         return {"AIWorkloadConfigArn": row.arn}
 
     async def create_job(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """CreateAIBenchmarkJob: answers at once; whether the endpoint serves shows when the job runs."""
+        """CreateAIBenchmarkJob: answers at once; the endpoint is checked when the job runs."""
         request = checked("CreateAIBenchmarkJob", body)
         name = request["AIBenchmarkJobName"]
         self._jobs.refuse_taken(name)
@@ -210,7 +435,7 @@ class AIBenchmarks:
             job=row.name,
             endpoint=endpoint,
             component=component,
-            arguments=tuple(spec.arguments(spec.parameters(_inline(config)))),
+            arguments=tuple(arguments(parameters(_inline(config)))),
             channels=tuple(
                 (channel["ChannelName"], channel["DataSource"]["S3DataSource"]["S3Uri"])
                 for channel in channels
@@ -220,7 +445,7 @@ class AIBenchmarks:
         )
 
     def _target(self, target: Mapping[str, Any] | None) -> tuple[str, str | None]:
-        """Endpoint and component of a job, both there and fit to be asked; else ApiError."""
+        """Return a job's endpoint and component; ApiError if one is missing or not in service."""
         if target is None:
             raise invalid("BenchmarkTarget names no endpoint.")
         endpoint = self._tables.endpoints.get(_name(target["Identifier"]))

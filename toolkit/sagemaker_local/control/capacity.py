@@ -1,4 +1,4 @@
-"""Instances, weights and accelerators: what a configuration asks for, and what its components need."""
+"""Instances, weights and accelerators of a configuration, and instance types with limited capacity."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from sagemaker_local import aws_facts
 
+from .engines import StartupFailed
 from .records import EndpointRecord, VariantCapacity
 
 # AWS's own words (reports of users, July 2026); what was asked for and what there is follows.
@@ -18,7 +19,7 @@ _SHORT = (
 
 
 def capacities(config: Mapping[str, Any]) -> dict[str, VariantCapacity]:
-    """What a configuration asks for, variant by variant."""
+    """Return a configuration's requested capacity by variant."""
     return {
         variant["VariantName"]: VariantCapacity(
             current_weight=float(variant.get("InitialVariantWeight", 1.0)),
@@ -60,13 +61,13 @@ def accelerators_of(variant: Mapping[str, Any]) -> int | None:
 
 
 def accelerators_needed(specification: Mapping[str, Any]) -> int:
-    """Accelerators of one copy; a part of one occupies it."""
+    """Accelerators of one copy, rounded up."""
     needs = specification.get("ComputeResourceRequirements", {})
     return math.ceil(float(needs.get("NumberOfAcceleratorDevicesRequired", 0)))
 
 
 def most_copies(variant: Mapping[str, Any], each: int, taken: Iterable[tuple[int, int]]) -> int | None:
-    """How many copies the variant's instances can hold, beside what is taken; None when not limited.
+    """Return how many more copies the variant's instances can hold; None if unlimited.
 
     Args:
         variant: of the configuration in force.
@@ -85,7 +86,7 @@ def most_copies(variant: Mapping[str, Any], each: int, taken: Iterable[tuple[int
 
 
 def shortage(variant: Mapping[str, Any], each: int, copies: int, most: int) -> str:
-    """Why the copies do not fit, in AWS's words and then in figures."""
+    """Return why the copies do not fit: AWS's wording, then the figures."""
     instance = variant.get("InstanceType", "the first instance pool's type")
     return (
         f"{_SHORT} Asked: {copies} x {each} accelerators. {instance} has {accelerators_of(variant)}, at most "
@@ -111,3 +112,44 @@ def _most_instances(variant: Mapping[str, Any]) -> int:
     if scaling.get("Status") != "ENABLED":
         return count
     return max(count, int(scaling.get("MaxInstanceCount", count)))
+
+
+# As SageMaker writes it (aws/deep-learning-containers#6673).
+SHORT = (
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. "
+    "Please retry using a different ML instance type."
+)
+
+
+class Stock:
+    """Instance types with limited capacity; all others are unlimited."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, int] = {}
+
+    def set(self, instance_type: str, instances: int | None) -> None:
+        """Limit the instances of a type for each endpoint; None: no limit."""
+        self._left.pop(instance_type, None)
+        if instances is not None:
+            self._left[instance_type] = instances
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the limits."""
+        return dict(self._left)
+
+    def place(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """Return the instance type that each variant gets: of several pools the first with capacity.
+
+        Raises:
+            StartupFailed: every type of a variant is short.
+        """
+        return {variant["VariantName"]: self._of(variant) for variant in config["ProductionVariants"]}
+
+    def _of(self, variant: Mapping[str, Any]) -> str:
+        pools = sorted(variant.get("InstancePools", []), key=lambda pool: int(pool.get("Priority", 1)))
+        types = [str(pool["InstanceType"]) for pool in pools] or [str(variant.get("InstanceType", ""))]
+        wanted = int(variant.get("InitialInstanceCount", 1))
+        for name in types:
+            if self._left.get(name, wanted) >= wanted:
+                return name
+        raise StartupFailed(SHORT)

@@ -16,13 +16,10 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .engines import Engine, StartupFailed, Tell, forget
-from .events import Event, Kind, OnEvent
+from .engines import Engine, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .errors import died
 from .launching import EnginePlan
-from .records import ComponentRecord
-from .settings import Timing
-from .transitions import guarded, stopped
-from .wording import died
+from .records import ComponentRecord, Event, Kind, OnEvent
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]
 
@@ -63,29 +60,29 @@ class ComponentLife:
     # --- what the API asks for -----------------------------------------------------------------------
 
     def create(self, copies: int, shortage: str | None) -> None:
-        """Creating; returns at once. `shortage` says why the instances cannot hold the copies."""
+        """Start creating; return at once. `shortage`: why the instances cannot hold the copies."""
         self._begin("Creating", "CREATE_IN_PROGRESS")
         self._run(self._create(copies, shortage))
 
     def update(
         self, plan: EnginePlan, specification: dict[str, Any], copies: int, shortage: str | None
     ) -> None:
-        """Updating to another specification and number of copies; `shortage` as in create."""
+        """Start updating specification and number of copies; `shortage` as in create."""
         self._begin("Updating", "UPDATE_IN_PROGRESS")
         self._run(self._update(plan, specification, copies, shortage))
 
     def scale(self, copies: int) -> None:
-        """Updating to so many copies; returns at once."""
+        """Start updating the number of copies; return at once."""
         self._begin("Updating", "UPDATE_RC_IN_PROGRESS")
         self._run(self._scale(copies))
 
     def delete(self, gone: Callable[[], None]) -> None:
-        """Deleting; returns at once and calls `gone` when nothing is left."""
+        """Start deleting; return at once, and call `gone` when nothing is left."""
         self._begin("Deleting", "DELETE_IN_PROGRESS")
         self._run(self._delete(gone))
 
     async def close(self) -> None:
-        """Ends everything, whatever the status."""
+        """End everything, in any status."""
         tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
         for task in tasks:
             task.cancel()
@@ -151,7 +148,7 @@ class ComponentLife:
         self._tell("component-status", "deleted")
 
     async def _started(self, plan: EnginePlan) -> str | None:
-        """Puts a new engine in the old one's place; otherwise the answer says why there is none."""
+        """Replace the engine; return the reason if that fails."""
         self.coming = self._make_engine(plan, self._engine_tells)
         try:
             await self.coming.start()
@@ -174,7 +171,7 @@ class ComponentLife:
         self._changed()
 
     def _undo(self, reason: str) -> None:
-        """An update failed: the old engine serves on, if there is one."""
+        """Handle a failed update: the old engine, if any, keeps serving."""
         self.record.last_update_failure = reason
         self.record.desired_copies = self.record.current_copies
         if self.record.current_copies == 0 or (self.engine is not None and self.engine.alive):
@@ -193,7 +190,7 @@ class ComponentLife:
             await engine.stop()
 
     async def _retire_engine(self) -> None:
-        """The engine in service takes nothing new, finishes what it has, and ends."""
+        """Drain the engine in service and end it."""
         await self._stop_watching()
         engine, self.engine = self.engine, None
         if engine is None:

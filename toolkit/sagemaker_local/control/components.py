@@ -7,16 +7,134 @@ from typing import Any
 from sagemaker_local.clock import LocalClock
 
 from .capacity import accelerators_needed, managed_count, most_copies, shortage
-from .component_checks import check_request, check_specification, missing
-from .component_describe import component_description, component_summary
 from .component_life import ComponentLife
-from .deployment import check_component_deployment
-from .errors import busy_component, invalid, not_local
+from .endpoints import check_component_deployment, deployed_image
+from .errors import ApiError, busy_component, invalid, not_local
 from .launching import EnginePlan, ModelDataExists, component_plan
-from .paging import page
+from .models import check_image, from_list
 from .records import ComponentRecord, EndpointRecord, Tables
-from .shapes import checked
-from .tags import from_list
+from .requests import checked, page
+
+MOST_ENVIRONMENT_ENTRIES = 16  # InferenceComponentContainerSpecification$Environment
+
+
+def check_request(request: Mapping[str, Any]) -> None:
+    """Checks CreateInferenceComponent.
+
+    Raises:
+        ApiError: AWS would refuse it, or the local server cannot run it.
+    """
+    if "Specifications" in request:
+        raise not_local("Specifications (one per instance type)", "give Specification.")
+    if "Specification" not in request:
+        raise missing("specification")
+    check_specification(request["Specification"])
+    if "VariantName" not in request:
+        raise missing("variantName")
+    if request.get("RuntimeConfig", {}).get("CopyCount", 1) < 1:
+        raise invalid("Inference components copy count an integer larger than 0")
+
+
+def check_specification(specification: Mapping[str, Any]) -> None:
+    """Checks a component's specification.
+
+    Raises:
+        ApiError: AWS would refuse it, or the local server cannot run it.
+    """
+    if "BaseInferenceComponentName" in specification:
+        raise not_local("An adapter inference component (BaseInferenceComponentName)", "give ModelName.")
+    if ("ModelName" in specification) == ("Container" in specification):
+        found = "both" if "ModelName" in specification else "neither"
+        raise invalid(f"Specification needs either ModelName or Container: found {found}.")
+    if "Container" in specification:
+        _check_container(specification["Container"])
+    if "ComputeResourceRequirements" not in specification:
+        raise missing("specification.computeResourceRequirements")
+    _check_resources(specification["ComputeResourceRequirements"])
+
+
+def missing(member: str) -> ApiError:
+    """Return AWS's error for a null member that its model does not mark as required."""
+    return ApiError(
+        "ValidationException",
+        f"1 validation error detected: Value null at '{member}' failed to satisfy constraint: "
+        "Member must not be null",
+    )
+
+
+def _check_container(container: Mapping[str, Any]) -> None:
+    if "Image" not in container:
+        raise missing("specification.container.image")
+    check_image(container["Image"], "Platform")
+    entries = len(container.get("Environment", {}))
+    if entries > MOST_ENVIRONMENT_ENTRIES:
+        raise invalid(
+            f"Specification.Container.Environment has {entries} entries; at most "
+            f"{MOST_ENVIRONMENT_ENTRIES} are allowed. Create a model and give ModelName: it takes 100."
+        )
+    artifact = container.get("ArtifactUrl")
+    if artifact is not None and not artifact.endswith(".tar.gz"):
+        raise invalid(
+            f"ArtifactUrl '{artifact}' must point to a single gzip compressed tar archive (.tar.gz suffix)."
+        )
+
+
+def _check_resources(needs: Mapping[str, Any]) -> None:
+    if "AcceleratorPartitionType" in needs:
+        raise not_local("AcceleratorPartitionType", "ask for whole accelerators.")
+    least, most = needs["MinMemoryRequiredInMb"], needs.get("MaxMemoryRequiredInMb")
+    if most is not None and least > most:
+        raise invalid(f"MinMemoryRequiredInMb {least} is more than MaxMemoryRequiredInMb {most}.")
+
+
+# What Describe repeats of the specification.
+_REPEATED = (
+    "InstanceType",
+    "ModelName",
+    "StartupParameters",
+    "ComputeResourceRequirements",
+    "DataCacheConfig",
+    "SchedulingConfig",
+)
+
+
+def component_summary(row: ComponentRecord, endpoint_arn: str) -> dict[str, Any]:
+    """One row of ListInferenceComponents."""
+    return {
+        "InferenceComponentName": row.name,
+        "InferenceComponentArn": row.arn,
+        "EndpointName": row.endpoint,
+        "EndpointArn": endpoint_arn,
+        "VariantName": row.variant,
+        "CreationTime": row.created.timestamp(),
+        "LastModifiedTime": row.modified.timestamp(),
+        "InferenceComponentStatus": row.status,
+    }
+
+
+def component_description(row: ComponentRecord, endpoint_arn: str) -> dict[str, Any]:
+    """DescribeInferenceComponent's answer."""
+    answer = component_summary(row, endpoint_arn) | {
+        "Specification": _specification(row),
+        "RuntimeConfig": {"DesiredCopyCount": row.desired_copies, "CurrentCopyCount": row.current_copies},
+    }
+    if row.deployment_config is not None:
+        answer["LastDeploymentConfig"] = row.deployment_config
+    if row.failure_reason is not None and row.status == "Failed":
+        answer["FailureReason"] = row.failure_reason
+    return answer
+
+
+def _specification(row: ComponentRecord) -> dict[str, Any]:
+    asked = row.specification
+    answer = {member: asked[member] for member in _REPEATED if member in asked}
+    if "Container" in asked:
+        container = {key: value for key, value in asked["Container"].items() if key != "Image"}
+        if row.deployed_at is not None:
+            container["DeployedImage"] = deployed_image(row.image, row.deployed_at)
+        answer["Container"] = container
+    return answer
+
 
 MakeLife = Callable[[ComponentRecord, EnginePlan, Callable[[], None]], ComponentLife]
 
@@ -106,7 +224,7 @@ class Components:
         return {"InferenceComponentArn": row.arn}
 
     async def update_runtime(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """UpdateInferenceComponentRuntimeConfig: so many copies, of which one engine serves all."""
+        """UpdateInferenceComponentRuntimeConfig: one engine serves all copies."""
         request = checked("UpdateInferenceComponentRuntimeConfig", body)
         row = self._tables.components.get(request["InferenceComponentName"])
         self._refuse_busy(row, "update")
@@ -164,7 +282,7 @@ class Components:
         self.lives[row.arn].scale(self._fitting(row, row.specification, copies))
 
     def _fitting(self, row: ComponentRecord, specification: Mapping[str, Any], copies: int) -> int:
-        """As many of the copies as the instances hold; AWS too leaves the others waiting for capacity."""
+        """Return how many copies fit on the instances; the others wait for capacity, as in AWS."""
         most = self._room(row, specification)
         return copies if most is None else min(copies, most)
 
@@ -188,7 +306,7 @@ class Components:
         ]
 
     def _resize(self, name: str) -> None:
-        """Managed instance scaling: instances follow the copies."""
+        """Apply managed instance scaling: adapt the instances to the copies."""
         endpoint = self._tables.endpoints.find(name)
         if endpoint is None:
             return

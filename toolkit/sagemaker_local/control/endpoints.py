@@ -1,21 +1,197 @@
-"""CreateEndpoint, DescribeEndpoint, ListEndpoints, UpdateEndpoint, …WeightsAndCapacities, DeleteEndpoint."""
+"""The endpoint operations: create, describe, list, update, delete, weights and capacities."""
 
 import copy
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
 from .capacity import capacities, retained
-from .deployment import check_deployment
-from .describe import description, summary
 from .errors import components_remain, in_progress, invalid
 from .launching import EnginePlan, engine_plan
-from .paging import page
-from .records import EndpointRecord, Tables, hosts_components
-from .shapes import checked
+from .models import from_list
+from .records import EndpointRecord, Tables, VariantCapacity, hosts_components
+from .requests import checked, page
 from .supervisor import Supervisor
-from .tags import from_list
+
+_LARGEST_PERCENT = 50  # "between 5% to 50%", RollingUpdatePolicy; "less than or equal to 50%", CanarySize
+
+
+def check_deployment(config: Mapping[str, Any], counts: Iterable[int]) -> None:
+    """Checks the deployment configuration of an endpoint.
+
+    Args:
+        config: `DeploymentConfig` of CreateEndpoint or UpdateEndpoint.
+        counts: instances of each variant.
+
+    Raises:
+        ApiError: two policies, a batch out of range, or a time limit that the waiting exceeds.
+    """
+    blue_green, rolling = config.get("BlueGreenUpdatePolicy"), config.get("RollingUpdatePolicy")
+    if blue_green is not None and rolling is not None:
+        raise invalid("DeploymentConfig has BlueGreenUpdatePolicy and RollingUpdatePolicy; give one of them.")
+    smallest = min(counts, default=1)
+    if rolling is not None:
+        _check_size("RollingUpdatePolicy.MaximumBatchSize", rolling["MaximumBatchSize"], 5, smallest)
+    if blue_green is not None:
+        _check_blue_green(blue_green, smallest)
+
+
+def check_component_deployment(config: Mapping[str, Any], copies: int) -> None:
+    """Checks the deployment configuration of UpdateInferenceComponent.
+
+    Raises:
+        ApiError: the batch is out of range.
+    """
+    policy = config["RollingUpdatePolicy"]
+    _check_size("RollingUpdatePolicy.MaximumBatchSize", policy["MaximumBatchSize"], 5, copies)
+
+
+def _check_blue_green(policy: Mapping[str, Any], count: int) -> None:
+    routing = policy["TrafficRoutingConfiguration"]
+    steps = {"CANARY": ("CanarySize", 1), "LINEAR": ("LinearStepSize", 10)}
+    kind = routing["Type"]
+    for other, (member, least) in steps.items():
+        if kind != other and member in routing:
+            raise invalid(f"TrafficRoutingConfiguration.{member} is for Type {other}; found Type {kind}.")
+        if kind == other:
+            if member not in routing:
+                raise invalid(f"TrafficRoutingConfiguration of Type {kind} needs {member}: found none.")
+            _check_size(f"TrafficRoutingConfiguration.{member}", routing[member], least, count)
+    limit = policy.get("MaximumExecutionTimeoutInSeconds")
+    waiting = policy.get("TerminationWaitInSeconds", 0) + routing["WaitIntervalInSeconds"]
+    if limit is not None and limit <= waiting:
+        raise invalid(
+            f"MaximumExecutionTimeoutInSeconds is {limit}; it must be larger than the {waiting} s of "
+            "TerminationWaitInSeconds and WaitIntervalInSeconds."
+        )
+
+
+def _check_size(where: str, size: Mapping[str, Any], least_percent: int, total: int) -> None:
+    """Check a batch size: a percentage within AWS's bounds, or at most half (1 of 1 is allowed)."""
+    value = size["Value"]
+    if size["Type"] == "CAPACITY_PERCENT":
+        if not least_percent <= value <= _LARGEST_PERCENT:
+            raise invalid(f"{where} is {value}%; allowed are {least_percent}% to {_LARGEST_PERCENT}%.")
+        return
+    most = max(1, total // 2)
+    if value > most:
+        raise invalid(f"{where} is {value}; allowed is at most {most}, half of {total}.")
+
+
+# With these statuses FailureReason is shown.
+_FAILED = frozenset({"Failed", "OutOfService", "UpdateRollbackFailed"})
+# What DescribeEndpoint repeats of a variant of the configuration.
+_REPEATED = ("ManagedInstanceScaling", "RoutingConfig")
+
+
+def summary(row: EndpointRecord) -> dict[str, Any]:
+    """One row of ListEndpoints."""
+    return {
+        "EndpointName": row.name,
+        "EndpointArn": row.arn,
+        "CreationTime": row.created.timestamp(),
+        "LastModifiedTime": row.modified.timestamp(),
+        "EndpointStatus": row.status,
+    }
+
+
+def description(row: EndpointRecord) -> dict[str, Any]:
+    """DescribeEndpoint's answer."""
+    answer = summary(row) | {"EndpointConfigName": row.config["EndpointConfigName"]}
+    if row.deployed_at is not None:
+        answer["ProductionVariants"] = [
+            _variant(row, variant, row.capacities[variant["VariantName"]], row.deployed_at)
+            for variant in row.config["ProductionVariants"]
+        ]
+    pending = row.config if row.status == "Creating" else row.pending
+    if pending is not None and row.pending_since is not None:
+        answer["PendingDeploymentSummary"] = _pending(pending, row.pending_since)
+    if row.deployment_config is not None:
+        answer["LastDeploymentConfig"] = row.deployment_config
+    if row.failure_reason is not None and row.status in _FAILED:
+        answer["FailureReason"] = row.failure_reason
+    capture = row.config.get("DataCaptureConfig")
+    if capture:
+        answer["DataCaptureConfig"] = _capture(capture)
+    if "MetricsConfig" in row.config:
+        answer["MetricsConfig"] = row.config["MetricsConfig"]
+    return answer
+
+
+def _variant(
+    row: EndpointRecord, variant: Mapping[str, Any], has: VariantCapacity, since: datetime
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "VariantName": variant["VariantName"],
+        "CurrentInstanceCount": has.current_count,
+        "DesiredInstanceCount": has.desired_count,
+    }
+    if "ModelName" in variant:  # components have images and shares of the traffic of their own
+        image = row.images[variant["VariantName"]]
+        answer |= {
+            "DeployedImages": [deployed_image(image, since)],
+            "CurrentWeight": has.current_weight,
+            "DesiredWeight": has.desired_weight,
+        }
+    if "InstancePools" in variant:
+        answer["InstancePools"] = _pools(
+            variant["InstancePools"], row.placed.get(variant["VariantName"], ""), has.current_count
+        )
+    return answer | {member: variant[member] for member in _REPEATED if member in variant}
+
+
+def deployed_image(image: str, since: datetime) -> dict[str, Any]:
+    """Return a DeployedImage; the digest is a hash of the image's name, not the registry's."""
+    resolved = image
+    if "@sha256:" not in image:
+        repository, _, tag = image.rpartition(":")
+        digest = hashlib.sha256(image.encode()).hexdigest()
+        resolved = f"{image if '/' in tag else repository}@sha256:{digest}"
+    return {"SpecifiedImage": image, "ResolvedImage": resolved, "ResolutionTime": since.timestamp()}
+
+
+def _pools(pools: list[Mapping[str, Any]], placed: str, count: int) -> list[dict[str, Any]]:
+    """Return instance pools: the first pool with capacity holds every instance."""
+    return [
+        {
+            "InstanceType": pool["InstanceType"],
+            "CurrentInstanceCount": count if pool["InstanceType"] == placed else 0,
+        }
+        for pool in pools
+    ]
+
+
+def _pending(config: Mapping[str, Any], since: datetime) -> dict[str, Any]:
+    return {
+        "EndpointConfigName": config["EndpointConfigName"],
+        "StartTime": since.timestamp(),
+        "ProductionVariants": [
+            {
+                "VariantName": variant["VariantName"],
+                "DesiredWeight": float(variant.get("InitialVariantWeight", 1.0)),
+                "DesiredInstanceCount": variant["InitialInstanceCount"],
+                "CurrentInstanceCount": 0,
+                **({"InstanceType": variant["InstanceType"]} if "InstanceType" in variant else {}),
+                "VariantStatus": [{"Status": "Creating", "StartTime": since.timestamp()}],
+            }
+            for variant in config["ProductionVariants"]
+        ],
+    }
+
+
+def _capture(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of data capture: the local server captures nothing."""
+    return {
+        "EnableCapture": config.get("EnableCapture", False),
+        "CaptureStatus": "Stopped",
+        "CurrentSamplingPercentage": config["InitialSamplingPercentage"],
+        "DestinationS3Uri": config["DestinationS3Uri"],
+        "KmsKeyId": config.get("KmsKeyId", ""),
+    }
+
 
 # An endpoint with one of these statuses refuses UpdateEndpoint and DeleteEndpoint.
 IN_PROGRESS = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"})
@@ -116,7 +292,7 @@ class Endpoints:
         return {}
 
     def pretend(self, name: str, status: str, reason: str | None) -> None:
-        """Not AWS's: shows a status that only AWS's own doings lead to, for those who test against it.
+        """Set a status that only AWS causes, for tests; not part of AWS's API.
 
         Raises:
             ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
@@ -140,11 +316,11 @@ class Endpoints:
         return row
 
     def _config(self, name: str) -> dict[str, Any]:
-        """A copy: the endpoint keeps its configuration when the configuration's entry is deleted."""
+        """Return a copy: an endpoint keeps its configuration after DeleteEndpointConfig."""
         return copy.deepcopy(self._tables.configs.get(name).body)
 
     def _plans(self, config: Mapping[str, Any]) -> list[EnginePlan]:
-        """One engine a variant, whatever its instance count; none where components bring theirs."""
+        """Return one engine plan for each variant; none if the endpoint hosts components."""
         if hosts_components(config):
             return []
         return [
@@ -153,7 +329,7 @@ class Endpoints:
         ]
 
     def _check_components(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
-        """The new configuration is of the old one's kind and keeps every variant that hosts components."""
+        """Check that a new configuration keeps the kind and every variant that hosts components."""
         if hosts_components(config) != row.hosts_components:
             raise invalid(
                 f'Cannot update endpoint "{row.arn}" from models to inference components or back; '

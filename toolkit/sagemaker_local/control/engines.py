@@ -4,19 +4,96 @@ import asyncio
 import itertools
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.engine.launch import EngineLauncherProtocol, EngineProcessProtocol, EngineRequest
 
-from .events import Kind
-from .health import Health
+from .errors import launch_failed, no_download, no_ping, no_ping_exited
 from .launching import EnginePlan
-from .settings import Timing
-from .wording import launch_failed, no_download, no_ping, no_ping_exited
+from .records import Kind
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Timeouts and intervals in seconds of real time.
+
+    Attributes:
+        poll_s: between two looks at an engine that starts.
+        watch_s: between two looks at the process of an engine that serves.
+        ping_s: between two pings of an engine that serves; engines log each ping.
+        unhealthy_after_s: an engine that runs but refuses every ping for so long counts as dead. With
+            watch_s and ping_s it stays below the 10 s in which a dead engine must be noticed.
+        unhealthy_pings: and at least so many pings in a row must have been refused.
+        fast_ping_s: a failed ping that took longer was not refused; it may be the machine that is busy.
+        silent_after_s: an engine that answers no ping for so long counts as dead, busy machine or not.
+        rolling_back_s: how long RollingBack is to be seen at least.
+        deleting_s: how long Deleting is to be seen at least.
+        drain_s: how long an engine that an update replaces may finish what it is serving; AWS lets a
+            response stream last 8 minutes.
+        max_restarts: engines that die are started again so often, OutOfService meanwhile. AWS replaces the
+            instance; here 0 is the default, since a silent restart would spoil a measurement.
+    """
+
+    poll_s: float = 0.25
+    watch_s: float = 0.5
+    ping_s: float = 1.5
+    unhealthy_after_s: float = 6.0
+    unhealthy_pings: int = 3
+    fast_ping_s: float = 1.0
+    silent_after_s: float = 60.0
+    rolling_back_s: float = 1.0
+    deleting_s: float = 0.5
+    drain_s: float = 480.0
+    max_restarts: int = 0
+
+
+class Health:
+    """Health of one engine, from its pings.
+
+    A ping that is refused, or answered by anything but 200, fails fast and means a broken engine. One that
+    runs into its time limit may only mean a busy machine, so it takes far longer to condemn an engine.
+    """
+
+    def __init__(self, timing: Timing, now: float) -> None:
+        self._timing = timing
+        self._healthy_at = now
+        self._refused = 0
+
+    def pinged(self, healthy: bool, took_s: float, now: float) -> str | None:
+        """Record one ping's result; return how the engine died, or None while it lives."""
+        if healthy:
+            self._healthy_at, self._refused = now, 0
+            return None
+        self._refused = self._refused + 1 if took_s < self._timing.fast_ping_s else 0
+        failing = now - self._healthy_at
+        broken = self._refused >= self._timing.unhealthy_pings and failing >= self._timing.unhealthy_after_s
+        if broken or failing >= self._timing.silent_after_s:
+            return f"failed every /ping for {failing:.0f} s"
+        return None
+
+
+async def guarded(transition: Coroutine[Any, Any, None], what: str, fail: Callable[[str], None]) -> None:
+    """Run a transition of ``what``; an internal error must not leave it in progress for ever."""
+    try:
+        await transition
+    except Exception as fault:
+        _log.exception("%s: a transition failed", what)
+        fail(f"The local SageMaker failed: {type(fault).__name__}: {fault}")
+
+
+async def stopped(watch: asyncio.Task[None] | None) -> None:
+    """Cancel a watch, if there is one, and wait until it has ended."""
+    if watch is not None:
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
+
 
 Tell = Callable[["Engine", Kind, str], None]
 
@@ -25,7 +102,7 @@ _numbers = itertools.count(1)
 
 
 class StartupFailed(Exception):
-    """An engine did not come up; the text is the endpoint's FailureReason."""
+    """An engine failed to start; the text is the endpoint's FailureReason."""
 
 
 class _TooLate(Exception):
@@ -85,7 +162,7 @@ class Engine:
         return self._process is not None and self._process.exited is None
 
     async def start(self) -> None:
-        """Returns when the engine answers /ping; stops it otherwise.
+        """Wait until the engine answers /ping; stop it if it does not.
 
         Raises:
             StartupFailed: it exited, did not answer in time, or could not be launched.
@@ -124,7 +201,7 @@ class Engine:
         self._tell(self, "engine-started", f"process {self.process.pid} at {self.process.url}")
 
     async def _within(self, task: "asyncio.Task[EngineProcessProtocol]", seconds: float) -> None:
-        """Waits for the task by the local clock, so that moving the clock forward counts."""
+        """Wait for the task by the local clock, so that moving the clock forward counts."""
         deadline = self._clock.now() + timedelta(seconds=seconds)
         try:
             while not task.done():
@@ -152,7 +229,7 @@ class Engine:
             await asyncio.sleep(self._timing.poll_s)
 
     async def died(self) -> str:
-        """Waits until the engine is dead and returns how it died, in words."""
+        """Wait until the engine is dead and return how it died, as text."""
         now = asyncio.get_running_loop().time
         pinged_at = now()
         health = Health(self._timing, pinged_at)
@@ -170,7 +247,7 @@ class Engine:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Counts a request in flight, so that an update lets it finish."""
+        """Count a request in flight, so that an update lets it finish."""
         self._in_flight += 1
         self._idle.clear()
         try:
@@ -181,13 +258,13 @@ class Engine:
                 self._idle.set()
 
     async def drain(self) -> None:
-        """Waits until nothing is in flight, the engine is dead, or the time for draining is over."""
+        """Wait until nothing is in flight, the engine is dead, or the drain timeout is over."""
         if self.alive:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), self._timing.drain_s)
 
     async def stop(self) -> None:
-        """Ends the process group; safe to call twice. What would not end is told, not raised."""
+        """End the process group; safe to call twice. A failure is logged, not raised."""
         if self._process is None or self._stopped:
             return
         try:
@@ -204,6 +281,6 @@ class Engine:
 
 
 async def forget(engine: Engine) -> None:
-    """Removes the directory of an engine that has ended."""
+    """Remove the directory of an engine that has ended."""
     with suppress(OSError):
         await asyncio.to_thread(shutil.rmtree, engine.root, ignore_errors=True)

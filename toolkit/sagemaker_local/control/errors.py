@@ -1,5 +1,8 @@
-"""What the control plane answers when it refuses: AWS's codes and AWS's wording."""
+"""AWS's codes and wording where the control plane refuses a request or an engine fails."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Mapping
 
 
@@ -48,7 +51,7 @@ def not_found(kind: str, arn: str) -> ApiError:
 
 
 def already_exists(kind: str, arn: str) -> ApiError:
-    """A name that is taken. `kind` as in `not_found`."""
+    """A name already in use. `kind` as in `not_found`."""
     return invalid(f'Cannot create already existing {kind} "{arn}".')
 
 
@@ -73,3 +76,58 @@ def busy_component(verb: str, arn: str, activity: str) -> ApiError:
 def not_local(what: str, instead: str) -> ApiError:
     """Something that AWS has and the local SageMaker does not."""
     return invalid(f"{what} is not implemented by the local SageMaker; {instead}")
+
+
+FAILURE_REASON_LIMIT = 1024  # FailureReason's maximum length in SageMaker's model
+
+# Seen in aws/sagemaker-python-sdk#787 and awslabs/llm-hosting-container#18.
+_NO_PING = (
+    "The primary container for {serves} did not pass the ping health check. "
+    "Please check CloudWatch logs for this endpoint."
+)
+
+
+def no_ping(serves: str, seconds: float, last_words: str) -> str:
+    """The engine runs but did not answer in time."""
+    told = f"It did not answer /ping within {seconds:.0f} s."
+    return _with_words(f"{_NO_PING.format(serves=serves)} {told}", last_words)
+
+
+def no_ping_exited(serves: str, status: int, last_words: str) -> str:
+    """The engine ended before it answered."""
+    return _with_words(f"{_NO_PING.format(serves=serves)} It exited with status {status}.", last_words)
+
+
+def no_download(serves: str, seconds: float) -> str:
+    """The model's data did not arrive in time; wording assumed."""
+    return (
+        f"The model data for {serves} was not downloaded within {seconds:.0f} s. "
+        "Raise ModelDataDownloadTimeoutInSeconds (up to 3600)."
+    )
+
+
+def launch_failed(serves: str, error: Exception) -> str:
+    """The launcher refused: an image or an artifact is missing."""
+    reason = str(error) or type(error).__name__
+    return _limited(f"The primary container for {serves} could not be started: {reason}", "")
+
+
+def died(serves: str, how: str, last_words: str) -> str:
+    """An engine in service died."""
+    return _with_words(f"The container of {serves} died: it {how}.", last_words)
+
+
+def _with_words(told: str, last_words: str) -> str:
+    words = last_words.strip()
+    return _limited(told, f" Its last words: {words}" if words else "")
+
+
+def _limited(told: str, words: str) -> str:
+    """Shorten the text: keep AWS's sentence and the end of the engine's output, which has the error."""
+    room = FAILURE_REASON_LIMIT - len(told)
+    if len(words) <= room:
+        return told + words
+    marker = " Its last words: … "
+    tail = words[len(words) - max(room - len(marker), 0) :]
+    cut = re.match(r"[^\n]{0,200}\n", tail) or re.match(r"\S{0,40}\s", tail)
+    return (told + marker + (tail[cut.end() :] if cut else tail))[:FAILURE_REASON_LIMIT]

@@ -1,17 +1,15 @@
-"""CreateModel, DescribeModel, ListModels, DeleteModel."""
+"""The operations on models, endpoint configurations and tags."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
 from .errors import ApiError, invalid, not_local
 from .launching import ModelDataExists, model_sources
-from .paging import page
-from .records import Record, Tables
-from .shapes import checked
-from .tags import from_list
+from .records import Record, Table, Tables, hosts_components
+from .requests import checked, page
 
 # A private ECR repository; an image without a tag is looked up as "latest", as ECR has it.
 _ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/\S+")
@@ -159,3 +157,187 @@ def _s3_sources(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _no_slash(uri: str) -> ApiError:
     return invalid(f"S3Uri '{uri}' with S3DataType S3Prefix must end with a forward slash (/).")
+
+
+def check_variants(request: dict[str, Any], models: Table[Record]) -> None:
+    """Checks the variants of CreateEndpointConfig and writes AWS's default weight into those with a model.
+
+    Raises:
+        ApiError: a variant cannot be deployed.
+    """
+    variants = request["ProductionVariants"]
+    for variant in variants:
+        _check_capacity(variant)
+    if hosts_components(request):
+        _check_for_components(request)
+    else:
+        for variant in variants:
+            _check_model(variant, models)
+        # The containers' isolation is each model's own (CreateModel$EnableNetworkIsolation).
+        if request.get("EnableNetworkIsolation", False):
+            raise invalid(
+                "EnableNetworkIsolation of an endpoint configuration is only supported for inference "
+                "component endpoints; set it on the model."
+            )
+    names = [variant["VariantName"] for variant in variants]
+    for name in names:
+        if names.count(name) > 1:
+            raise invalid(f"Duplicate variant name '{name}': variant names must be unique.")
+
+
+def _check_capacity(variant: Mapping[str, Any]) -> None:
+    where = f"variant '{variant['VariantName']}'"
+    if "ServerlessConfig" in variant:
+        raise not_local("ServerlessConfig", "give InstanceType and InitialInstanceCount.")
+    if ("InstanceType" in variant) == ("InstancePools" in variant):
+        raise invalid(f"{where} needs either InstanceType or InstancePools, and not both.")
+    if "InitialInstanceCount" not in variant:
+        raise invalid(f"{where} needs InitialInstanceCount: found none, allowed is 1 or more.")
+    scaling = variant.get("ManagedInstanceScaling", {})
+    low, high = scaling.get("MinInstanceCount", 0), scaling.get("MaxInstanceCount")
+    if high is not None and low > high:
+        raise invalid(f"{where}: MinInstanceCount {low} is more than MaxInstanceCount {high}.")
+
+
+def _check_model(variant: dict[str, Any], models: Table[Record]) -> None:
+    if "ModelName" not in variant:
+        raise invalid(
+            f"variant '{variant['VariantName']}' has no ModelName and another variant has one: an endpoint "
+            "runs either models or inference components."
+        )
+    models.get(variant["ModelName"])
+    if "ManagedInstanceScaling" in variant:
+        raise invalid("ManagedInstanceScaling is only supported for inference component endpoints.")
+    variant.setdefault("InitialVariantWeight", 1.0)
+
+
+def _check_for_components(request: Mapping[str, Any]) -> None:
+    if "ExecutionRoleArn" not in request:
+        raise invalid(
+            "ExecutionRoleArn is required when the production variants have no ModelName (an endpoint for "
+            "inference components): found none."
+        )
+
+
+# Real-time endpoints on instances are what the local server runs; these would be accepted and do nothing.
+_NOT_LOCAL = {
+    "AsyncInferenceConfig": "deploy a real-time endpoint.",
+    "ExplainerConfig": "deploy without an explainer.",
+    "ShadowProductionVariants": "deploy the shadow as a variant or an endpoint of its own.",
+}
+
+
+class Configs:
+    """The endpoint configuration operations."""
+
+    def __init__(
+        self, tables: Tables, clock: LocalClock, assumable: Callable[[str], bool] | None = None
+    ) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._assumable = assumable
+
+    async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """CreateEndpointConfig."""
+        request = checked("CreateEndpointConfig", body)
+        self._tables.configs.refuse_taken(request["EndpointConfigName"])
+        for member, instead in _NOT_LOCAL.items():
+            if member in request:
+                raise not_local(member, instead)
+        check_role(request.get("ExecutionRoleArn"), self._assumable)
+        check_variants(request, self._tables.models)
+        tags = from_list(request.pop("Tags", []))
+        now = self._clock.now()
+        name = request["EndpointConfigName"]
+        arn = self._tables.configs.arn(name)
+        row = self._tables.configs.add(Record(name, arn, now, now, request, tags))
+        return {"EndpointConfigArn": row.arn}
+
+    async def describe(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """DescribeEndpointConfig."""
+        row = self._tables.configs.get(checked("DescribeEndpointConfig", body)["EndpointConfigName"])
+        return {
+            "EnableNetworkIsolation": False,
+            **row.body,
+            "EndpointConfigArn": row.arn,
+            "CreationTime": row.created.timestamp(),
+        }
+
+    async def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """ListEndpointConfigs."""
+        rows, token = page(self._tables.configs, checked("ListEndpointConfigs", body), _config_summary)
+        return {"EndpointConfigs": rows, **({"NextToken": token} if token else {})}
+
+    async def delete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """DeleteEndpointConfig: the entry only, even while an endpoint uses it."""
+        self._tables.configs.remove(checked("DeleteEndpointConfig", body)["EndpointConfigName"])
+        return {}
+
+
+def _config_summary(row: Record) -> dict[str, Any]:
+    return {
+        "EndpointConfigName": row.name,
+        "EndpointConfigArn": row.arn,
+        "CreationTime": row.created.timestamp(),
+    }
+
+
+MAX_TAGS = 50  # TagList's maximum length in SageMaker's model
+
+
+def from_list(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Key -> value.
+
+    Raises:
+        ApiError: a key twice, or a key with the prefix that AWS keeps for itself.
+    """
+    known: dict[str, str] = {}
+    for tag in tags:
+        if tag["Key"].lower().startswith("aws:"):
+            raise invalid("aws: prefixed tag key names are not allowed for external use.")
+        if tag["Key"] in known:
+            raise invalid(f"Duplicate tag key '{tag['Key']}': tag keys must be unique per resource.")
+        known[tag["Key"]] = tag["Value"]
+    return known
+
+
+def as_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the tags in the API's form."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+class Tags:
+    """The tag operations."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def add(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """AddTags: adds or overwrites; answers all tags of the resource."""
+        request = checked("AddTags", body)
+        row = self._row(request["ResourceArn"])
+        merged = row.tags | from_list(request["Tags"])
+        if len(merged) > MAX_TAGS:
+            raise ApiError(
+                "ResourceLimitExceeded",
+                f"'{row.arn}' would have {len(merged)} tags; at most {MAX_TAGS} are allowed.",
+            )
+        row.tags = merged
+        return {"Tags": as_list(merged)}
+
+    async def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """ListTags: always one page, since a resource has at most 50 and a page at least 50."""
+        return {"Tags": as_list(self._row(checked("ListTags", body)["ResourceArn"]).tags)}
+
+    async def delete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """DeleteTags: missing keys are ignored."""
+        request = checked("DeleteTags", body)
+        row = self._row(request["ResourceArn"])
+        row.tags = {key: value for key, value in row.tags.items() if key not in request["TagKeys"]}
+        return {}
+
+    def _row(self, arn: str) -> Record:
+        row = self._tables.by_arn(arn)
+        if row is None:
+            raise invalid(f'Could not find resource "{arn}".')
+        return row

@@ -2,32 +2,118 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.engine.launch import EngineLauncherProtocol
 
-from .ai_benchmarks import AIBenchmarks
-from .ai_benchmarks_records import BenchmarkRunner
+from .ai_benchmarks import AIBenchmarks, BenchmarkRunner
+from .capacity import Stock
 from .component_life import ComponentLife
 from .components import Components
-from .configs import Configs
-from .describe import description
-from .endpoints import Endpoints
-from .engines import Engine, Tell
+from .endpoints import Endpoints, description
+from .engines import Engine, Tell, Timing
 from .errors import ApiError
-from .events import Event, OnEvent
 from .launching import EnginePlan, ModelDataExists
-from .models import Models
-from .records import ComponentRecord, EndpointRecord, Tables
+from .models import Configs, Models, Tags
+from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
 from .routing import Route, Router
-from .settings import Timing
-from .status import engine_rows
-from .stock import Stock
 from .supervisor import Supervisor
-from .tags import Tags
+
+
+def engine_rows(
+    supervisors: Iterable[Supervisor], lives: Iterable[ComponentLife] = ()
+) -> list[dict[str, Any]]:
+    """One row an engine, and one for an endpoint or a component that has none."""
+    hosted: dict[str, list[ComponentLife]] = {}
+    for life in lives:
+        hosted.setdefault(life.record.endpoint, []).append(life)
+    return [row for supervisor in supervisors for row in _rows(supervisor, hosted)]
+
+
+def _rows(supervisor: Supervisor, hosted: dict[str, list[ComponentLife]]) -> Iterator[dict[str, Any]]:
+    record = supervisor.record
+    shared = _shared(record)
+    engines = [
+        (engine, role)
+        for fleet, role in ((supervisor.fleet, "serving"), (supervisor.coming, "starting"))
+        if fleet is not None
+        for engine in fleet.engines.values()
+    ]
+    for engine, role in engines:
+        notes = _notes(supervisor, engine.plan.variant)
+        yield shared | {"role": role, "variant": engine.plan.variant, "notes": notes} | _engine(engine)
+    components = hosted.get(record.name, [])
+    for life in components:
+        yield from _component_rows(record.name, life)
+    if not engines and not components:
+        yield shared | {"role": "none"}
+
+
+def _component_rows(endpoint: str, life: ComponentLife) -> Iterator[dict[str, Any]]:
+    record = life.record
+    shared = _shared(record) | {
+        "endpoint": endpoint,
+        "variant": record.variant,
+        "component": record.name,
+        "copies": record.current_copies,
+        "reserved": _reserved(record.specification["ComputeResourceRequirements"]),
+    }
+    copies = record.current_copies
+    notes = [f"{copies} copies asked for, one engine serves"] if copies > 1 else []
+    engines = [(life.engine, "serving"), (life.coming, "starting")]
+    shown = [(engine, role) for engine, role in engines if engine is not None]
+    for engine, role in shown:
+        yield shared | {"role": role, "notes": notes} | _engine(engine)
+    if not shown:
+        yield shared | {"role": "none"}
+
+
+def _reserved(needs: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "cpu_cores": needs.get("NumberOfCpuCoresRequired"),
+        "memory_mb": needs["MinMemoryRequiredInMb"],
+        "accelerators": needs.get("NumberOfAcceleratorDevicesRequired"),
+    }
+
+
+def _shared(record: EndpointRecord | ComponentRecord) -> dict[str, Any]:
+    return {
+        "endpoint": record.name,
+        "status": record.status,
+        "failure_reason": record.failure_reason,
+        "last_update_failure": record.last_update_failure,
+    }
+
+
+def _engine(engine: Engine) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "engine_id": engine.engine_id,
+        "model": engine.plan.model,
+        "image": engine.plan.image,
+        "running": engine.alive,
+    }
+    if not engine.launched:
+        return row
+    process = engine.process
+    return row | {
+        "url": process.url,
+        "pid": process.pid,
+        "started_at": process.started_at.isoformat(),
+        "exited": process.exited,
+        "engine_version": process.engine_version,
+        "overrides": list(process.overrides),
+    }
+
+
+def _notes(supervisor: Supervisor, variant: str) -> list[str]:
+    capacity = supervisor.record.capacities.get(variant)
+    if capacity is not None and capacity.desired_count > 1:
+        return [f"{capacity.desired_count} instances asked for, one engine serves"]
+    return []
+
 
 Operation = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -117,7 +203,7 @@ class ControlPlane:
         return tuple(self._operations)
 
     async def handle(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers one request of the JSON protocol: decoded body in, decoded body out.
+        """Answer one request of the JSON protocol: decoded body in, decoded body out.
 
         Raises:
             ApiError: the request is refused; also `UnknownOperationException` for an operation that the
@@ -137,7 +223,7 @@ class ControlPlane:
         return self._router.choose(endpoint_name, variant, component)
 
     def pretend(self, endpoint_name: str, status: str, reason: str | None = None) -> None:
-        """Shows a status that only AWS's own doings lead to, until InService is asked for; for tests.
+        """Set a status that only AWS causes, until InService is set; for tests.
 
         Raises:
             ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
@@ -145,7 +231,7 @@ class ControlPlane:
         self._endpoints.pretend(endpoint_name, status, reason)
 
     def endpoint_now(self, name: str) -> dict[str, Any] | None:
-        """What DescribeEndpoint answers at this moment; None when there is no such endpoint."""
+        """Return the current DescribeEndpoint answer; None if the endpoint does not exist."""
         row = next((row for row in self._tables.endpoints if row.name == name), None)
         return None if row is None else description(row)
 
@@ -180,7 +266,7 @@ class ControlPlane:
         return engine_rows(self._endpoints.supervisors.values(), self._components.lives.values())
 
     async def close(self) -> None:
-        """Ends every job and engine, whatever their status; answers nothing useful afterwards."""
+        """End every job and engine, in any status; use nothing of it afterwards."""
         await self._benchmarks.close()
         await asyncio.gather(
             *(life.close() for life in self._components.lives.values()),

@@ -1,11 +1,11 @@
-"""What the control plane remembers: models, configurations, endpoints, components, and how they are named."""
+"""What the control plane stores and reports: models, configurations, endpoints, components, and events."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from . import errors
+from ..control import errors
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Record:
 
 @dataclass
 class VariantCapacity:
-    """What a variant was asked for and has now: traffic weight and number of instances."""
+    """Desired and current traffic weight and instance count of a variant."""
 
     current_weight: float
     desired_weight: float
@@ -34,7 +34,7 @@ class VariantCapacity:
 
 @dataclass
 class EndpointRecord(Record):
-    """An endpoint: `body` is its CreateEndpoint request; the configuration in force stands beside it.
+    """An endpoint: `body` is its CreateEndpoint request; the active configuration is a separate field.
 
     Attributes:
         config: body of the configuration in force; it outlives the configuration's own record.
@@ -59,7 +59,7 @@ class EndpointRecord(Record):
 
     @property
     def hosts_components(self) -> bool:
-        """Whether its variants name no model, so that inference components bring them."""
+        """Whether its variants name no model because inference components do."""
         return hosts_components(self.config)
 
 
@@ -97,7 +97,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Table(Generic[R]):
-    """The resources of one kind. Names are unique and found whatever their case, as AWS has it."""
+    """The resources of one kind. Names are unique and case-insensitive, as in AWS."""
 
     def __init__(self, kind: str, arn_prefix: str) -> None:
         self.kind = kind
@@ -186,7 +186,7 @@ class Tables:
                     yield row.arn, kind, row.tags
 
     def by_arn(self, arn: str) -> Record | None:
-        """Any tagged resource by its ARN, whatever the case of the name in it."""
+        """Any tagged resource by its ARN; the name's case is ignored."""
         tables: tuple[Table[Any], ...] = (self.models, self.configs, self.endpoints, self.components)
         for table in (*tables, *self.more.values()):
             row: Record
@@ -194,3 +194,43 @@ class Tables:
                 if row.arn == arn or row.arn == arn.lower():
                     return row
         return None
+
+
+Kind = Literal[
+    "status",
+    "component-status",
+    "engine-started",
+    "engine-healthy",
+    "engine-died",
+    "engine-stopped",
+    "line",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: `status` for a change of the endpoint's status, `component-status` of a component's; `line` for
+            one line of an engine's output.
+        endpoint: name of the endpoint.
+        status: the endpoint's status after the event, or the component's.
+        message: the line, or a sentence for people.
+        at: local clock.
+        variant: production variant, None when the event is the endpoint's.
+        engine_id: tells two engines of one variant apart (an update runs both at once).
+        component: inference component, None when the endpoint runs models.
+    """
+
+    kind: Kind
+    endpoint: str
+    status: str
+    message: str
+    at: datetime
+    variant: str | None = None
+    engine_id: str | None = None
+    component: str | None = None
+
+
+OnEvent = Callable[[Event], None]

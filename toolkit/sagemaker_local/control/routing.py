@@ -51,7 +51,7 @@ class Route:
     copies: int = 1
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep this open while the invocation runs: an update then lets the old engine finish it."""
+        """Context of a running invocation: an update lets the old engine finish it."""
         return self._engine.hold()
 
 

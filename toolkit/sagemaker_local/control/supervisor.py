@@ -9,19 +9,97 @@ any status but those in progress --DeleteEndpoint--> Deleting --> gone
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .engines import Engine, StartupFailed, Tell
-from .events import Event, Kind, OnEvent
-from .fleet import Death, Fleet
+from .capacity import Stock
+from .engines import Engine, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .errors import died
 from .launching import EnginePlan
-from .records import EndpointRecord, VariantCapacity
-from .settings import Timing
-from .stock import Stock
-from .transitions import guarded, stopped
+from .records import EndpointRecord, Event, Kind, OnEvent, VariantCapacity
+
+
+@dataclass(frozen=True)
+class Death:
+    """An engine that died while it served; `reason` is the endpoint's FailureReason."""
+
+    engine: Engine
+    reason: str
+
+
+class Fleet:
+    """Starts, watches and stops the engines of the plans."""
+
+    def __init__(self, plans: Iterable[EnginePlan], make: Callable[[EnginePlan], Engine]) -> None:
+        self._make = make
+        self.engines = {plan.variant: make(plan) for plan in plans}
+        self._lost = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether every engine's process runs and none was found dead."""
+        return not self._lost and all(engine.alive for engine in self.engines.values())
+
+    async def start(self) -> None:
+        """Wait until every engine answers; if one fails, stop the others.
+
+        Raises:
+            StartupFailed: with the reason of the first failure.
+        """
+        starting = [asyncio.ensure_future(engine.start()) for engine in self.engines.values()]
+        try:
+            await asyncio.gather(*starting)
+        except BaseException:
+            for task in starting:
+                task.cancel()
+            await asyncio.gather(*starting, return_exceptions=True)
+            await self.stop()
+            raise
+
+    async def death(self) -> Death:
+        """Wait for the first engine to die; for ever if there is none."""
+        if not self.engines:
+            await asyncio.get_running_loop().create_future()
+        watches = {asyncio.ensure_future(engine.died()): engine for engine in self.engines.values()}
+        try:
+            done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+        first = done.pop()
+        engine = watches[first]
+        self._lost = True
+        how = first.result()
+        return Death(engine, died(engine.plan.serves, how, engine.process.last_words()))
+
+    async def replace(self, dead: Engine) -> None:
+        """Start the dead engine's plan again.
+
+        Raises:
+            StartupFailed: the new one did not come up either.
+        """
+        await dead.stop()
+        await forget(dead)
+        fresh = self._make(dead.plan)
+        self.engines[dead.plan.variant] = fresh
+        await fresh.start()
+        self._lost = False
+
+    async def drain(self) -> None:
+        """Wait for requests in flight, at most the drain timeout."""
+        await asyncio.gather(*(engine.drain() for engine in self.engines.values()))
+
+    async def stop(self) -> None:
+        """End every engine and remove its directory; safe to call twice."""
+        engines = list(self.engines.values())
+        await asyncio.gather(*(engine.stop() for engine in engines), return_exceptions=True)
+        for engine in engines:
+            await forget(engine)
+
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]
 
@@ -55,27 +133,27 @@ class Supervisor:
     # --- what the API asks for -----------------------------------------------------------------------
 
     def create(self, plans: list[EnginePlan]) -> None:
-        """Creating; returns at once."""
+        """Start creating; return at once."""
         self._become("Creating", "creating")
         self._run(self._create(plans))
 
     def update(self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity]) -> None:
-        """Updating to the record's pending configuration; returns at once."""
+        """Start updating to the record's pending configuration; return at once."""
         self._become("Updating", "a new fleet is being started")
         self._run(self._update(plans, capacities))
 
     def reweigh(self, capacities: dict[str, VariantCapacity]) -> None:
-        """Updating the variants' weights and instance counts; returns at once."""
+        """Start updating the variants' weights and instance counts; return at once."""
         self._become("Updating", "weights and capacities are being changed")
         self._run(self._reweigh(capacities))
 
     def delete(self, gone: Callable[[], None]) -> None:
-        """Deleting; returns at once and calls `gone` when nothing is left."""
+        """Start deleting; return at once, and call `gone` when nothing is left."""
         self._become("Deleting", "deleting")
         self._run(self._delete(gone))
 
     def pretend(self, status: str, reason: str | None) -> None:
-        """Shows a status that nothing here leads to, until it pretends InService; the engines run on."""
+        """Show a status that only AWS causes, until InService is set; the engines keep running."""
         if status == "InService" and (self.fleet is None or not self.fleet.alive):
             self._fail(self.record.failure_reason or "the fleet died meanwhile")
             return
@@ -83,7 +161,7 @@ class Supervisor:
         self._become(status, "asked for by a test")
 
     async def close(self) -> None:
-        """Ends everything, whatever the status."""
+        """End everything, in any status."""
         tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
         for task in tasks:
             task.cancel()
@@ -128,7 +206,7 @@ class Supervisor:
             self._retire(old)
 
     async def _instances(self, config: Mapping[str, Any]) -> dict[str, str]:
-        """Variant -> instance type; raises StartupFailed, a moment later, where there are too few."""
+        """Variant -> instance type; raises StartupFailed, after a moment, if capacity is insufficient."""
         try:
             return self._stock.place(config)
         except StartupFailed:
@@ -171,7 +249,7 @@ class Supervisor:
         self._tell("status", "deleted")
 
     def _swap(self) -> None:
-        """The coming fleet and the pending configuration are in force from now on."""
+        """Make the new fleet and the pending configuration the active ones."""
         if self._watch is not None:
             self._watch.cancel()
         self.fleet, self.coming = self.coming, None

@@ -1,1 +1,1 @@
-"""The engines: their environment, and the real vLLM as a process that stands in for a container."""
+"""The engines: their environment, and the real vLLM as a process instead of a container."""

@@ -11,8 +11,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from sagemaker_local.engine.env import print_python
+from sagemaker_local.engine.installer import version_in
 from sagemaker_local.engine.locked_env import Progress, ensure_locked
-from sagemaker_local.engine.pins import version_in
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import PACKAGE
 
@@ -40,7 +40,7 @@ def aiperf_version() -> str:
 
 
 def plugin_path(directory: Path) -> Path:
-    """Make a folder for PYTHONPATH in which AIPerf finds the transports installed beside it; return it.
+    """Create a folder for PYTHONPATH in which AIPerf finds the transports installed beside it; return it.
 
     Only the packages that register one (for the transport ``sagemaker``, peagle-sm), by a link: their own
     site-packages would put other dependencies before AIPerf's.
@@ -53,7 +53,7 @@ def plugin_path(directory: Path) -> Path:
     if not points:
         raise EngineError(
             "AIPerf has no transport for SageMaker endpoints: no installed package registers one",
-            next_step="install peagle-sm beside it, then start the server again",
+            next_step="install peagle-sm in the same environment, then start the server again",
         )
     for point in points:
         package = resources.files(point.module.partition(".")[0])

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from sagemaker_local.engine.installer import FOREIGN, compile_packages, install
-from sagemaker_local.engine.pins import requirements
+from sagemaker_local.engine.installer import FOREIGN, compile_packages, install, requirements
 from sagemaker_local.errors import EngineError
 
 Progress = Callable[[str], None]
@@ -30,7 +29,7 @@ assert {"peagle_cpu_fixes", "peagle_runtime_k"} <= found, found
 
 
 def build(home: Path, container: Path, progress: Progress) -> None:
-    """Make the environment in ``home``, which must not exist.
+    """Create the environment in ``home``, which must not exist.
 
     Raises:
         EngineError: with the last lines of the step that failed. What was built so far stays for inspection;
@@ -46,7 +45,7 @@ def build(home: Path, container: Path, progress: Progress) -> None:
 
 
 def install_lock(home: Path, lock: Path, progress: Progress) -> Path:
-    """Make a virtual environment in ``home`` with exactly the packages of ``lock``, by their hashes.
+    """Create a virtual environment in ``home`` with exactly the packages of ``lock``, by their hashes.
 
     Returns its Python.
 
@@ -97,7 +96,7 @@ def _install_plugins(python: Path, plugins: Path) -> None:
 
 
 def _counting(progress: Progress, total: int) -> Progress:
-    """Return a reader of pip's lines that tells every twentieth package, and when unpacking begins."""
+    """Return a reader of pip's output that reports every twentieth package, and the installation."""
     seen = 0
 
     def read(line: str) -> None:
@@ -157,4 +156,4 @@ def _next_step(output: str) -> str:
             "check that pip can reach its package index and that this is Linux on x86-64 with Python 3.11 or "
             "later; then run the command again"
         )
-    return "check the network and pip's configuration, then run the command again: it starts the build afresh"
+    return "check the network and pip's configuration, then run the command again: it builds from scratch"

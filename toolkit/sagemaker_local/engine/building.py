@@ -1,4 +1,4 @@
-"""Environments, made by a process of their own, so that it can be ended like an engine."""
+"""Builds environments in a separate process, which can be ended like an engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_LINES = 15
 
 
 async def build_aiperf(on_line: OnLine, started: Started) -> Path:
-    """Make sure that AIPerf's environment exists and give its Python; as `build_engine`."""
+    """Build AIPerf's environment if needed and return its Python; as `build_engine`."""
     return await build_engine(on_line, started, AIPERF_COMMAND, "AIPerf environment")
 
 
@@ -33,7 +33,7 @@ async def build_engine(
     command: tuple[str, ...] = COMMAND,
     what: str = "engine environment",
 ) -> Path:
-    """Make sure that the engine's environment exists and give its Python.
+    """Build the engine's environment if needed and return its Python.
 
     Args:
         on_line: gets each line of progress.

@@ -1,4 +1,4 @@
-"""What other packages have to say about an engine before it starts, for example about its draft head.
+"""Checks of other packages before an engine starts, for example of its draft head.
 
 A package registers a function under the entry point group ``sagemaker_local.engine_checks``. It gets the
 container's environment and the directory in which ``/opt/ml`` lies as ``opt/ml``, and returns why the engine
@@ -22,7 +22,7 @@ def installed_checks() -> list[EngineCheck]:
 
 
 def refusal_of(checks: Sequence[EngineCheck], environment: Mapping[str, str], root: Path) -> str | None:
-    """Why the engine must not start, by the first check that objects."""
+    """Return the first check's reason why the engine must not start, or None."""
     for check in checks:
         reason = check(environment, root)
         if reason:

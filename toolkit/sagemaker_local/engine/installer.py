@@ -1,8 +1,10 @@
-"""uv, which installs from lock files: a pinned copy in the cache that is told what pip is told.
+"""A pinned uv in the cache, which installs lock files with pip's settings.
 
 Each function says False or None where uv cannot do it, and its caller then uses pip. Standard library only:
 ``scripts/lib/environment.py`` runs this before anything is installed.
 """
+
+from __future__ import annotations
 
 import ast
 import contextlib
@@ -16,8 +18,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_local.engine.pins import requirements
 from sagemaker_local.paths import cache_dir
+
+
+def requirements(lock: Path) -> list[str]:
+    """Return a lock file's requirements, each on one line with its hashes, without the comments."""
+    text = re.sub(r"\\\n", " ", lock.read_text(encoding="utf-8"))
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def version_in(lock: Path, name: str) -> str | None:
+    """Return the version that a lock file pins for a package, None where it does not name it."""
+    for requirement in requirements(lock):
+        if requirement.startswith(f"{name}=="):
+            return requirement.removeprefix(f"{name}==").split()[0]
+    return None
+
 
 Progress = Callable[[str], None]
 LOCK = Path(__file__).with_name("installer.lock")
@@ -30,7 +47,7 @@ _NOT_COMPILED = r"(aws_cdk|numba|transformers/models|(.*/)?tests)/"
 
 @dataclass(frozen=True)
 class Settings:
-    """What pip is told by its files and variables, in uv's words."""
+    """pip's settings (files and variables), translated for uv."""
 
     options: tuple[str, ...]
     environ: Mapping[str, str]
@@ -190,7 +207,7 @@ def _run(
     cwd: Path | None = None,
     on_line: Progress = lambda line: None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program; its lines are told as they come, and all of them are in the result's ``stdout``."""
+    """Run a program; report its lines as they arrive, and return them all in ``stdout``."""
     lines = []
     with subprocess.Popen(
         command,
@@ -231,5 +248,5 @@ def _plain(value: str) -> str:
 
 
 def _absolute(value: str) -> str:
-    """Return a path as one that holds in every folder, anything else as it is."""
+    """Return a path made absolute, anything else unchanged."""
     return str(Path(value).absolute()) if "://" not in value and Path(value).exists() else value

@@ -1,4 +1,4 @@
-"""One endpoint's engine: the real vLLM as a group of processes that stands in for a container."""
+"""One endpoint's engine: the real vLLM as a group of processes instead of a container."""
 
 import asyncio
 import errno
@@ -20,10 +20,9 @@ from sagemaker_local.aws_facts import published_by_aws
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.checks import EngineCheck, installed_checks, refusal_of
 from sagemaker_local.engine.env import engine_version
-from sagemaker_local.engine.image import parse_image, refusal
 from sagemaker_local.engine.model import read_model
 from sagemaker_local.engine.output import OutputLines, last_words
-from sagemaker_local.engine.settings import LocalSettings, local_settings
+from sagemaker_local.engine.settings import LocalSettings, local_settings, parse_image, refusal
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir
 
@@ -37,12 +36,12 @@ _MODEL_MOUNT = "/opt/ml/model"
 
 
 class LaunchError(EngineError):
-    """An engine was not started: the image is not one it can run, or the model's data is not there."""
+    """An engine was not started: unsupported image, or missing model data."""
 
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """What CreateModel says about one container, and the directory that it may use.
+    """CreateModel's definition of one container, and its directory.
 
     Attributes:
         name: for messages only.
@@ -79,7 +78,7 @@ class EngineProcessProtocol(Protocol):
 
     @property
     def overrides(self) -> list[str]:
-        """Each local override of the environment, in words."""
+        """A sentence for each local override of the environment."""
         ...
 
     @property
@@ -196,7 +195,7 @@ class EngineProcess:
         left = await asyncio.shield(asyncio.to_thread(warden.end_group, self.pid))
         if left:
             raise EngineError(
-                f"engine {self._name}: processes {left} did not end, even by SIGKILL",
+                f"engine {self._name}: processes {left} did not end, even after SIGKILL",
                 next_step=f"end them with: kill -9 {' '.join(map(str, left))}",
             )
         await self.wait()
@@ -292,12 +291,12 @@ class EngineLauncher:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise LaunchError(f"{disk_full(directory)}; {uri} could not be copied to {mount}") from error
-            raise LaunchError(f"{uri} could not be fetched for {mount}: {error}") from error
+            raise LaunchError(f"cannot download {uri} for {mount}: {error}") from error
         except Exception as error:
-            raise LaunchError(f"{uri} could not be fetched for {mount}: {error}") from error
+            raise LaunchError(f"cannot download {uri} for {mount}: {error}") from error
         if not any(directory.iterdir()):
             raise LaunchError(
-                f"there is nothing at {uri}, which was to be mounted at {mount}",
+                f"no objects at {uri} (to be mounted at {mount})",
                 next_step="upload the files there, or correct the S3 URI; a prefix ends in a slash",
             )
 
@@ -337,12 +336,12 @@ def free_port() -> int:
             return port
     raise EngineError(
         f"no free port between {PORTS.start} and {PORTS.stop}",
-        next_step="end what listens there, then try again",
+        next_step="stop programs that listen on these ports, then try again",
     )
 
 
 def disk_full(directory: Path) -> str:
-    """Say that the disk of a directory is full, and how much is free."""
+    """Return the error for a full disk, with the free space."""
     free = shutil.disk_usage(directory).free
     return f"No space left on device: the disk of {directory} has {free / 1e6:.0f} MB free"
 
@@ -352,7 +351,7 @@ def _local_path(root: Path, mount: str) -> Path:
 
 
 def _process_environment(python: Path, root: Path, scratch: Path) -> dict[str, str]:
-    """Return what the process gets beside the container's own: nothing of the user's keys and settings."""
+    """Return the process's environment without the user's credentials and settings."""
     return {
         "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",
         "HOME": str(root),
@@ -366,7 +365,7 @@ def _process_environment(python: Path, root: Path, scratch: Path) -> dict[str, s
 
 
 async def _ended(pid: int) -> None:
-    """Wait until the process has ended; asyncio's own wait would wait for whoever else holds its output."""
+    """Wait until the process has ended (asyncio's wait would also wait for holders of its output)."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

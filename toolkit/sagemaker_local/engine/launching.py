@@ -1,4 +1,4 @@
-"""Engines as the server starts them: environment built when first needed, processes written down."""
+"""Engines as the server starts them: environment built on first use, processes recorded."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class StateBook:
     """The server's state file, kept up to date as engines start."""
 
     def __init__(self, state: ServerState) -> None:
-        """Take the state of a server that has just started, and write it."""
+        """Set up with a new server's state, and write it."""
         self._state = state
         self._lock = Lock()
         write(state)
 
     def add(self, pid: int, name: str) -> None:
-        """Write down an engine, so that it can be ended even when this server was killed."""
+        """Record an engine, so that it can be ended even if this server was killed."""
         engine = Process.of(pid, name)
         if engine is not None:
             with self._lock:
@@ -39,7 +39,7 @@ class StateBook:
 
     @property
     def engines(self) -> tuple[Process, ...]:
-        """The engines written down that may still run."""
+        """The recorded engines that may still run."""
         return self._state.engines
 
 
@@ -53,7 +53,7 @@ class LazyLauncher:
     def __init__(
         self, *, make: MakeLauncher, build: Build, started: Started, python: Path | None = None
     ) -> None:
-        """Take what makes a launcher, what builds its Python, and who is told of processes."""
+        """Set up with the factory of launchers, the environment's builder, and the state file."""
         self._make = make
         self._build = build
         self._started = started
@@ -63,7 +63,7 @@ class LazyLauncher:
         self._listeners: list[Callable[[str], None]] = []
 
     async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
-        """Start an engine and write its process down."""
+        """Start an engine and record its process."""
         if self._inner is None:
             self._inner = self._make(self._python or await self._built(on_line))
         process = await self._inner.launch(request, on_line)
@@ -71,13 +71,13 @@ class LazyLauncher:
         return process
 
     async def close(self) -> None:
-        """End a build that is still going on."""
+        """End a running build."""
         if self._building is not None:
             self._building.cancel()
             await asyncio.gather(self._building, return_exceptions=True)
 
     async def _built(self, on_line: Callable[[str], None]) -> Path:
-        """Wait for the one build; an endpoint that is deleted meanwhile does not stop it for the others."""
+        """Wait for the one build; deleting one endpoint does not cancel it for others."""
         self._listeners.append(on_line)
         if self._building is None or (self._building.done() and not self._succeeded(self._building)):
             self._building = asyncio.create_task(self._build(self._tell, self._started))
@@ -120,7 +120,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Utilisation:
-    """What one engine uses: percent of one core (so up to 100 x cores), percent of the machine's memory.
+    """Usage of one engine: CPU in percent of one core, memory in percent of the machine's.
 
     For an inference component also percent of what it reserved, 0 to 100.
     """
@@ -138,7 +138,7 @@ class UtilisationSampler:
     """CPU and memory of engines' whole process groups, between two calls of ``sample``."""
 
     def __init__(self, engines: Callable[[], Mapping[int, Served]]) -> None:
-        """Take what lists the running engines: leader's process id -> what it serves."""
+        """Set up with a lister of running engines: leader's process id -> what it serves."""
         self._engines = engines
         self._known: dict[int, psutil.Process] = {}
 

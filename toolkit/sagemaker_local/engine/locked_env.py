@@ -51,7 +51,7 @@ def _build(home: Path, name: str, lock: Path, price: str, progress: Progress) ->
 
 
 def _run(command: list[str], name: str, price: str) -> None:
-    """Run a step; what it prints is kept for the error alone."""
+    """Run a step; its output is only used in an error."""
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )

@@ -1,4 +1,4 @@
-"""What the engine's settings depend on: the target's own config, and the arithmetic of this processor."""
+"""Inputs of the engine's settings: the target's config, and the CPU's dtypes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ModelFacts:
 
 
 def read_model(model: Path, cpu_info: Path = _CPU_INFO) -> ModelFacts:
-    """Read the target's config; a missing or unreadable one tells nothing.
+    """Read the target's config; a missing or unreadable config gives no facts.
 
     A target stored in bfloat16 is computed in it where the processor can, which takes a quarter less time a
-    step; anything else in float32, which every processor computes.
+    step; anything else in float32, which every CPU supports.
     """
     try:
         config = json.loads((model / "config.json").read_text())

@@ -1,4 +1,4 @@
-"""What an engine wrote: its lines as they come, and its last words when it is gone."""
+"""Output of an engine: its lines, and the last ones after it has ended."""
 
 import re
 from collections import deque
@@ -40,7 +40,7 @@ class OutputLines:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes; a line that never ends is cut at 64 KiB."""
+        """Process the next bytes; a line that never ends is cut at 64 KiB."""
         *complete, self._rest = (self._rest + chunk).split(b"\n")
         for line in complete:
             self._emit(line)
@@ -49,7 +49,7 @@ class OutputLines:
             self._emit(head)
 
     def close(self) -> None:
-        """The stream has ended: what is left is a line too."""
+        """Process the end of the stream: the remainder is a line too."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._emit(rest)
@@ -81,7 +81,7 @@ def last_words(lines: Iterable[str], limit: int = 15, killed_by: str | None = No
         if (inside or alone) and text.strip() and text not in causes and _POINTLESS not in text:
             causes.append(text)
     if not causes and killed_by is not None:
-        return f"a signal ended it ({killed_by}); it had no error of its own"
+        return f"killed by a signal ({killed_by}); the engine itself reported no error"
     telling = [text for text in causes if not any(words in text for words in _EMPTY_WORDS)]
     chosen = telling or causes or [text for _, text in plain if text.strip()]
     return "\n".join(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…" for text in chosen[-limit:])

@@ -1,6 +1,6 @@
-"""From a container's environment to that of a process on this machine: paths moved, local settings applied.
+"""From a container's image and environment to the settings of a process on this machine.
 
-Pure. Each setting that differs from what was asked for is told in one sentence, which logs and status show.
+Pure. Each setting that differs from what was asked for is reported in one sentence, in logs and status.
 """
 
 import json
@@ -11,6 +11,44 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_local.engine.model import ModelFacts
+
+_TAG_VERSION = re.compile(r"^v?(\d+\.\d+(?:\.\d+)?)")
+REPOSITORY = "vllm"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image URI's parts. ``version`` is what the tag says of vLLM's version, or the tag itself."""
+
+    repository: str
+    tag: str
+
+    @property
+    def version(self) -> str:
+        """The vLLM version that the tag names, shown next to the running version."""
+        found = _TAG_VERSION.match(self.tag)
+        return found.group(1) if found else self.tag
+
+
+def parse_image(uri: str) -> Image:
+    """Split ``registry/path/repository:tag@digest``; the repository is the last part of the path."""
+    name = uri.partition("@")[0]
+    path, _, last = name.rpartition("/")
+    repository, _, tag = last.partition(":")
+    return Image(repository if path or repository else name, tag or "latest")
+
+
+def refusal(uri: str) -> str | None:
+    """Return why the local engine cannot run this image, or None if it can."""
+    image = parse_image(uri)
+    if image.repository == REPOSITORY:
+        return None
+    return (
+        f"the image's repository is {image.repository!r}; the local SageMaker has one engine, vLLM for CPU, "
+        f"and runs only images of the repository {REPOSITORY!r} only: use one of the image_uris that "
+        "`peagle-sm local status` shows"
+    )
+
 
 ML_ROOT = "/opt/ml"
 # The variable of AWS's vLLM image: vLLM's own speculative configuration, as JSON.
@@ -39,28 +77,28 @@ ENGINE_ENVIRONMENT = {
 }
 # Of the gate in container/peagle_gate, where the environment does not say otherwise.
 GATE_SETTINGS = {
-    "PEAGLE_GATE_CANARY_PROMPTS": ("8", "each takes a tenth of a second of a CPU's time"),
-    "PEAGLE_GATE_DRAIN_S": ("5", "the local server ends an engine 8 s after it asked it to stop"),
+    "PEAGLE_GATE_CANARY_PROMPTS": ("8", "each takes 0.1 s of CPU time"),
+    "PEAGLE_GATE_DRAIN_S": ("5", "the local server kills an engine 8 s after SIGTERM"),
 }
-# Dropped with the reason: they ask for what a CPU does not have.
+# Dropped, with the reason: settings that a CPU cannot apply.
 _GPU_ONLY = {
     "SM_VLLM_QUANTIZATION": "the stand-in weights are not quantised",
-    "SM_VLLM_KV_CACHE_DTYPE": "the CPU engine keeps its cache in the model's own type",
-    "SM_VLLM_ATTENTION_BACKEND": "the CPU engine has one attention backend",
-    "SM_VLLM_MOE_BACKEND": "the stand-in has no experts",
-    "SM_VLLM_ENABLE_EXPERT_PARALLEL": "the stand-in has no experts",
-    "SM_VLLM_GPU_MEMORY_UTILIZATION": "there is no GPU memory to take a share of",
-    "SM_VLLM_ASYNC_SCHEDULING": "the CPU engine schedules in step",
+    "SM_VLLM_KV_CACHE_DTYPE": "the CPU engine keeps the KV cache in the model's dtype",
+    "SM_VLLM_ATTENTION_BACKEND": "the CPU engine has only one attention backend",
+    "SM_VLLM_MOE_BACKEND": "the stand-in model has no experts",
+    "SM_VLLM_ENABLE_EXPERT_PARALLEL": "the stand-in model has no experts",
+    "SM_VLLM_GPU_MEMORY_UTILIZATION": "the CPU engine has no GPU memory",
+    "SM_VLLM_ASYNC_SCHEDULING": "the CPU engine supports only synchronous scheduling",
 }
 _DTYPE_REASONS = {
-    "bfloat16": "the stand-in is stored in it and this processor multiplies it by itself",
-    "float32": "every processor computes it",
+    "bfloat16": "the stand-in weights have this dtype and this CPU supports it",
+    "float32": "every CPU supports it",
 }
 
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """The environment of the local process, and what was overridden to get there, in words."""
+    """The environment of the local process, and a sentence for each override."""
 
     environment: dict[str, str]
     overrides: tuple[str, ...]
@@ -74,7 +112,7 @@ def local_settings(
     model: ModelFacts,
     aws_image: bool = False,
 ) -> LocalSettings:
-    """Return the environment for a process that stands in for the container.
+    """Return the environment for a process that replaces the container.
 
     Args:
         environment: as CreateModel gave it.
@@ -84,10 +122,10 @@ def local_settings(
         aws_image: whether it stands in for an image of AWS's, before whose engine there is no gate.
     """
     local = {name: rewrite_paths(value, str(ml_root)) for name, value in environment.items()}
-    overrides = [f"/opt/ml: {ml_root} stands for it, in every environment value"]
+    overrides = [f"/opt/ml: replaced by {ml_root} in every environment value"]
     for name, reason in _GPU_ONLY.items():
         if name in local:
-            overrides.append(f"{_words(name)}: {local.pop(name)!r} is left out, because {reason}")
+            overrides.append(f"{_words(name)}: {local.pop(name)!r} is ignored, because {reason}")
     for name, value, reason in _forced(environment, port, model.dtype):
         asked = local.get(name)
         if asked != value:
@@ -97,9 +135,9 @@ def local_settings(
     local.setdefault("SM_VLLM_SERVED_MODEL_NAME", environment.get("SM_VLLM_MODEL", f"{ML_ROOT}/model"))
     local.setdefault("SM_VLLM_MAX_NUM_SEQS", str(MAX_NUM_SEQS))
     if "SM_VLLM_MAX_NUM_SEQS" not in environment:
-        overrides.append(f"max_num_seqs: {MAX_NUM_SEQS} as none was asked for, to start fast")
+        overrides.append(f"max_num_seqs: {MAX_NUM_SEQS} (none was set), to start fast")
     overrides += _shorten_context(local, model.context)
-    overrides += _mend_speculation(local)
+    overrides += _adapt_speculation(local)
     overrides += _gate(local, aws_image)
     return LocalSettings(local | ENGINE_ENVIRONMENT, tuple(overrides))
 
@@ -130,16 +168,16 @@ def _rewrite(node: Any, ml_root: str) -> Any:
 
 def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple[str, str, str]]:
     forced = [
-        ("SM_VLLM_HOST", "127.0.0.1", "only this machine may reach it"),
-        ("SM_VLLM_PORT", str(port), "engines share one machine, each with a port of its own"),
+        ("SM_VLLM_HOST", "127.0.0.1", "only this machine may connect"),
+        ("SM_VLLM_PORT", str(port), "engines share one machine, each with its own port"),
         (
             "SM_VLLM_DTYPE",
             environment.get(DTYPE_SWITCH, dtype),
-            f"{DTYPE_SWITCH} asks for it" if DTYPE_SWITCH in environment else _DTYPE_REASONS[dtype],
+            f"{DTYPE_SWITCH} is set" if DTYPE_SWITCH in environment else _DTYPE_REASONS[dtype],
         ),
-        ("SM_VLLM_TENSOR_PARALLEL_SIZE", "1", "there is one device"),
-        ("SM_VLLM_DATA_PARALLEL_SIZE", "1", "there is one device"),
-        ("SM_VLLM_PIPELINE_PARALLEL_SIZE", "1", "there is one device"),
+        ("SM_VLLM_TENSOR_PARALLEL_SIZE", "1", "there is only one device"),
+        ("SM_VLLM_DATA_PARALLEL_SIZE", "1", "there is only one device"),
+        ("SM_VLLM_PIPELINE_PARALLEL_SIZE", "1", "there is only one device"),
         ("SM_VLLM_KV_CACHE_MEMORY_BYTES", str(KV_CACHE_BYTES), "engines share this machine's memory"),
     ]
     if environment.get(COMPILE_SWITCH, "").lower() not in ("1", "true"):
@@ -147,7 +185,7 @@ def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple
             (
                 "SM_VLLM_ENFORCE_EAGER",
                 "true",
-                f"compiling takes half a minute a start; {COMPILE_SWITCH}=1 asks for it",
+                f"compiling adds 30 s to each start; {COMPILE_SWITCH}=1 turns it on",
             )
         )
     # What stays at vLLM's own default needs no flag and no sentence.
@@ -165,11 +203,11 @@ def _shorten_context(local: dict[str, str], model_context: int | None) -> list[s
     if model_context is None or not asked.isdecimal() or int(asked) <= model_context:
         return []
     local[name] = str(model_context)
-    return [f"max_model_len: {_change(asked, str(model_context))}, because the stand-in knows no more"]
+    return [f"max_model_len: {_change(asked, str(model_context))}, the stand-in's context length"]
 
 
-def _mend_speculation(local: dict[str, str]) -> list[str]:
-    """Take from the speculative config what needs several devices or quantised weights."""
+def _adapt_speculation(local: dict[str, str]) -> list[str]:
+    """Remove settings that need several devices or quantised weights from the speculative config."""
     try:
         config = json.loads(local.get(SPECULATIVE_CONFIG, ""))
     except ValueError:
@@ -180,12 +218,12 @@ def _mend_speculation(local: dict[str, str]) -> list[str]:
     if config.get("draft_tensor_parallel_size") not in (None, 1):
         told.append(
             f"draft_tensor_parallel_size: {_change(config['draft_tensor_parallel_size'], 1)}, "
-            "because there is one device"
+            "because there is only one device"
         )
         config["draft_tensor_parallel_size"] = 1
     if config.get("quantization") is not None:
         told.append(
-            f"draft quantization: {config.pop('quantization')!r} is left out, as the head is not quantised"
+            f"draft quantization: {config.pop('quantization')!r} is ignored, as the head is not quantised"
         )
     if told:
         local[SPECULATIVE_CONFIG] = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
@@ -193,7 +231,7 @@ def _mend_speculation(local: dict[str, str]) -> list[str]:
 
 
 def _gate(local: dict[str, str], aws_image: bool) -> list[str]:
-    """Set up what stands before the engine as the image that is asked for would have it."""
+    """Configure the gate in front of the engine as in the image that the model names."""
     if aws_image:
         local["PEAGLE_GATE"] = "off"
         return []

@@ -1,4 +1,4 @@
-"""Runs one engine and sees to it that its processes end together; also how a group is ended from outside.
+"""Runs one engine and ends all of its processes together, also from outside.
 
 An engine is several processes, and killing the first leaves gigabytes behind in the others. So the warden
 leads a session of its own, starts the engine in it, and ends all of it as soon as the engine's first process
@@ -96,7 +96,7 @@ def _is_tracker(pid: int) -> bool:
 
 
 def _reap() -> None:
-    """Collect dead children when this process is the warden, whose orphans come to it."""
+    """Reap dead children if this process is the warden (orphans are re-parented to it)."""
     if not _is_warden:
         return
     try:
@@ -128,7 +128,7 @@ def _end_when_abandoned(group: int, scratch: str) -> None:
 
 
 def _wait_for(child: int) -> int:
-    """Collect the dead until the child is among them; return its status as a shell would."""
+    """Reap processes until the child has ended; return its status as a shell would."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:

@@ -1,7 +1,7 @@
-"""Faults on demand, so that anybody can test a client against them: `peagle-sm local fault`.
+"""Faults on demand, to test clients against: `peagle-sm local fault`.
 
 A fault is a pure transformation of an answer's bytes (`stream`), or an answer in the model's place
-(`refusals`); the book says which call it befalls, and `PartWriter` carries it out on a connection.
+(`refusals`); the book chooses the fault for a call, and `PartWriter` carries it out on a connection.
 """
 
 from sagemaker_local.faults.book import Entry, FaultBook, Strike

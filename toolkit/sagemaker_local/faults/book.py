@@ -1,4 +1,4 @@
-"""The faults that are set, and which of them befalls the next call."""
+"""The faults that are set, and which of them applies to the next call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagemaker_local.faults.fault import Fault
 
 @dataclass(frozen=True)
 class Strike:
-    """A fault that befalls one call; ``chance`` decides its random places, the same for the same seed."""
+    """A fault applied to one call; ``chance`` chooses its random positions, the same for the same seed."""
 
     fault: Fault
     chance: random.Random
@@ -25,13 +25,13 @@ class Strike:
         return self.fault.kind
 
     def option(self, name: str) -> Any:
-        """What the fault says of one of its kind's options."""
+        """Return the fault's value of an option."""
         return self.fault.options[name]
 
 
 @dataclass
 class Entry:
-    """One fault in the book, and how often it has struck."""
+    """One fault that is set, and how often it was applied."""
 
     id: str
     fault: Fault
@@ -40,11 +40,11 @@ class Entry:
 
     @property
     def spent(self) -> bool:
-        """Whether it has struck as often as it was to."""
+        """Whether it was applied the requested number of times."""
         return self.fault.times is not None and self.struck >= self.fault.times
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain JSON values; ``left`` is None for one that stays."""
+        """Return everything as plain JSON values; ``left`` is None if it has no limit."""
         left = None if self.fault.times is None else self.fault.times - self.struck
         return {"id": self.id, **self.fault.to_dict(), "struck": self.struck, "left": left}
 
@@ -58,7 +58,7 @@ class FaultBook:
         self._numbers = itertools.count(1)
 
     def add(self, fault: Fault) -> Entry:
-        """Set a fault."""
+        """Add a fault."""
         entry = Entry(f"f{next(self._numbers)}", fault, draws=random.Random(fault.seed))
         self._entries.append(entry)
         return entry
@@ -68,16 +68,16 @@ class FaultBook:
         return list(self._entries)
 
     def clear(self, ids: Sequence[str] = ()) -> list[Entry]:
-        """Take back the faults of these ids, or all of them, and return them.
+        """Remove the faults of these ids, or all of them, and return them.
 
         Raises:
-            NotFound: none has such an id; nothing is taken back then.
+            NotFound: an id does not exist; nothing is removed then.
         """
         known = {entry.id for entry in self._entries}
         missing = [each for each in ids if each not in known]
         if missing:
             raise NotFound(
-                f"no fault is called {missing[0]!r}; set are: {', '.join(sorted(known)) or 'none'}",
+                f"there is no fault {missing[0]!r}; existing faults: {', '.join(sorted(known)) or 'none'}",
                 next_step="peagle-sm local fault list",
             )
         gone = [entry for entry in self._entries if not ids or entry.id in ids]
@@ -85,17 +85,17 @@ class FaultBook:
         return gone
 
     def strike(self, operation: str, endpoint: str) -> Strike | None:
-        """Take the fault of one call: the oldest that is for it and wins its draw; None when none does.
+        """Return the fault for one call: the oldest that matches and wins its random draw, or None.
 
-        One that has struck for the last time leaves the book here.
+        A fault that was applied for the last time is removed here.
         """
         for entry in self._entries:
             fault = entry.fault
-            if not fault.befalls(operation, endpoint) or entry.draws.random() >= fault.probability:
+            if not fault.applies_to(operation, endpoint) or entry.draws.random() >= fault.probability:
                 continue
             entry.struck += 1
             if entry.spent:
                 self._entries.remove(entry)
-            # Each strike has places of its own, and the first strike of a seed is always the same.
+            # Each application has its own random positions; the first of a seed is always the same.
             return Strike(fault, random.Random(f"{fault.seed}/{entry.struck}"))
         return None

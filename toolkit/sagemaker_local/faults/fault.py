@@ -1,4 +1,4 @@
-"""One fault that somebody asked for: what, where, how often. Pure."""
+"""One requested fault: what, where, how often. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _COMMON: Mapping[str, Option] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault as it was asked for.
+    """A fault as it was requested.
 
-    ``endpoint`` is a glob over names; ``operation`` None means every call that the kind can befall; ``times``
-    None means until it is cleared; ``seed`` decides both the draws of ``probability`` and random places.
-    ``options`` has every option of the kind, defaults filled in.
+    ``endpoint`` is a glob over names; ``operation`` None means every operation that the kind applies to;
+    ``times`` None means until it is cleared; ``seed`` is for both the draws of ``probability`` and random
+    positions. ``options`` has every option of the kind, with defaults.
     """
 
     kind: str
@@ -40,15 +40,15 @@ class Fault:
 
     @property
     def operations(self) -> frozenset[str]:
-        """The calls that it befalls."""
+        """The operations that it applies to."""
         return KINDS[self.kind].operations if self.operation is None else frozenset({self.operation})
 
-    def befalls(self, operation: str, endpoint: str) -> bool:
-        """Whether it is for such a call of this endpoint."""
+    def applies_to(self, operation: str, endpoint: str) -> bool:
+        """Whether it applies to this operation of this endpoint."""
         return operation in self.operations and fnmatchcase(endpoint, self.endpoint)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain JSON values; the kind's options stand beside the rest."""
+        """Return everything as plain JSON values; the kind's options are on the same level."""
         return {
             "kind": self.kind,
             "endpoint": self.endpoint,
@@ -75,7 +75,7 @@ def parse(raw: Mapping[str, Any]) -> Fault:
     operation = values["operation"]
     if operation is not None and operation not in kind.operations:
         raise _wrong(
-            f"{kind.name} cannot befall the operation {operation!r}",
+            f"{kind.name} does not apply to operation {operation!r}",
             operation,
             ", ".join(name for name in OPERATIONS if name in kind.operations),
         )
@@ -87,7 +87,7 @@ def parse(raw: Mapping[str, Any]) -> Fault:
 
 def _kind(name: Any) -> Kind:
     if not isinstance(name, str) or name not in KINDS:
-        raise _wrong("there is no such kind of fault", name, ", ".join(KINDS))
+        raise _wrong("unknown kind of fault", name, ", ".join(KINDS))
     return KINDS[name]
 
 
@@ -102,7 +102,7 @@ def _value(name: str, option: Option, given: Any) -> Any:
     else:
         fits = isinstance(given, type(option.default))
     if not fits:
-        raise _wrong(f"{name} is not acceptable", given, option.allowed())
+        raise _wrong(f"{name} has an invalid value", given, option.allowed())
     return given
 
 

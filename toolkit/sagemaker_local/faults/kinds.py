@@ -1,4 +1,4 @@
-"""The kinds of fault, what each may be told, and which calls it can befall. Pure."""
+"""The kinds of fault, their options, and the operations that each applies to. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STREAMS = frozenset({STREAM, OPENAI})
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that a kind may be told: its default, and the values or bounds that are allowed."""
+    """One option of a kind: its default, and the allowed values or bounds."""
 
     default: Any
     choices: tuple[Any, ...] = ()
@@ -59,14 +59,14 @@ class Kind:
 
 
 _AFTER = Option(1, least=0)
-_MESSAGE = Option("A fault that `peagle-sm local fault` was asked for.")
+_MESSAGE = Option("A fault added with `peagle-sm local fault`.")
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(
             "cut",
-            "the connection breaks: in a frame, after half an event, between two, or before the first byte",
+            "the connection breaks: in a frame, in an event, between events, or before the first byte",
             _ALL,
             {
                 "where": Option("frame", ("frame", "part", "event", "start")),
@@ -76,7 +76,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         Kind(
             "stall",
-            "nothing comes for some seconds, then the answer goes on",
+            "the answer pauses for some seconds, then continues",
             _ALL,
             {"seconds": Option(30.0, least=0, most=3600), "after_events": _AFTER},
         ),
@@ -88,20 +88,20 @@ KINDS: Mapping[str, Kind] = {
         ),
         Kind(
             "split",
-            "the same bytes in other parts: cut at random places, into single bytes, or all in one",
+            "the same bytes in different chunks: cut at random positions, single bytes, or all in one",
             _STREAMS,
             {"parts": Option("random", ("random", "bytes", "one"))},
         ),
-        Kind("utf8-split", "every character of several bytes is cut in two parts", _STREAMS, {}),
+        Kind("utf8-split", "every multi-byte character is split across two chunks", _STREAMS, {}),
         Kind(
             "throttle",
-            "ThrottlingException before the model is asked",
+            "ThrottlingException before the model is invoked",
             _ALL,
             {"status": Option(400, (400, 429))},
         ),
         Kind(
             "service-error",
-            "an error of the service before the model is asked",
+            "an error of the service before the model is invoked",
             _ALL,
             {"code": Option("InternalFailure", tuple(SERVICE_ERRORS))},
         ),

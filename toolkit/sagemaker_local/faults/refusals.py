@@ -1,4 +1,4 @@
-"""The faults that stand in for an answer: throttling and errors of the service or the container. Pure."""
+"""Faults that replace an answer: throttling and errors of the service or the container. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModelFailure:
 
 
 def refusal_of(strike: Strike | None) -> Refusal | ModelFailure | None:
-    """What the fault answers in the model's place; None for a fault of the answer itself, or without one."""
+    """Return the error sent instead of an answer; None for faults inside an answer, or without a fault."""
     if strike is None:
         return None
     match strike.kind:

@@ -1,4 +1,4 @@
-"""What a fault makes of a streamed answer: payload in, what to send, wait for and cut out. Pure.
+"""Faults of a streamed answer: payload in; bytes, pauses and cuts out. Pure.
 
 Every class takes the parts of an answer one after the other and gives `Action`s; bytes that it is given come
 out again in their order, unless the fault is that they do not.
@@ -27,14 +27,14 @@ class Send:
 
 @dataclass(frozen=True)
 class Wait:
-    """Send nothing for so long, in seconds."""
+    """Pause for this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Cut:
-    """End here: properly (``clean``), or by dropping the connection."""
+    """End the answer here: properly (``clean``), or by dropping the connection."""
 
     clean: bool
 
@@ -43,17 +43,17 @@ Action = Send | Wait | Cut
 
 
 class Transform(Protocol):
-    """One answer under one fault. After a `Cut` nothing more is asked of it."""
+    """One answer with one fault. It is not used after a `Cut`."""
 
     def part(self, payload: bytes) -> Iterator[Action]:
-        """Take the next part of the answer."""
+        """Process the next part of the answer."""
 
     def end(self) -> Iterator[Action]:
-        """Take the answer's end."""
+        """Process the answer's end."""
 
 
 class _AfterEvents(ABC):
-    """Lets some events pass, then does `_strike` once, with what follows them or at the answer's end.
+    """Passes some events on, then applies the fault once: to what follows, or at the answer's end.
 
     The events that pass come in a part each, however the engine's bytes were read: a client then meets the
     fault alone, and not also what it makes of several events in one part.
@@ -83,7 +83,7 @@ class _AfterEvents(ABC):
 
     @abstractmethod
     def _strike(self, after: bytes) -> Iterator[Action]:
-        """Do it, with what follows the events that passed; empty at the answer's end."""
+        """Apply the fault to what follows the passed events; empty at the answer's end."""
 
 
 class _CutShort(_AfterEvents):

@@ -1,4 +1,4 @@
-"""How the bytes of an answer travel: in SageMaker's frames, or bare as on the OpenAI route. Pure."""
+"""Encoding of an answer: SageMaker's frames, or plain bytes as on the OpenAI route. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GARBAGE_BYTES = 48
 
 
 class Wire(Protocol):
-    """Turns payload into what goes over the connection."""
+    """Encoder of payload for the connection."""
 
     def part(self, payload: bytes) -> bytes:
         """Encode one part of the answer."""
@@ -42,7 +42,7 @@ class EventStreamWire:
 
 
 class BareWire:
-    """Server-sent events as they are: nothing but their own form protects them."""
+    """Plain server-sent events, without checksums."""
 
     def part(self, payload: bytes) -> bytes:
         """Return the payload."""

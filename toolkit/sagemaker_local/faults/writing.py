@@ -1,4 +1,4 @@
-"""Writes a streamed answer to a connection, as its fault, if any, wants it."""
+"""Writes a streamed answer to a connection, with its fault, if any."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sagemaker_local.faults.wires import Wire
 
 
 class EndedByFault(Exception):
-    """A fault has ended the answer; nothing more is to be written."""
+    """A fault has ended the answer; write nothing more."""
 
 
 class ClientLeft(Exception):
-    """Whoever asked for a stream has closed the connection."""
+    """The client has closed the connection of a stream."""
 
 
 class PartWriter:
-    """The last step of a streamed answer: give it the engine's bytes, it writes them.
+    """Writer of a streamed answer: the engine's bytes go in.
 
     Every route that streams ends in one, so that `peagle-sm local fault` reaches it. The OpenAI route, for
     example (``response`` prepared, its headers sent)::
@@ -41,7 +41,7 @@ class PartWriter:
     def __init__(
         self, request: web.Request, response: web.StreamResponse, wire: Wire, strike: Strike | None
     ) -> None:
-        """Take a response whose headers are sent, how payload travels, and the fault of this request."""
+        """Set up with a response (headers sent), the payload's encoding, and the request's fault."""
         self.response = response
         self._request = request
         self._wire = wire
@@ -86,12 +86,12 @@ class PartWriter:
 
 
 def silence_of(strike: Strike | None) -> float:
-    """How long a whole answer is held back, in seconds."""
+    """Delay of a whole answer, in seconds."""
     return float(strike.option("seconds")) if strike is not None and strike.kind == "stall" else 0.0
 
 
 async def sent_whole(request: web.Request, answer: web.Response, strike: Strike | None) -> web.StreamResponse:
-    """Return an answer that is sent in one piece, cut short where its fault says so.
+    """Return an answer that is sent in one piece, cut short by its fault, if any.
 
     A clean cut is an answer whose length is right and whose end is missing; another one promises the whole
     length and breaks off half-way, or before the first byte.

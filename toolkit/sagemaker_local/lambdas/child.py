@@ -1,4 +1,4 @@
-"""What runs inside of a function's interpreter: loads the handler, calls it once, reports how it went.
+"""Runs inside a function's interpreter: loads the handler, calls it once, reports the result.
 
 Standard library only, and run by path, with ``-I -S``: besides the function's own files it finds what
 Lambda's Python runtime has (the standard library, boto3 and what boto3 needs) and nothing else that is
@@ -35,7 +35,7 @@ class RuntimeFinder:
     """Finds the SDK, after the function's own files."""
 
     def __init__(self, site: str) -> None:
-        """Take the folder in which the SDK is installed."""
+        """Set the folder in which the SDK is installed."""
         self._site = site
 
     def find_spec(

@@ -1,4 +1,4 @@
-"""Where events go that a function could not handle: its dead-letter queue and its on-failure destination."""
+"""Dead-letter queue and on-failure destination of failed asynchronous events."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class DeadLetters:
     """Writes to queues and topics in moto."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Take moto and the clock that dates the records."""
+        """Set up with moto, and the clock that dates the records."""
         self._moto = moto
         self._clock = clock
 
     def give_up(self, event: Event, answer: Outcome | ApiError, condition: str) -> None:
-        """Tell of an event that will not be tried again; ``condition`` as in a destination's record."""
+        """Report an event that will not be retried; ``condition`` as in a destination's record."""
         function = event.function
-        log.warning("function %s: event %s is given up: %s", function.name, event.request_id, condition)
+        log.warning("function %s: event %s failed: %s", function.name, event.request_id, condition)
         if function.dead_letter_arn:
             attributes = {
                 "RequestID": event.request_id,
@@ -71,7 +71,7 @@ class DeadLetters:
             else:
                 send_to_queue(self._moto, arn, body, attributes)
         except Exception:  # moto's stores raise many classes; AWS counts it and goes on, and so do we
-            log.exception("nothing could be delivered to %s", arn)
+            log.exception("delivery to %s failed", arn)
 
 
 def _message(answer: Outcome | ApiError) -> str:

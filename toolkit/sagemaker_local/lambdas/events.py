@@ -49,7 +49,7 @@ class Event:
 
 
 class EventQueue:
-    """Events that wait, and those that are being tried."""
+    """Queue of waiting and running events."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class EventQueue:
         attempt: Callable[[Event], Awaitable[Outcome]],
         give_up: Callable[[Event, Outcome | ApiError, str], None],
     ) -> None:
-        """Take the clock, what runs an event once, and what gets (event, answer, condition) in the end."""
+        """Set up with the clock, the runner, and a callback (event, answer, condition) for failed events."""
         self._clock = clock
         self._attempt = attempt
         self._give_up = give_up
@@ -67,22 +67,22 @@ class EventQueue:
         self._places = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def add(self, function: Function, payload: Any) -> None:
-        """Accept an event and begin with it."""
+        """Accept an event and start it."""
         now = self._clock.now()
         self._waiting.append(Event(function, payload, now, now))
         self.start_due()
 
     @property
     def busy(self) -> bool:
-        """Whether an event is being tried."""
+        """Whether an event is running."""
         return bool(self._trying)
 
     def due(self) -> datetime | None:
-        """When the next event is to be tried; None when none waits."""
+        """Time of the next attempt; None if no event waits."""
         return min((event.due for event in self._waiting), default=None)
 
     def start_due(self) -> None:
-        """Begin every event that is due by now."""
+        """Start every event that is due."""
         now = self._clock.now()
         for event in [waiting for waiting in self._waiting if waiting.due <= now]:
             self._waiting.remove(event)
@@ -91,12 +91,12 @@ class EventQueue:
             task.add_done_callback(self._trying.discard)
 
     async def settle(self) -> None:
-        """Wait until no event is being tried."""
+        """Wait until no event is running."""
         while self._trying:
             await asyncio.wait(set(self._trying))
 
     async def close(self) -> None:
-        """Drop what waits and end what is being tried."""
+        """Drop waiting events and end running ones."""
         self._waiting.clear()
         for task in self._trying:
             task.cancel()

@@ -25,11 +25,11 @@ class InvokeApi:
     """Answers ``POST /2015-03-31/functions/<name>/invocations``."""
 
     def __init__(self, lambdas: Lambdas) -> None:
-        """Take what runs the functions."""
+        """Set up with the runner of functions."""
         self._lambdas = lambdas
 
     def takes(self, request: web.Request) -> bool:
-        """Say whether a request is an invocation; everything else about functions is moto's."""
+        """Return whether a request is an invocation; moto answers other calls about functions."""
         return request.method == "POST" and PATH.fullmatch(unquote(request.path)) is not None
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -65,7 +65,7 @@ class InvokeApi:
                 return await self._response(request, name, event)
         raise ApiError(
             "InvalidParameterValueException",
-            f"invocation type {kind!r}: allowed are RequestResponse, Event and DryRun",
+            f"invocation type: found {kind!r}; allowed: RequestResponse, Event, DryRun",
         )
 
     async def _response(self, request: web.Request, name: str, event: object) -> web.Response:

@@ -1,4 +1,4 @@
-"""What is known of a deployed function: moto keeps the record, this reads it."""
+"""Reader of moto's records of deployed functions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Functions:
     """The functions in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Take the moto whose functions to read."""
+        """Set up with the moto that has the functions."""
         self._moto = moto
 
     def find(self, name_or_arn: str) -> Function:

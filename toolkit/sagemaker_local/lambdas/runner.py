@@ -32,7 +32,7 @@ _MOST_OUTPUT = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an invocation went.
+    """Result of an invocation.
 
     Attributes:
         payload: the result, or the error as an object with errorMessage and errorType; JSON.
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass
 class _Report:
-    """What the child said on its own pipe."""
+    """Messages of the child process on its pipe."""
 
     born: float
     began: float | None = None
@@ -60,7 +60,7 @@ class _Report:
 
     @property
     def silent(self) -> bool:
-        """Whether neither a result nor an error was told."""
+        """Whether the child sent neither a result nor an error."""
         return self.result is None and self.error is None
 
 
@@ -68,15 +68,15 @@ class Runner:
     """Runs invocations."""
 
     def __init__(self, *, directory: Path, environment: Mapping[str, str]) -> None:
-        """Take a folder for unpacked code, and what every function finds in its environment."""
+        """Set up with a folder for unpacked code, and environment variables of every function."""
         self._directory = directory
         self._environment = environment
 
     async def run(self, function: Function, event: Any) -> Outcome:
-        """Run a function once, to its end or its timeout; what it started ends with it."""
+        """Run a function once, to its end or its timeout; processes that it started end with it."""
         request_id = str(uuid.uuid4())
         if not function.runtime.startswith("python3"):
-            told = f"the local Lambda runs python3 functions only, found {function.runtime}"
+            told = f"the local Lambda runs only python3 functions; found {function.runtime}"
             return _failed(request_id, "Runtime.NotLocal", told, [told], 0.0)
         try:
             folder = await asyncio.to_thread(unpacked, function.code, self._directory)
@@ -179,7 +179,7 @@ def _task(function: Function, folder: Path, event: Any, request_id: str) -> dict
 
 
 async def _in_time(told: asyncio.Task[None], report: _Report, timeout_s: float) -> bool:
-    """Wait until the child has said all; False when it took too long to begin, or then to end."""
+    """Wait until the child has finished; False if it was too slow to start or to end."""
     started = asyncio.create_task(report.started.wait())
     try:
         await asyncio.wait({told, started}, timeout=_INIT_S, return_when=asyncio.FIRST_COMPLETED)

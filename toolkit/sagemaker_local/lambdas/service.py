@@ -1,4 +1,4 @@
-"""Lambda's Invoke: who may run now, what is told of it, and what becomes of asynchronous events."""
+"""Lambda's Invoke: concurrency, metrics and logs, asynchronous events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lambdas:
     """The functions of one server. All of it runs in the server's loop."""
 
     def __init__(self, *, moto: Moto, clock: LocalClock, url: str, directory: Path) -> None:
-        """Take moto, whose functions these are, the server's URL, and a folder for unpacked code."""
+        """Set up with moto (which has the functions), the server's URL, and a folder for unpacked code."""
         self._functions = Functions(moto)
         self._runner = Runner(directory=directory, environment=_environment(url, moto.region))
         self._teller = Teller(moto, clock)
@@ -56,7 +56,7 @@ class Lambdas:
         return await asyncio.shield(task)
 
     def send(self, name_or_arn: str, event: Any) -> None:
-        """Run a function soon ("Event"), with retries; what fails in the end goes to its dead letters.
+        """Run a function soon ("Event"), with retries; failed events go to its dead letters.
 
         Raises:
             ApiError: there is no such function (404).
@@ -64,24 +64,24 @@ class Lambdas:
         self._queue.add(self._functions.find(name_or_arn), event)
 
     def check(self, name_or_arn: str) -> None:
-        """Do nothing but look ("DryRun"); raises ApiError when there is no such function."""
+        """Only check ("DryRun"); raises ApiError if the function does not exist."""
         self._functions.find(name_or_arn)
 
     @property
     def busy(self) -> bool:
-        """Whether an asynchronous event is being tried."""
+        """Whether an asynchronous event is running."""
         return self._queue.busy
 
     def due(self) -> datetime | None:
-        """When the next asynchronous event is to be tried, by the local clock; None when none waits."""
+        """Time of the next asynchronous attempt, by the local clock; None if none waits."""
         return self._queue.due()
 
     def start_due(self) -> None:
-        """Begin every asynchronous event that is due by now."""
+        """Start every asynchronous event that is due."""
         self._queue.start_due()
 
     async def settle(self) -> None:
-        """Wait until no asynchronous event is being tried; those that wait for a retry still wait."""
+        """Wait until no asynchronous event is running; events waiting for a retry stay queued."""
         await self._queue.settle()
 
     def _forget(self, task: asyncio.Task[Outcome]) -> None:

@@ -1,4 +1,4 @@
-"""What CloudWatch is told of invocations: metrics under AWS/Lambda and the function's log."""
+"""Metrics (AWS/Lambda) and logs of invocations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Teller:
     """Writes on the local clock."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Take moto and the clock."""
+        """Set up with moto and the clock."""
         self._moto = moto
         self._clock = clock
 
     def began(self, function: Function) -> datetime:
-        """Note that an invocation begins; give the time that its metrics carry."""
+        """Record an invocation's start; return the timestamp for its metrics."""
         return self._clock.now()
 
     def throttled(self, function: Function) -> None:
@@ -53,7 +53,7 @@ class Teller:
 
 
 def report(function: Function, outcome: Outcome) -> list[str]:
-    """Give an invocation's log as Lambda writes it (the plain text format)."""
+    """Return an invocation's log as Lambda writes it (the plain text format)."""
     request = f"RequestId: {outcome.request_id}"
     return [
         f"START {request} Version: $LATEST",

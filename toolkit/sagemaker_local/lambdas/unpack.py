@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def unpacked(code: bytes, directory: Path) -> Path:
-    """Give the folder with a zip file's content, below ``directory``; made when it is not there. Blocks.
+    """Return the folder with a zip file's content, below ``directory``; create it if needed. Blocks.
 
     Raises:
         ValueError: it is no zip file, or an entry would lie outside of the folder.
@@ -39,4 +39,4 @@ def _extract(code: bytes, draft: Path) -> None:
                     raise ValueError(f"the deployment package has an entry outside of its folder: {name}")
             archive.extractall(draft)
     except zipfile.BadZipFile as error:
-        raise ValueError(f"the deployment package is no zip file ({len(code)} bytes): {error}") from error
+        raise ValueError(f"the deployment package is not a zip file ({len(code)} bytes): {error}") from error

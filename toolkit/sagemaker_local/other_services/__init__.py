@@ -1,1 +1,1 @@
-"""The services that are not SageMaker: moto in this process, with our rules laid over it."""
+"""The services that are not SageMaker: moto in this process, with our additions."""

@@ -35,13 +35,13 @@ _PREDEFINED: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
 
 
 class _Dimension:
-    """Serves beside the members of moto's enumeration; only its value is read."""
+    """Extra member of moto's enumeration; only its value is read."""
 
     value = COPIES
 
 
 def lay_sagemaker_scaling(has_target: Callable[[str], bool]) -> None:
-    """Put SageMaker's rules over moto's; ``has_target`` says whether a resource exists."""
+    """Add SageMaker's rules to moto; ``has_target``: whether a resource exists."""
     from moto.applicationautoscaling import models, responses
 
     known: list[Any] = [each for each in models.ScalableDimensionValueSet if each.value != COPIES]
@@ -109,7 +109,7 @@ def _lay_policies(backend: Any, policy: Any) -> None:
 
 
 def _tracking_alarms(policy: Any) -> list[Any]:
-    """Make AlarmHigh (above the target, 3 periods) and AlarmLow (below 90% of it, 15 periods)."""
+    """Create AlarmHigh (above the target, 3 periods) and AlarmLow (below 90% of it, 15 periods)."""
     from moto.cloudwatch.models import cloudwatch_backends
 
     cloudwatch = cloudwatch_backends[policy.account_id][policy.region_name]
@@ -136,7 +136,7 @@ def _tracking_alarms(policy: Any) -> list[Any]:
 
 
 def _tracked(resource_id: str, body: Any) -> dict[str, Any] | None:
-    """Return the alarm's metric; None for what is not served here (metric math of the caller's own)."""
+    """Return the alarm's metric; None if not supported here (custom metric math)."""
     predefined = (body.get("PredefinedMetricSpecification") or {}).get("PredefinedMetricType")
     if predefined in _PREDEFINED:
         name, statistic, period, dimensions = _PREDEFINED[predefined]

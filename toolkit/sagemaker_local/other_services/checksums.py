@@ -1,4 +1,4 @@
-"""S3's checksums, which moto takes on trust: what does not match is refused, and each part tells its own."""
+"""S3's checksums, which moto does not verify: refuse mismatches, and return each part's checksum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADER = "x-amz-checksum-sha256"
 
 
 def lay_s3_checksums() -> None:
-    """Lay the rules over moto, once in a process."""
+    """Add the rules to moto, once in a process."""
     from moto.s3.models import FakeMultipart
     from moto.s3.responses import S3Response
 
@@ -41,7 +41,7 @@ def _checked(take: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _numbered(look: Callable[..., Any]) -> Callable[..., Any]:
-    """HeadObject tells the checksum of several parts with their number, as GetObject does."""
+    """Have HeadObject return the checksum of a multipart object with its number of parts, as GetObject."""
 
     def handler(self: Any, bucket_name: str, query: dict[str, Any], key_name: str, headers: Any) -> Any:
         status, answer, body = look(self, bucket_name, query, key_name, headers)
@@ -57,7 +57,7 @@ def _numbered(look: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _listed(show: Callable[[Any], Any], kind: Any) -> Callable[[Any], Any]:
-    """ListParts tells each part's checksum where the upload was made with that algorithm."""
+    """Have ListParts return each part's checksum if the upload uses that algorithm."""
 
     def handler(self: Any) -> Any:
         upload = self.backend.get_bucket(self.bucket_name).multiparts.get(self._get_param("uploadId"))

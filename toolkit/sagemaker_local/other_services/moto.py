@@ -42,7 +42,7 @@ class Moto:
     """moto's applications and stores for one account and region."""
 
     def __init__(self, account: str, region: str, now: Callable[[], datetime]) -> None:
-        """Take the account and region that our own writes go to, and the clock; moto is not imported yet."""
+        """Set account and region of our own writes, and the clock; moto is not imported yet."""
         self.account = account
         self.region = region
         self.cloudwatch = CloudWatch(now)
@@ -51,7 +51,7 @@ class Moto:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="moto")
 
     def load(self) -> None:
-        """Import moto, empty it, and lay our rules over it. Call it once, from any thread.
+        """Import moto, empty it, and add our rules. Call it once, from any thread.
 
         moto's stores are global to the process: one server at a time in each.
         """
@@ -94,7 +94,7 @@ class Moto:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def put_metrics(self, namespace: str, data: list[dict[str, Any]]) -> None:
@@ -108,7 +108,7 @@ class Moto:
             self.backend("sns").publish(message, arn=topic, subject=subject)
 
         for name in self.cloudwatch.evaluate_alarms(self.backend("cloudwatch"), notify):
-            log.info("alarm %s changed its state", name)
+            log.info("alarm %s changed state", name)
 
     def put_log_events(
         self, group: str, stream: str, events: list[tuple[int, str]], role: str | None
@@ -138,7 +138,7 @@ class Moto:
         return role == SERVICE or allows(self.backend("iam"), role, action, resource)
 
     def backend(self, service: str) -> Any:
-        """Give moto's store of a service; S3 and IAM are kept once for all regions."""
+        """Return moto's store of a service; S3 and IAM are global."""
         from moto.backends import get_backend
 
         place = "aws" if service in ("s3", "iam") else self.region
@@ -163,7 +163,7 @@ class Moto:
 
 
 def _app_of(service: Any) -> Any:
-    """Make moto's application of a service; None stands for one that moto does not have."""
+    """Create moto's application of a service; None if moto lacks the service."""
     from moto.moto_server.werkzeug_app import create_backend_app
 
     if service is None:

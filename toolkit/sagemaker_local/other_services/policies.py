@@ -1,4 +1,4 @@
-"""What IAM's simulation says of identity policies. Pure: documents and a question in, a decision out."""
+"""IAM's policy simulation of identity policies. Pure: documents and a request in, a decision out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIKE = {"StringEquals": False, "StringLike": True, "ArnEquals": True, "ArnLike"
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision, and the condition keys whose values the question did not give."""
+    """A decision, and the condition keys without values in the request."""
 
     decision: str
     missing: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Decision:
 def decide(
     documents: Iterable[Mapping[str, Any]], action: str, resource: str, context: Mapping[str, str]
 ) -> Decision:
-    """Say whether the policies allow the action: a Deny goes before every Allow."""
+    """Return whether the policies allow the action: a Deny overrides every Allow."""
     missing: list[str] = []
     allowed = False
     for document in documents:

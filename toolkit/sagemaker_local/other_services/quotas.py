@@ -1,4 +1,4 @@
-"""Service Quotas of SageMaker, laid over moto's, which has those of VPC alone.
+"""Service Quotas of SageMaker, added to moto's, which has only those of VPC.
 
 The account that is played is a new one: 0 instances of the types that AWS grants on request only.
 """

@@ -1,4 +1,4 @@
-"""What moto leaves out and the local stacks need, laid over it once in a process."""
+"""Features that moto lacks and the local stacks need, added once in a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARK = "peagle_rules"
 
 
 def lay_rules() -> None:
-    """Lay the rules for Lambda, IAM, CloudWatch and Service Quotas; doing it twice changes nothing."""
+    """Add the rules for Lambda, IAM, CloudWatch and Service Quotas; idempotent."""
     lay_quota_rules()
     lay_simulation()
     _lay_lambda_rules()
@@ -59,7 +59,7 @@ def _kept(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lay_iam_rules() -> None:
-    """Have AWS's own policies (``arn:aws:iam::aws:policy/…``) there when one is first attached."""
+    """Create AWS's managed policies (``arn:aws:iam::aws:policy/…``) when first attached."""
     from moto.iam.models import IAMBackend
 
     if getattr(IAMBackend, _MARK, False):

@@ -1,4 +1,4 @@
-"""Bucket policies with conditions, which moto takes for unconditional: to deny plain HTTP was to deny all."""
+"""Bucket policies with conditions, which moto ignores: a deny of plain HTTP would deny everything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTEXT = {"aws:securetransport": "true"}
 
 
 def lay_s3_rules() -> None:
-    """Lay our rules over moto's S3, once in a process.
+    """Add our rules to moto's S3, once in a process.
 
     A statement of a policy whose condition does not hold says nothing; checksums are held.
     """
@@ -46,7 +46,7 @@ def lay_s3_rules() -> None:
 
 
 def conditions_hold(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Say whether a statement's conditions hold; one on a key that is not known here does not."""
+    """Return whether a statement's conditions hold; a condition on an unknown key does not hold."""
     for operator, wanted in conditions.items():
         for key, values in wanted.items():
             known = _CONTEXT.get(key.lower())

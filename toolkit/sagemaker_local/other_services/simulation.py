@@ -22,7 +22,7 @@ def lay_simulation() -> None:
 
 
 def allows(iam: Any, arn: str, action: str, resource: str) -> bool:
-    """Whether a role's own policies allow an action; a role that was deleted is allowed nothing."""
+    """Whether a role's own policies allow an action; a deleted role is allowed nothing."""
     from moto.iam.exceptions import NotFoundException
 
     try:

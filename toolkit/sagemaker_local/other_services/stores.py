@@ -1,4 +1,4 @@
-"""What the local SageMaker's other parts want of moto: objects, roles, parameters, schedules, queues."""
+"""Access to moto's objects, roles, parameters, schedules and queues."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Artifacts:
     """Model artifacts in moto's S3. All methods block: call them in a thread."""
 
     def __init__(self, moto: Moto) -> None:
-        """Take the moto whose S3 to use."""
+        """Set the moto instance."""
         self._moto = moto
 
     def make_bucket(self, bucket: str) -> None:
-        """Make a bucket unless it exists."""
+        """Create a bucket unless it exists."""
         store = self._moto.backend("s3")
         if bucket not in store.buckets:
             store.create_bucket(bucket, self._moto.region)
@@ -50,14 +50,14 @@ class Artifacts:
         self._moto.backend("s3").put_object(bucket, key, content)
 
     def exists(self, uri: str) -> bool:
-        """Say whether an S3 URI names an object or a prefix with objects."""
+        """Return whether an S3 URI names an object or a prefix with objects."""
         try:
             return bool(self._keys(uri))
         except ValueError:
             return False
 
     def read(self, bucket: str, key: str) -> bytes | None:
-        """Give an object's bytes; None when it is not there."""
+        """Return an object's bytes; None if it does not exist."""
         store = self._moto.backend("s3")
         if bucket not in store.buckets:
             return None
@@ -102,11 +102,11 @@ class Roles:
     """IAM roles in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Take the moto whose IAM to use."""
+        """Set the moto instance."""
         self._moto = moto
 
     def make(self, name: str, service: str, actions: list[str]) -> str:
-        """Make a role that ``service`` may assume and that allows ``actions``; return its ARN."""
+        """Create a role that ``service`` may assume and that allows ``actions``; return its ARN."""
         trust = {
             "Version": "2012-10-17",
             "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
@@ -121,7 +121,7 @@ class Roles:
         return str(role.arn)
 
     def trusts(self, arn: str, service: str) -> bool:
-        """Say whether the role exists and lets ``service`` assume it."""
+        """Return whether the role exists and lets ``service`` assume it."""
         for role in self._moto.backend("iam").get_roles():
             if role.arn == arn:
                 statements = json.loads(role.assume_role_policy_document).get("Statement", [])
@@ -140,11 +140,11 @@ class Parameters:
     """The Parameter Store in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Take the moto whose Parameter Store to use."""
+        """Set the moto instance."""
         self._moto = moto
 
     def value(self, name: str) -> str | None:
-        """Give a parameter's value; None when there is none of that name."""
+        """Return a parameter's value; None if it does not exist."""
         found = self._moto.backend("ssm").get_parameter(name)
         return None if found is None else str(found.value)
 
@@ -153,7 +153,7 @@ class Schedules:
     """EventBridge schedules in moto."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Take the moto whose schedules to read, and the clock that dates them."""
+        """Set the moto instance, and the clock that dates the schedules."""
         self._moto = moto
         self._clock = clock
 

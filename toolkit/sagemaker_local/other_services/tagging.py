@@ -17,7 +17,7 @@ _NO_LIMIT = 10**6
 
 
 def show_tags(moto: Moto, tagged: Callable[[], Iterable[Tagged]]) -> None:
-    """Have GetResources, GetTagKeys and GetTagValues know what ``tagged`` lists; the last call counts."""
+    """Add the resources of ``tagged`` to GetResources, GetTagKeys and GetTagValues; the last call wins."""
     from moto.core.resource_tagging import TaggedResource
     from moto.resourcegroupstaggingapi.models import ResourceGroupsTaggingAPIBackend
     from moto.sagemaker.models import SageMakerModelBackend

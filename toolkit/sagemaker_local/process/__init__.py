@@ -1,1 +1,1 @@
-"""A server as a process: started, written down, asked over HTTP, and ended with all that it started."""
+"""A server as a process: start, state files, HTTP client, and shutdown with all child processes."""

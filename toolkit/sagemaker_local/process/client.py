@@ -1,4 +1,4 @@
-"""Questions to a running server's ``/_peagle/`` routes; standard library only: commands start fast."""
+"""Client of a server's ``/_peagle/`` routes; only the standard library, so commands start fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def status(port: int) -> LocalStatus:
-    """Ask a server for its status; EngineError when it does not answer."""
+    """Fetch a server's status; EngineError if it does not answer."""
     return LocalStatus.from_dict(_json(port, "status"))
 
 
@@ -55,13 +55,13 @@ def faults(port: int) -> list[dict[str, Any]]:
 
 
 def clear_faults(port: int, fault: str = "") -> list[dict[str, Any]]:
-    """Take back one fault by its id, or all; return what was taken back."""
+    """Remove one fault by its id, or all; return the removed ones."""
     path = f"faults/{quote(fault)}" if fault else "faults"
     return list(json.loads(_ask(port, path, method="DELETE"))["faults"])
 
 
 def shut_down(port: int) -> None:
-    """Ask a server to end; EngineError when it does not answer."""
+    """Shut a server down; EngineError if it does not answer."""
     _ask(port, "shutdown", {})
 
 
@@ -86,7 +86,7 @@ def _ask(
     except OSError as error:
         raise EngineError(
             f"the local SageMaker at port {port} does not answer: {error}",
-            next_step=f"end it and start a new one: peagle-sm local down --port {port}",
+            next_step=f"stop it, then start a new one: peagle-sm local down --port {port}",
         ) from error
 
 

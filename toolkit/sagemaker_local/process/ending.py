@@ -1,4 +1,4 @@
-"""Ending a server and everything that it started, and proving that nothing is left."""
+"""Ends a server with all its processes, and verifies that none is left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KILLED_S = 5.0
 
 @dataclass(frozen=True)
 class Ended:
-    """One process that is gone, and how it went."""
+    """One ended process, and how it ended."""
 
     kind: Literal["server", "engine"]
     name: str
@@ -34,7 +34,7 @@ class Ended:
     how: Literal["asked", "terminated", "killed", "already gone"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain JSON values."""
+        """Return everything as plain JSON values."""
         return asdict(self)
 
 
@@ -70,12 +70,12 @@ def _end(known: ServerState) -> Literal["asked", "terminated", "killed", "alread
     if _until(lambda: not server.alive, _KILLED_S):
         return "killed"
     raise EngineError(
-        f"the server at port {port} (process {server.pid}) does not end", next_step=f"kill -9 {server.pid}"
+        f"the server at port {port} (process {server.pid}) did not end", next_step=f"kill -9 {server.pid}"
     )
 
 
 def _end_group(engine: Process) -> None:
-    """Kill what is left of an engine's process group; the engine's own server is gone already."""
+    """Kill the rest of an engine's process group after its server has ended."""
     deadline = monotonic() + _KILLED_S
     while members := group_members(engine):
         for process in members:
@@ -84,7 +84,7 @@ def _end_group(engine: Process) -> None:
         if monotonic() > deadline:
             pids = " ".join(str(process.pid) for process in members)
             raise EngineError(
-                f"processes of engine {engine.name} do not end: {pids}", next_step=f"kill -9 {pids}"
+                f"processes of engine {engine.name} did not end: {pids}", next_step=f"kill -9 {pids}"
             )
         sleep(0.05)
 
@@ -96,7 +96,7 @@ def _signal(process: Process, number: int) -> None:
 
 
 def _has_left(known: ServerState) -> bool:
-    """Whether the process is gone, or, where the server was only a part of it, has withdrawn its state."""
+    """Whether the process has ended or, if it only embeds the server, removed the state file."""
     return not known.server.alive or (known.embedded and state.read(known.port) is None)
 
 

@@ -1,4 +1,4 @@
-"""Starting a server as a process of its own and waiting until it answers."""
+"""Starts a server as its own process and waits until it answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST_FREE_BYTES = 200_000_000
 
 
 def is_free(port: int) -> bool:
-    """Say whether a port on loopback can be listened on."""
+    """Return whether a port on loopback can be listened on."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -50,7 +50,7 @@ def detached(
     progress: Callable[[str], None],
     python: str = sys.executable,
 ) -> LocalStatus:
-    """Start a server (with ``python``) that outlives this process; EngineError when it does not come up."""
+    """Start a server (with ``python``) that outlives this process; EngineError if it does not start."""
     for attempt in range(1, _TRIES + 1):
         at = port or free_port()
         progress(f"starting the local SageMaker at port {at}")
@@ -97,13 +97,12 @@ def _start(port: int, engine_python: Path | None, python: str) -> LocalStatus:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     if not lines:
         raise EngineError(
-            f"the local SageMaker did not come up at port {port}: "
-            f"it ended with status {status} and wrote nothing",
+            f"the local SageMaker did not start at port {port}: exit status {status}, no output",
             next_step=f"run it in the foreground to see why: peagle-sm local up --port {port}",
         )
     tail = "\n".join(lines[-_LAST_LINES:])
     raise EngineError(
-        f"the local SageMaker did not come up at port {port}; its last lines:\n{tail}",
+        f"the local SageMaker did not start at port {port}; its last lines:\n{tail}",
         next_step=f"read the whole log: {log}",
     )
 
@@ -111,7 +110,7 @@ def _start(port: int, engine_python: Path | None, python: str) -> LocalStatus:
 def require_space(
     directory: Path, free_bytes: Callable[[Path], int] = lambda at: disk_usage(at).free
 ) -> None:
-    """Refuse to go on where the disk has no room for a log and an engine's files.
+    """Raise an error if the disk has no room for a log and an engine's files.
 
     Raises:
         EngineError: with the free space, and what to set.
@@ -120,13 +119,13 @@ def require_space(
     if free < _LEAST_FREE_BYTES:
         raise EngineError(
             f"the disk of {directory} is full: {free / 1e6:.0f} MB are free, "
-            f"{_LEAST_FREE_BYTES / 1e6:.0f} MB are needed",
+            f"{_LEAST_FREE_BYTES / 1e6:.0f} MB are required",
             next_step="free some space, or set XDG_STATE_HOME to a directory on a larger disk",
         )
 
 
 def _kill(process: subprocess.Popen[bytes]) -> int:
-    """End the process; return the status that it had ended with by itself, or that of the kill."""
+    """End the process; return its own exit status, or that of the kill."""
     if process.poll() is None:
         process.kill()
     return process.wait()
@@ -146,7 +145,7 @@ def _first_line(pipe: int) -> str:
 
 
 def server_environment() -> dict[str, str]:
-    """Give the environment in which this very package is found, and no AWS account is in reach."""
+    """Return an environment that finds this package and reaches no AWS account."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]

@@ -1,4 +1,4 @@
-"""What is written down about running servers, so that any process finds them and can end them.
+"""State files of running servers, so that any process can find and end them.
 
 One JSON file a server: ``<state>/local/<port>.json``. A process is named by its id and its start
 time, since ids are reused.
@@ -26,7 +26,7 @@ _SAME_START_S = 0.05
 
 @dataclass(frozen=True)
 class Process:
-    """A process that cannot be mistaken for another: id and start time (seconds since 1970)."""
+    """A process, identified by its id and start time (seconds since 1970)."""
 
     pid: int
     started: float
@@ -41,7 +41,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs (a zombie does not)."""
+        """Whether this same process still runs (a zombie does not)."""
         with suppress(psutil.Error):
             found = psutil.Process(self.pid)
             same = abs(found.create_time() - self.started) < _SAME_START_S
@@ -63,7 +63,7 @@ class ServerState:
     embedded: bool = False
 
     def with_engine(self, engine: Process) -> ServerState:
-        """Give the state with one more engine, without those that ended."""
+        """Return the state with an added engine and without ended ones."""
         alive = tuple(known for known in self.engines if group_members(known))
         return replace(self, engines=(*alive, engine))
 
@@ -86,7 +86,7 @@ def group_members(leader: Process) -> list[psutil.Process]:
 
 
 def servers_dir() -> Path:
-    """Give the directory with the state files and logs; it is made when it does not exist."""
+    """Return the directory with the state files and logs; create it if needed."""
     directory = state_dir() / "local"
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -105,22 +105,22 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def state_path(port: int) -> Path:
-    """Give the state file of the server at a port."""
+    """Return the state file of the server at a port."""
     return servers_dir() / f"{port}.json"
 
 
 def log_path(port: int) -> Path:
-    """Give the log file of the server at a port."""
+    """Return the log file of the server at a port."""
     return servers_dir() / f"{port}.log"
 
 
 def work_dir(port: int) -> Path:
-    """Give the directory of the server at a port for its endpoints' files."""
+    """Return the directory of the server at a port for its endpoints' files."""
     return servers_dir() / f"{port}.d"
 
 
 def write(state: ServerState) -> None:
-    """Write a server's state, whole or not at all."""
+    """Write a server's state atomically."""
     path = state_path(state.port)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with _writing(path):
@@ -144,7 +144,7 @@ def read(port: int) -> ServerState | None:
 
 
 def read_all() -> Iterator[ServerState]:
-    """Give the state of every server that is written down, by port."""
+    """Return the recorded state of every server, by port."""
     ports = sorted(int(path.stem) for path in servers_dir().glob("*.json") if path.stem.isdigit())
     for port in ports:
         state = read(port)

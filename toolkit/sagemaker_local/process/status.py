@@ -1,4 +1,4 @@
-"""What `peagle-sm local status` shows: all that a script needs to use a local server."""
+"""Data of `peagle-sm local status`: all that a script needs to use a local server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalStatus:
     faults: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain JSON values."""
+        """Return everything as plain JSON values."""
         return asdict(self)
 
     @classmethod

@@ -39,7 +39,7 @@ _INVALID = "The security token included in the request is invalid."
 
 
 class BearerRefused(Exception):
-    """A token that does not open the door: AWS's name of the fault, and a message."""
+    """A rejected token: AWS's error name, and a message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

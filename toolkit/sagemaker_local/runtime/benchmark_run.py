@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sagemaker_local.control.ai_benchmarks_records import BenchmarkPlan
+from sagemaker_local.control.ai_benchmarks import BenchmarkPlan
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.aiperf_env import plugin_path
 
@@ -67,7 +67,7 @@ class AiperfRunner:
         self._started = started
 
     async def run(self, plan: BenchmarkPlan) -> str | None:
-        """Run a job; None, or why it failed. Cancelling it ends its processes, and nothing is stored."""
+        """Run a job; return None, or why it failed. Cancelling ends its processes and stores nothing."""
         shutil.rmtree(plan.root, ignore_errors=True)
         output = plan.root / "output"
         output.mkdir(parents=True)
@@ -118,7 +118,7 @@ class AiperfRunner:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _environment(self, python: Path, plan: BenchmarkPlan, scratch: Path) -> dict[str, str]:
-        """Nothing of the user's keys and settings but where Hugging Face's files lie."""
+        """Return the environment without the user's credentials and settings, except Hugging Face's paths."""
         home = plan.root / "home"
         home.mkdir(exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if name.startswith("HF_")}
@@ -147,7 +147,7 @@ class AiperfRunner:
 
 
 def command_line(plan: BenchmarkPlan, url: str, output: Path) -> list[str]:
-    """AIPerf's arguments: those of the specification, and what only the job knows."""
+    """Return AIPerf's arguments: those of the specification and those of the job."""
     component = f"?component={plan.component}" if plan.component else ""
     here = f"{plan.root / _INPUT.strip('/')}/"
     return [

@@ -82,7 +82,7 @@ class DataPlane:
         limits: Limits | None = None,
         faults: FaultBook | None = None,
     ) -> None:
-        """Take where to route to, where to record, the limits (shorter ones in tests), and faults to show."""
+        """Set up with routing, metrics, limits (shorter in tests) and faults."""
         self._route = route
         self._recorder = recorder
         self._account = account
@@ -211,7 +211,7 @@ class DataPlane:
     async def _relay(
         self, writer: PartWriter, answer: aiohttp.ClientResponse, invocation: Invocation, deadline: float
     ) -> web.StreamResponse:
-        """Pass the engine's bytes on as they arrive, one event each; say so when they break off."""
+        """Pass the engine's bytes on, one event each; end with an error event if they break off."""
         ending: bytes | None = None
         try:
             async with asyncio.timeout_at(deadline):

@@ -27,10 +27,10 @@ def group_of_component(component: str) -> str:
 
 
 class EndpointLogs:
-    """Takes lines from engines and gives them to CloudWatch Logs in batches."""
+    """Writer of engines' lines to CloudWatch Logs, in batches."""
 
     def __init__(self, *, now: Callable[[], datetime], store: Store, role_of: RoleOf) -> None:
-        """Take the local clock, where batches go, and whose role writes them."""
+        """Set up with the local clock, the sink of batches, and the role that writes them."""
         self._now = now
         self._store = store
         self._role_of = role_of
@@ -38,19 +38,19 @@ class EndpointLogs:
         self._recent: dict[str, deque[str]] = {}
 
     def line(self, endpoint: str, stream: str, text: str, component: str | None = None) -> None:
-        """Take one line of an engine's output (callable from any thread)."""
+        """Queue one line of an engine's output (callable from any thread)."""
         self._recent.setdefault(endpoint, deque(maxlen=_KEPT_LINES)).append(text)
         if text.strip():  # CloudWatch refuses empty events
             at = int(self._now().timestamp() * 1000)
             self._waiting.setdefault((endpoint, component, stream), []).append((at, text[:_LONGEST_EVENT]))
 
     def recent(self, endpoint: str, lines: int) -> list[str]:
-        """Give the last lines of an endpoint's engines, oldest first; empty when there are none."""
+        """Return the last lines of an endpoint's engines, oldest first; empty when there are none."""
         kept = list(self._recent.get(endpoint, ()))
         return kept[-lines:] if lines > 0 else []
 
     def flush(self) -> None:
-        """Hand every waiting line over."""
+        """Flush all queued lines."""
         waiting, self._waiting = self._waiting, {}
         for (endpoint, component, stream), events in waiting.items():
             group = group_of(endpoint) if component is None else group_of_component(component)

@@ -1,4 +1,4 @@
-"""CloudWatch metrics of endpoints, from the traffic that really passed.
+"""CloudWatch metrics of endpoints, from the real traffic.
 
 Names, units and dimensions are AWS's ("Amazon SageMaker AI metrics in Amazon CloudWatch").
 Values carry the start of their minute on the local clock, as metrics at one-minute
@@ -31,7 +31,7 @@ Key = tuple[str, str, str | None]
 
 @dataclass
 class Invocation:
-    """What happened to one request so far; times are seconds of a monotonic clock."""
+    """Progress of one request; times are seconds of a monotonic clock."""
 
     began: float
     model_began: float
@@ -57,12 +57,12 @@ class Invocation:
 
 
 class Recorder:
-    """Turns invocations and samples into CloudWatch data points."""
+    """Converter of invocations and samples into CloudWatch data points."""
 
     def __init__(
         self, *, now: Callable[[], datetime], sink: Sink, timer: Callable[[], float] = monotonic
     ) -> None:
-        """Take the local clock, where data points go (namespace, data), and a timer in seconds."""
+        """Set up with the local clock, the sink of data points (namespace, data), and a timer in seconds."""
         self._now = now
         self._sink = sink
         self._timer = timer
@@ -96,12 +96,12 @@ class Recorder:
             self._record(key, current, instances)
 
     def no_capacity(self, component: str) -> None:
-        """Record a request that found no copy of the component; what wakes one from zero watches this."""
+        """Record a request that found no copy of the component; scaling from zero uses this metric."""
         dimensions, at = [_component_dimension(component)], _minute_of(self._now())
         self._sink(INVOCATIONS, [_datum("NoCapacityInvocationFailures", 1, "None", dimensions, at)])
 
     def minutes_passed(self, sample: Callable[[], Sequence[Utilisation]]) -> int:
-        """Record every minute that ended since the last call; say how many.
+        """Record every minute that ended since the last call; return their number.
 
         After a jump of the local clock all of its minutes get the present sample: on this
         machine nothing happened in between.
@@ -121,7 +121,7 @@ class Recorder:
         return passed
 
     def _used(self, used: Sequence[Utilisation], at: datetime) -> None:
-        """Variants by what all of their engines use together, components by what each of them does."""
+        """Return usage: for variants the sum of their engines, for components one value each."""
         variants: dict[tuple[str, str], tuple[float, float]] = {}
         for use in used:
             cpu, memory = variants.get((use.endpoint, use.variant), (0.0, 0.0))

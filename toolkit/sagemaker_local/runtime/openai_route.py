@@ -84,7 +84,7 @@ class OpenAiRoute:
         limits: Limits,
         faults: FaultBook,
     ) -> None:
-        """Take where to route to, where to record, the local clock, the limits, and faults to show."""
+        """Set up with routing, metrics, the local clock, limits and faults."""
         self._route = route
         self._recorder = recorder
         self._clock = clock
@@ -109,7 +109,7 @@ class OpenAiRoute:
             await self._session.close()
 
     def takes(self, request: web.Request) -> bool:
-        """Say whether a request is for this route, whoever signed it and however."""
+        """Return whether a request is for this route, with any or no signature."""
         return address_of(request.rel_url.raw_path) is not None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -158,8 +158,8 @@ class OpenAiRoute:
         if asked.call != _CALL or request.method != "POST":
             raise ApiError(
                 "UnknownOperationException",
-                f"{request.method} /openai/v1{asked.call} is not served: SageMaker routes POST "
-                f"/openai/v1{_CALL} alone",
+                f"{request.method} /openai/v1{asked.call} is not supported: SageMaker routes only "
+                f"POST /openai/v1{_CALL}",
                 404,
             )
         if _COMPONENT_HEADER in request.headers:
@@ -231,7 +231,7 @@ class OpenAiRoute:
         invocation: Invocation,
         deadline: float,
     ) -> web.StreamResponse:
-        """Pass the container's bytes on as they arrive; where they break off, so does this answer."""
+        """Pass the container's bytes on as they arrive; if they break off, so does this answer."""
         try:
             async with asyncio.timeout_at(deadline):
                 async for chunk in answer.content.iter_any():

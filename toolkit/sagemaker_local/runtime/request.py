@@ -1,4 +1,4 @@
-"""What SageMaker Runtime checks of an invocation before it looks for the endpoint.
+"""SageMaker Runtime's checks of an invocation before it looks up the endpoint.
 
 Patterns, lengths and header names are those of botocore's model of the two operations.
 """
@@ -14,7 +14,7 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel, StructureShape
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control.shapes import problems_of, validation_error
+from sagemaker_local.control.requests import problems_of, validation_error
 
 INVOKE = "InvokeEndpoint"
 STREAM = "InvokeEndpointWithResponseStream"
@@ -25,7 +25,7 @@ _TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 @dataclass(frozen=True)
 class Invocation:
-    """An invocation that is well-formed: its body, and where it wants to go."""
+    """A well-formed invocation: its body and its target."""
 
     endpoint: str
     body: bytes

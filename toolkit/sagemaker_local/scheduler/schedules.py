@@ -31,7 +31,7 @@ class Schedule:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells schedules apart: group and name."""
+        """Key of a schedule: group and name."""
         return self.group, self.name
 
 
@@ -39,7 +39,7 @@ _CRON = re.compile(r"cron\(\s*\S+(?:\s+\S+){5}\s*\)")
 
 
 def is_valid(expression: str) -> bool:
-    """Say whether Scheduler accepts the expression: ``rate(…)``, ``at(…)``, ``cron(…)`` with six fields."""
+    """Return whether Scheduler accepts the expression: ``rate(…)``, ``at(…)`` or six-field ``cron(…)``."""
     every = _RATE.fullmatch(expression)
     if every is not None:
         return int(every.group(1)) > 0
@@ -54,7 +54,7 @@ def is_valid(expression: str) -> bool:
 
 
 def is_supported(expression: str) -> bool:
-    """Say whether the local clock can fire this expression; ``cron(…)`` it cannot."""
+    """Return whether the local clock can fire this expression (not ``cron(…)``)."""
     return _RATE.fullmatch(expression) is not None or _AT.fullmatch(expression) is not None
 
 
@@ -91,7 +91,7 @@ def retry_delay(attempt: int) -> timedelta:
 
 
 def filled_input(schedule: Schedule, scheduled: datetime, execution_id: str, attempt: int) -> str:
-    """Give the target's Input with Scheduler's context attributes filled in; ``attempt`` counts from 1."""
+    """Return the target's Input with Scheduler's context attributes filled in; ``attempt`` counts from 1."""
     text = str(schedule.target.get("Input") or "")
     values = {
         "scheduled-time": iso(scheduled),

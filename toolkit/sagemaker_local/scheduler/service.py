@@ -35,7 +35,7 @@ DeadLetter = Callable[[str, str, Mapping[str, str]], None]
 
 @dataclass(frozen=True)
 class _Attempt:
-    """An invocation that failed and is to be tried again."""
+    """A failed invocation that will be retried."""
 
     invocation: Invocation
     at: datetime
@@ -43,7 +43,7 @@ class _Attempt:
 
 @dataclass
 class _Watch:
-    """What is known of one schedule between two looks."""
+    """Known state of one schedule between polls."""
 
     schedule: Schedule
     due: datetime | None
@@ -68,7 +68,7 @@ class Scheduler:
         functions: Functions | None = None,
         trusts: Trusts = lambda role, service: True,
     ) -> None:
-        """Take the clock, where schedules are kept, and what calls SageMaker and Lambda.
+        """Set up with the clock, the store of schedules, and the targets (SageMaker and Lambda).
 
         ``dead_letter`` gets (queue ARN, body, attributes); ``remove`` deletes a completed schedule;
         ``trusts(role ARN, service)`` says whether a role is there and lets a service assume it.
@@ -83,7 +83,7 @@ class Scheduler:
         self._turn = asyncio.Lock()
 
     def observe(self) -> None:
-        """Take note of schedules that were made, changed or deleted."""
+        """Read which schedules were created, changed or deleted."""
         now = self._clock.now()
         kept = {schedule.key: schedule for schedule in self._schedules()}
         for key in self._watched.keys() - kept.keys():
@@ -92,11 +92,11 @@ class Scheduler:
             known = self._watched.get(key)
             if known is None or known.schedule != schedule:
                 if not is_supported(schedule.expression):
-                    log.warning("schedule %s: %s is not fired locally", schedule.name, schedule.expression)
+                    log.warning("schedule %s: %s never fires locally", schedule.name, schedule.expression)
                 self._watched[key] = _Watch(schedule, first_due(schedule, now))
 
     async def tick(self) -> None:
-        """Fire everything that is due by now, in the order of the due times.
+        """Fire every schedule that is due, in the order of the due times.
 
         It does not wait for functions: one that makes a schedule comes back here while it runs.
         """
@@ -127,20 +127,20 @@ class Scheduler:
         return self._clock.now()
 
     async def _come_to_rest(self) -> None:
-        """Fire what is due, and what becomes due by what the called functions do."""
+        """Fire what is due, and what the called functions make due."""
         await self.tick()
         while self._functions is not None and self._functions.busy:
             await self._functions.settle()
             await self.tick()
 
     def _pass_over(self, goal: datetime) -> None:
-        """Drop occurrences of rates before ``goal``: fired all at once they would be of no use."""
+        """Drop occurrences of rates before ``goal``: firing them all at once is useless."""
         for watch in self._active():
             if watch.due is not None and watch.due < goal and watch.schedule.expression.startswith("rate"):
                 watch.due = first_due(watch.schedule, goal)
 
     def _following(self) -> datetime | None:
-        """When something happens next: a schedule, or an event that a function is to be given again."""
+        """Time of the next event: a schedule, or a retry of a function."""
         moments = [watch.wants() for watch in self._active()]
         if self._functions is not None:
             moments.append(self._functions.due())

@@ -1,4 +1,4 @@
-"""What a schedule calls: SageMaker's own operations, or a Lambda function.
+"""Targets of a schedule: SageMaker's own operations, or a Lambda function.
 
 The universal target is ``arn:aws:scheduler:::aws-sdk:sagemaker:<action>``.
 """
@@ -25,23 +25,23 @@ Trusts = Callable[[str, str], bool]
 
 
 class Functions(Protocol):
-    """What runs Lambda functions, on the same clock."""
+    """Runner of Lambda functions, on the same clock."""
 
     @property
     def busy(self) -> bool:
-        """Whether an event is being tried."""
+        """Whether an event is running."""
 
     def send(self, name_or_arn: str, event: Any) -> None:
-        """Take an event for a function, or raise ApiError."""
+        """Accept an event for a function, or raise ApiError."""
 
     def due(self) -> datetime | None:
-        """When an event is to be tried again; None when none waits."""
+        """Time of the next retry; None if no event waits."""
 
     def start_due(self) -> None:
-        """Begin what is due."""
+        """Start the events that are due."""
 
     async def settle(self) -> None:
-        """Wait until nothing is being tried."""
+        """Wait until no event is running."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,20 @@ class Targets:
     """Calls targets."""
 
     def __init__(self, *, call: Call, functions: Functions | None, trusts: Trusts) -> None:
-        """Take what calls SageMaker (action, parameters), what runs functions, and what knows of roles."""
+        """Set up with the callers of SageMaker (action, parameters) and Lambda, and the role check."""
         self._call = call
         self._functions = functions
         self._trusts = trusts
 
     async def invoke(self, schedule: Schedule, text: str, this: Invocation) -> None:
-        """Call a schedule's target with its Input; a function is handed its event, and that is all.
+        """Call a schedule's target with its Input; a function gets its event asynchronously.
 
         Raises:
             ApiError: the role is gone, the target is none that can be called, or it refuses.
         """
         arn, role = str(schedule.target.get("Arn", "")), str(schedule.target.get("RoleArn", ""))
         if not self._trusts(role, _SERVICE):
-            told = f"the role {role} is gone, or no longer trusts EventBridge Scheduler"
+            told = f"the role {role} does not exist, or does not trust EventBridge Scheduler"
             raise ApiError("AccessDeniedException", told, 403)
         if self._functions is not None and _FUNCTION.fullmatch(arn):
             self._functions.send(arn, _json(text) if text else _own_event(schedule, this))
@@ -80,7 +80,7 @@ class Targets:
         else:
             raise ApiError(
                 "ValidationException",
-                f"the local scheduler calls {_UNIVERSAL}<action> and Lambda functions only, found {arn}",
+                f"target: found {arn}; allowed locally: {_UNIVERSAL}<action> and Lambda functions",
             )
 
 
@@ -92,7 +92,7 @@ def _json(text: str) -> Any:
 
 
 def _own_event(schedule: Schedule, this: Invocation) -> dict[str, Any]:
-    """Give what a function gets from a schedule without Input."""
+    """Return the event that a function gets from a schedule without Input."""
     _, _, _, region, account, _ = schedule.arn.split(":", 5)
     return {
         "version": "0",

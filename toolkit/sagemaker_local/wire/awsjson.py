@@ -1,4 +1,4 @@
-"""Replies and errors in the two shapes that SageMaker's APIs use, and what a request says of its caller."""
+"""Replies and errors in the two shapes that SageMaker's APIs use, and the caller of a signed request."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def runtime_error(code: str, message: str | None, status: int = 400, **members: 
 
 
 def unsigned_error(code: str, message: str) -> web.Response:
-    """Refuse a data-plane call for its signature: AWS's front answers it, and in a form of its own."""
+    """Refuse a data-plane call for its signature, in the format of AWS's front end."""
     kind = f"{code}:http://internal.amazon.com/coral/com.amazon.coral.service/"
     return web.Response(
         status=403,

@@ -1,4 +1,4 @@
-"""Whether a request is signed as AWS wants it: present, well-formed, of now, for this region and service.
+"""Checks of a signature: present, well-formed, current, and for this region and service.
 
 The signature itself is not verified, since any key is as good as another here. Codes and wordings are AWS's
 own; docs/explanation/local.md names where each was seen. Pure.
@@ -39,7 +39,7 @@ class Scope:
 
 
 def refusal(headers: Mapping[str, str], scope: Scope, now: datetime) -> Unsigned | None:
-    """Say what is wrong with the signature in a request's headers (names in any case), None if nothing is."""
+    """Return what is wrong with the signature in a request's headers (names in any case), or None."""
     authorization = headers.get("Authorization", "").strip()
     if not authorization.startswith("AWS4-"):
         return Unsigned(MISSING, "Missing Authentication Token")

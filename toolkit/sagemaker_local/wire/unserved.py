@@ -1,4 +1,4 @@
-"""What to answer where moto has no answer: AWS's shape of an error, so that a client can read it.
+"""AWS-shaped errors for requests that moto cannot answer.
 
 moto raises for an operation that it lacks and has no route for others; a bare HTTP 500 or a page of HTML
 tells a client nothing, and botocore repeats a 500.
@@ -28,7 +28,7 @@ _UNSIGNED = "s3"
 
 
 class UnknownService(Exception):
-    """moto has nothing of the service that a request is signed for."""
+    """moto does not have the service that a request is signed for."""
 
 
 def is_lacking(error: Exception) -> bool:
@@ -42,7 +42,7 @@ def is_lacking(error: Exception) -> bool:
 
 
 def is_unserved(request: web.Request, status: int, content_type: str, payload: bytes) -> bool:
-    """Whether an answer of moto's is no service's own but that of a web server without such a route."""
+    """Whether moto's answer is the web server's own 404, not a service's."""
     if status != 404 or request.method == "HEAD" or _service(request) == "s3":
         return False
     return content_type.startswith("text/html") or payload in (b"", b"Not Found")
@@ -56,9 +56,9 @@ def not_implemented(request: web.Request, body: bytes, said: str = "") -> web.Re
 
 
 def broken(request: web.Request, body: bytes, error: Exception) -> web.Response:
-    """Tell that moto broke over an operation."""
+    """Return the error for an exception in moto."""
     message = (
-        f"{_operation(request, body)} failed in the local SageMaker's stand-in for it (moto): "
+        f"{_operation(request, body)} failed in moto, which emulates it locally: "
         f"{type(error).__name__}: {error}"
     )
     return _error(request, "InternalFailure", message, 500)
@@ -109,7 +109,7 @@ def _by_route(service: str, request: web.Request) -> str:
 
 @cache
 def _model(service: str) -> Any:
-    """Return botocore's model of a service, None where it has none of the name in the signature."""
+    """Return botocore's model of a service, None if it lacks the name in the signature."""
     from botocore.exceptions import UnknownServiceError
     from botocore.session import get_session
 

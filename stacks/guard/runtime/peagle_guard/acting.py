@@ -1,4 +1,4 @@
-"""The second half of a sweep: record a decision about one endpoint, notify people, and carry it out.
+"""Second half of a sweep: record the decision on an endpoint, send the notice, and carry it out.
 
 The sweeper deletes nothing itself: it invokes the switch or the lifetime provider.
 """
@@ -38,7 +38,7 @@ _WHY = {
     OffBy.BUDGET: "its budget is spent",
     OffBy.HOURS: "its hours end",
     OffBy.FAILED: "it failed",
-    OffBy.OTHERS: "somebody else deleted it",
+    OffBy.OTHERS: "it was deleted, but not by the guard",
 }
 
 
@@ -63,7 +63,7 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
     if tell is Tell.GONE:
         return "\n".join(
             [
-                f"Endpoint {name} is gone ({why}), looked up and not found at {_at(now)}. {spent}",
+                f"Endpoint {name} no longer exists ({why}); checked at {_at(now)}. {spent}",
                 *_next_opening(lifecycle, decision.off_by),
                 "Its configuration and model are kept and cost nothing. To turn it on again:",
                 f"  peagle-sm resume {name}",
@@ -71,13 +71,14 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
         )
     if tell is Tell.WAKE_FAILED:
         return (
-            f"Endpoint {name} was to be turned on, but: {detail}\nTo try by hand:\n  peagle-sm resume {name}"
+            f"Endpoint {name} could not be turned on: {detail}\n"
+            f"To turn it on yourself:\n  peagle-sm resume {name}"
         )
     if tell is Tell.OFF_NOW:
         return "\n".join(
             [
                 f"Endpoint {name} is being turned off now: {why}. {spent}",
-                "To turn it on again once it is gone:",
+                "To turn it on again later:",
                 f"  peagle-sm resume {name}",
             ]
         )
@@ -85,7 +86,7 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
     return "\n".join(
         [
             f"Endpoint {name} will be turned off at {_at(at)}, or soon after: {why}. {spent}",
-            "To keep it alive, for two hours say:",
+            "To keep it, for example for two hours:",
             f"  peagle-sm keep {name} 2h",
             *_or_by_traffic(tell),
         ]
@@ -93,18 +94,18 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
 
 
 def _or_by_traffic(tell: Tell | None) -> list[str]:
-    return ["or send it a request: traffic before then keeps it too."] if tell is Tell.IDLE_SOON else []
+    return ["or send it a request before then."] if tell is Tell.IDLE_SOON else []
 
 
 def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
     if lifecycle.hours is None or off_by not in (OffBy.HOURS, OffBy.IDLE, OffBy.LIFETIME):
         return []
-    return [f"Its hours ({lifecycle.hours.text}) turn it on again at their next beginning."]
+    return [f"Its hours ({lifecycle.hours.text}) turn it on again at their next start."]
 
 
 def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:
     if lifecycle.usd_per_hour is None:
-        return "What it has cost is not known here: the plan knew no price."
+        return "Cost unknown: the plan had no price."
     spent = spent_usd(lifecycle, record, now)
     budget = "" if lifecycle.budget_usd is None else f" of a budget of {lifecycle.budget_usd:.2f} USD"
     return f"It has cost about {spent:.2f} USD so far{budget} (the plan's price, not the bill)."
@@ -118,12 +119,12 @@ DONE, IN_PROGRESS, REFUSED = "done", "in-progress", "refused"
 
 
 class Refused(Exception):
-    """The owner did not do what it was asked for; the message is its own."""
+    """Error: the switch or the provider refused; the message is its own."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the owner answered; ``started`` is False while it only waits for something else to end."""
+    """Response of the switch or provider; ``started`` is False while it waits for something else to end."""
 
     state: str
     detail: str
@@ -134,21 +135,21 @@ def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record)
     """Ask the switch to turn the endpoint off.
 
     Raises:
-        Refused: it did not.
+        Refused: the function refused.
     """
     event = {"action": "off", "stack": lifecycle.stack} if lifecycle.stack else _direct(record)
     return _ask(aws, settings.switch_function, event)
 
 
 def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
-    """Have the lifetime schedules of a gone endpoint removed, whoever deleted it.
+    """Remove the lifetime schedules of a deleted endpoint through the switch.
 
-    CloudFormation removes them with a stack's endpoint, but not where it gave up deleting that, and not
-    where somebody deleted the endpoint by hand. ``expires_at`` and ``last_seen_at`` protect newer ones:
-    whoever creates the endpoint again has armed them later.
+    CloudFormation removes them with a stack's endpoint, but not if it failed to delete the endpoint or if the
+    endpoint was deleted by hand. ``expires_at`` and ``last_seen_at`` protect newer schedules: a new endpoint
+    of the name has created them later.
 
     Raises:
-        Refused: the switch did not.
+        Refused: the switch refused.
     """
     if record.created_at is None or not record.arn:
         return Outcome(DONE, "no schedule is known")
@@ -167,10 +168,10 @@ def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -
 
 
 def wake(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record, now: datetime) -> Outcome:
-    """Ask the owner to turn the endpoint on again.
+    """Turn the endpoint on again through the switch or the lifetime provider.
 
     Raises:
-        Refused: it did not.
+        Refused: the function refused.
     """
     if lifecycle.stack:
         return _ask(aws, settings.switch_function, {"action": "on", "stack": lifecycle.stack})
@@ -179,11 +180,11 @@ def wake(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record, now
 
 
 def _last_seen_at(record: Record) -> datetime:
-    """Return the last time by the register at which the endpoint existed and had not failed.
+    """Return the last time in the register at which the endpoint existed and had not failed.
 
-    Nobody arms schedules for the next endpoint of its name before that: a deploy does so at the earliest when
-    the old one has failed or is being deleted. The sweep that first misses the endpoint may be later than
-    the next deploy, so its time does not count.
+    Schedules for the next endpoint of its name are created later: a deploy creates them at the earliest when
+    the old endpoint has failed or is being deleted. The first sweep that misses the endpoint may be later
+    than the next deploy, so its time does not count.
     """
     seen = [record.created_at, record.first_in_service_at, record.marked_at, record.warned_at]
     if record.off_by is not OffBy.FAILED:
@@ -205,25 +206,25 @@ def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> Outcome:
 
 
 _NOBODY = Evidence(Kind.UNKNOWN)
-# A sweep has four minutes, and a call that hangs takes one of them.
+# A sweep has four minutes, and a call that times out takes one of them.
 _MOST_HUNG = 2
-_CHANGED = "the register changed meanwhile: the next sweep looks again"
+_CHANGED = "the register changed meanwhile; the next sweep retries"
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Acts at ``now``, or only says what it would do."""
+    """Executor of decisions at ``now``; in a dry run it changes nothing."""
 
     aws: Aws
     settings: Settings
     inventory: Inventory
     now: datetime
     dry_run: bool = False
-    # Endpoints for which a function gave no answer in this sweep.
+    # Endpoints for which a function did not respond in this sweep.
     hung: list[str] = field(default_factory=list)
 
     def act(self, ours: Ours, decision: Decision) -> tuple[Decision, tuple[str, ...]]:
-        """Do what was decided about an endpoint; return what came of it, and what failed."""
+        """Carry out the decision on an endpoint; return the outcome, and what failed."""
         if self.dry_run:
             return decision, ()
         if decision.action is not Action.TURN_OFF:
@@ -233,19 +234,19 @@ class Actor:
     def act_on_gone(
         self, record: Record, lifecycle: Lifecycle, decision: Decision
     ) -> tuple[Decision, tuple[str, ...]]:
-        """Do what was decided about a name whose endpoint is not in the list."""
+        """Carry out the decision on a name whose endpoint is not in the list."""
         if decision.action is Action.FORGET and not self.dry_run:
             if self.aws.register.forget(record):
                 return decision, ()
             return _stood_down(decision, record, _CHANGED), ()
         if self.dry_run or decision.record == record:
             return decision, ()
-        # The list may be behind; what is not found by its name is gone.
+        # The list may lag behind, so DescribeEndpoint decides.
         found = self.aws.describe_endpoint(record.name)
         if found is not None and (
             same_time(found.created_at, record.created_at) or decision.action is Action.WAKE
         ):
-            return _stood_down(decision, record, "it is there after all"), ()
+            return _stood_down(decision, record, "the endpoint still exists"), ()
         if decision.action is Action.WAKE:
             return self._wake(record, lifecycle)
         if record.gone_at is None:
@@ -255,7 +256,7 @@ class Actor:
     def _note(
         self, decision: Decision, read: Record, lifecycle: Lifecycle
     ) -> tuple[Decision, tuple[str, ...]]:
-        """Write what is to be remembered, then tell."""
+        """Write the record, then send the notice."""
         stored = self.inventory.records.get(read.name)
         if decision.record == stored:
             return decision, ()
@@ -264,9 +265,9 @@ class Actor:
         return decision, self._tell(decision, lifecycle)
 
     def _turn_off(self, ours: Ours, decision: Decision) -> tuple[Decision, tuple[str, ...]]:
-        """Look again at everything, claim the endpoint in the register, tell, and act."""
+        """Check everything again, claim the endpoint in the register, send the notice, and turn it off."""
         if len(self.hung) >= _MOST_HUNG:
-            reason = f"left to the next sweep: no answer came for {', '.join(self.hung)}"
+            reason = f"left to the next sweep: AWS did not answer for {', '.join(self.hung)}"
             return _stood_down(decision, ours.read, reason), (reason,)
         found = self.aws.describe_endpoint(ours.endpoint.name)
         seen = ours.endpoint
@@ -275,7 +276,7 @@ class Actor:
             or not same_time(found.created_at, seen.created_at)
             or not same_arn(found.arn, seen.arn)
         ):
-            return _stood_down(decision, ours.read, "it changed while it was looked at"), ()
+            return _stood_down(decision, ours.read, "it changed during the sweep"), ()
         found = self.inventory.with_components(found)
         true_tags = self.aws.endpoint_tags(found.arn)
         record = self.aws.register.get(found.name)
@@ -325,14 +326,14 @@ class Actor:
                 faults = (*faults, *self._tell(failed, lifecycle, str(error)))
             return decision, faults
         if not outcome.started:
-            # It waits for something else to end: that was no try.
+            # It only waits for something else to end, which does not count as a try.
             written = decision.record
             again = replace(written, wake_tries=written.wake_tries - 1, version=written.version + 1)
             self.aws.register.put(again, self.now)
         return replace(decision, reason=f"{decision.reason}: {outcome.state}, {outcome.detail}"), ()
 
     def _tell(self, decision: Decision, lifecycle: Lifecycle, detail: str = "") -> tuple[str, ...]:
-        """Send the decision's notice. That it cannot be sent is a fault, and no reason to go on paying."""
+        """Send the decision's notice; a failure is reported but does not stop the turn-off."""
         if decision.tell is None:
             return ()
         name = decision.record.name

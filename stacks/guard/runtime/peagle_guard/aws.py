@@ -1,7 +1,7 @@
-"""What a sweep asks of AWS, and whether two of its answers mean the same endpoint.
+"""AWS calls of a sweep, and comparison of endpoint identities.
 
-One method per call, so that a fake can stand in and calls can be counted. ARNs of endpoints come in lower
-case from some APIs. An endpoint of the same name that was created later is another endpoint.
+There is one method per call, so that tests can replace AWS and count calls. Some APIs return ARNs of
+endpoints in lower case. An endpoint of the same name that was created later is another endpoint.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _ROUNDING = timedelta(seconds=1)
 
 
 class Unanswered(Exception):
-    """No answer came from a function: it may have run, or may still run."""
+    """Error: a function did not respond; it may have run, or may still run."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """One page of a list, and the token of the next one."""
+    """One page of a list, with the token of the next."""
 
     items: tuple[T, ...]
     token: str | None = None
@@ -41,7 +41,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Tagged:
-    """The tags of one endpoint as the tagging API knows them; they may lag behind."""
+    """Tags of one endpoint from the tagging API; they may lag behind."""
 
     arn: str
     tags: Mapping[str, str]
@@ -60,7 +60,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Result:
-    """Data points of one query on one page; ``whole`` is False when CloudWatch failed or gave a part."""
+    """Datapoints of one query on one page; ``whole`` is False if CloudWatch returned only a part."""
 
     id: str
     points: Mapping[datetime, float]
@@ -68,37 +68,37 @@ class Result:
 
 
 class Register(Protocol):
-    """The guard's memory. Each write is conditional on the version that was read."""
+    """The guard's register; each write is conditional on the version that was read."""
 
     def scan(self, token: str | None) -> Page[Record]:
         """Return a page of all records."""
 
     def get(self, name: str) -> Record:
-        """Read one record consistently; an empty one of version 0 where there is none."""
+        """Read one record consistently; an empty one of version 0 if it does not exist."""
 
     def put(self, record: Record, now: datetime) -> bool:
-        """Write the record as version + 1; False when somebody wrote since it was read."""
+        """Write the record as version + 1; False if it was written since it was read."""
 
     def forget(self, record: Record) -> bool:
-        """Remove the record; False when somebody wrote since it was read."""
+        """Delete the record; False if it was written since it was read."""
 
     def lock(self, now: datetime, until: datetime) -> bool:
-        """Take the sweep's lock; False while another sweep holds it."""
+        """Acquire the sweep's lock; False while another sweep holds it."""
 
     def unlock(self, now: datetime, *, finished: bool) -> None:
-        """Give the lock back, and note that the sweep was finished if it was."""
+        """Release the lock, and record whether the sweep was finished."""
 
 
 class Aws(Protocol):
-    """AWS as a sweep sees it. Every method but ``register`` and ``calls`` is one call, and may raise."""
+    """AWS calls of a sweep; every method but ``register`` and ``calls`` is one call and may raise."""
 
     @property
     def register(self) -> Register:
-        """The guard's memory."""
+        """The guard's register."""
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """How often each operation was called."""
+        """Number of calls of each operation."""
 
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         """ListEndpoints, 100 a page; without what only a description tells."""
@@ -113,7 +113,7 @@ class Aws(Protocol):
         """The tagging API's GetResources for endpoints with our tag, 100 a page."""
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
-        """ListTags: the truth about one endpoint's tags."""
+        """ListTags: the current tags of one endpoint."""
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
@@ -136,7 +136,7 @@ def same_time(one: datetime | None, other: datetime | None) -> bool:
 
 
 def arn_key(arn: str) -> str:
-    """Return an ARN in the case by which endpoints are compared."""
+    """Return an ARN in the letter case for comparisons."""
     return arn.lower()
 
 

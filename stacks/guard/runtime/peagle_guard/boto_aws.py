@@ -34,7 +34,7 @@ _PAGE = 100
 
 
 class FunctionFailed(Exception):
-    """A Lambda that was invoked raised an error; the message is its own."""
+    """Error raised by an invoked Lambda; the message is its own."""
 
 
 class BotoAws:
@@ -71,9 +71,9 @@ class BotoAws:
         return self._calls
 
     def time(self) -> datetime:
-        """Return the present by AWS's own clock: the Date header of an answer.
+        """Return the current time on AWS's clock: the Date header of a response.
 
-        An answer without one that can be read leaves this machine's clock.
+        Without a valid header this machine's clock is used.
         """
         answer = self._sagemaker.list_endpoints(MaxResults=1)
         try:
@@ -161,7 +161,7 @@ class BotoAws:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Say whether SageMaker answered that there is no such thing; it has no error code for that."""
+    """Decide whether SageMaker's error means "not found", for which it has no error code."""
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
     return code in ("ResourceNotFound", "ResourceNotFoundException") or (
         code == "ValidationException" and "could not find" in message.lower()

@@ -1,6 +1,6 @@
-"""Answers to CloudFormation: every custom resource request gets exactly one, whatever happens.
+"""Responses to CloudFormation: every custom resource request gets exactly one, whatever happens.
 
-Without an answer CloudFormation waits for an hour before it gives up.
+Without a response CloudFormation waits for an hour.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ Send = Callable[[str, bytes], None]
 
 
 class Context(Protocol):
-    """What Lambda says about an invocation."""
+    """Lambda's context of an invocation."""
 
     @property
     def invoked_function_arn(self) -> str:
-        """The ARN by which the function was invoked."""
+        """ARN by which the function was invoked."""
 
     @property
     def log_stream_name(self) -> str:
-        """Where the log of this invocation is."""
+        """Log stream of this invocation."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """How long the function may still run."""
+        """Return the time left until the timeout, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a provider made or kept: its physical id, and what GetAtt gives."""
+    """Result of a provider: physical id and attributes for GetAtt."""
 
     physical_id: str
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class ProviderError(Exception):
-    """A provider cannot do what was asked; the message is for the stack's events."""
+    """Error of a provider; the message is for the stack's events."""
 
 
 def respond(
@@ -66,7 +66,7 @@ def respond(
     try:
         made = work()
     except Exception as error:
-        # Anything at all: an unanswered request holds the stack for an hour.
+        # Any error: a request without a response blocks the stack for an hour.
         once.failed(f"{type(error).__name__}: {error}")
     else:
         once.answer("SUCCESS", made.physical_id, made.attributes)
@@ -90,7 +90,7 @@ def put(url: str, body: bytes) -> None:
 
 
 class _Once:
-    """Answers the first time only: the work and the watch may both want to."""
+    """Responder that responds only once: both the work and the timeout may try."""
 
     def __init__(self, event: Mapping[str, Any], context: Context | None, failed_id: str, send: Send) -> None:
         self._event = event
@@ -128,7 +128,7 @@ def _watch(once: _Once, context: Context | None) -> threading.Timer | None:
     if context is None:
         return None
     left_s = max(context.get_remaining_time_in_millis() / 1000 - _RESERVE_S, 0.0)
-    timer = threading.Timer(left_s, once.failed, ["the function's time is up"])
+    timer = threading.Timer(left_s, once.failed, ["the function timed out"])
     timer.daemon = True
     timer.start()
     return timer

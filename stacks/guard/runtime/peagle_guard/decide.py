@@ -1,13 +1,13 @@
-"""The decision about one endpoint. Pure: the same arguments give the same answer.
+"""Decision on one endpoint. Pure: the same arguments give the same result.
 
 mark -> notice -> grace -> check again -> turn off. Missing metrics never count as idle. The limits
 (lifetime, budget, end of the hours) apply whatever the metrics show. An endpoint that AWS refuses to delete
-in its state is turned off as soon as that is possible. An endpoint that is gone is settled, or woken at its
-hours.
+in its state is turned off as soon as that is possible. For a deleted endpoint the cost is recorded, or it is
+turned on at the start of its hours.
 
-Drain: where traffic still flows at a limit, the sweeper waits ``DRAIN`` and no longer (at the end of the
-hours: the endpoint's grace). The lifetime schedule knows no metrics and does not wait, so the sweeper
-begins ``DRAIN`` before the end of the lifetime.
+Drain: if there is still traffic at a limit, the sweeper waits at most ``DRAIN`` (at the end of the hours: the
+endpoint's grace). The lifetime schedule does not check metrics and does not wait, so the sweeper begins
+``DRAIN`` before the end of the lifetime.
 
 Costs use the price in the tag ``peagle-sm:usd-per-hour``. It is the plan's price for the number of
 instances that the endpoint was first seen with, and is scaled by the number of instances. It is an estimate
@@ -39,7 +39,7 @@ _HOUR = timedelta(hours=1)
 
 
 def usd_per_hour(lifecycle: Lifecycle, record: Record) -> float | None:
-    """Return what the endpoint costs an hour now; None where its price is not known."""
+    """Return the endpoint's present price per hour; None if unknown."""
     if lifecycle.usd_per_hour is None:
         return None
     if record.instances is None or not record.base_instances:
@@ -48,7 +48,7 @@ def usd_per_hour(lifecycle: Lifecycle, record: Record) -> float | None:
 
 
 def spent_usd(lifecycle: Lifecycle, record: Record, now: datetime) -> float:
-    """Return what has been spent by ``now``, from the endpoint's creation on; 0 without a price."""
+    """Return the cost from the endpoint's creation to ``now``; 0 without a price."""
     rate = usd_per_hour(lifecycle, record)
     if rate is None or record.spent_at is None or record.gone_at is not None:
         return record.spent_usd
@@ -56,29 +56,29 @@ def spent_usd(lifecycle: Lifecycle, record: Record, now: datetime) -> float:
 
 
 def settled(lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
-    """Return the record with all that was spent by ``now`` written down, before the rate changes."""
+    """Return the record with the cost up to ``now``, before the rate changes."""
     return replace(record, spent_usd=round(spent_usd(lifecycle, record, now), 6), spent_at=now)
 
 
 def budget_ends_at(lifecycle: Lifecycle, record: Record) -> datetime | None:
-    """Return when the budget is spent at the present rate; None without a budget, a price, or instances."""
+    """Return when the budget will be spent; None without a budget, a price, or instances."""
     rate = usd_per_hour(lifecycle, record)
     if lifecycle.budget_usd is None or not rate or record.spent_at is None:
         return None
     hours_left = max(0.0, lifecycle.budget_usd - record.spent_usd) / rate
-    # A budget of centuries is no limit, and would overflow a date.
+    # A budget for centuries would overflow a date.
     return record.spent_at + _HOUR * hours_left if hours_left < 1e6 else None
 
 
 # A streamed answer may last 8 minutes (SageMaker's limit for InvokeEndpointWithResponseStream).
 DRAIN = timedelta(minutes=10)
-# How long before a limit its notice is sent; of a short life, its last quarter.
+# Time between a limit's notice and the limit; for a short lifetime its last quarter.
 WARNING = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The moment at which the endpoint is turned off, why, and until when traffic may still drain."""
+    """Time at which the endpoint is turned off, the reason, and the end of the drain."""
 
     at: datetime
     by: OffBy
@@ -87,7 +87,7 @@ class Limit:
 
     @property
     def warn_from(self) -> datetime:
-        """When its notice is due."""
+        """Time at which the notice is due."""
         return self.at - self.warning
 
 
@@ -114,16 +114,16 @@ def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
 
 
 def _drains_from(ends: datetime, lifecycle: Lifecycle, record: Record) -> datetime:
-    """When the lifetime's drain begins: of a short life in its last quarter, and never during a lease."""
+    """Return when the lifetime's drain begins: a short lifetime's last quarter, never during a lease."""
     begins = ends - min(DRAIN, lifecycle.max_lifetime / 4)
     return begins if record.keep_until is None else max(begins, min(record.keep_until, ends))
 
 
 def _closes_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> datetime | None:
-    """The closing that counts: the coming one, or the last one if the endpoint was there before it.
+    """Return the closing that applies: the next, or the last if the endpoint existed before it.
 
-    What somebody turned on outside the hours stays until the next closing: a hand overrides the timetable
-    until its next change. A lease holds the closing off.
+    An endpoint that was turned on by hand outside its hours stays on until the next closing. A lease
+    postpones the closing.
     """
     if lifecycle.hours is None:
         return None
@@ -135,7 +135,7 @@ def _closes_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
 
 
 def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
-    """Return the record of this endpoint as seen at ``now``; one of another creation starts afresh."""
+    """Return this endpoint's record as of ``now``; a new creation starts a new record."""
     if not same_time(record.created_at, endpoint.created_at):
         record = _begun(endpoint, record)
     # The command line may have written the record first, with less in it.
@@ -157,14 +157,14 @@ def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetim
 
 
 def unmarked(record: Record) -> Record:
-    """Return the record without a mark, and without the turning off that the mark led to."""
+    """Return the record without its mark and without the turn-off that followed from it."""
     return replace(
         record, quiet_since=None, marked_at=None, off_at=None, off_by=None, hours_off=False, parting=False
     )
 
 
 def _begun(endpoint: Endpoint, record: Record) -> Record:
-    """A new life. What ``keep`` wrote before any sweep holds, and what it promised before a pause by hand."""
+    """Begin a new record; ``keep``'s lease stays, also from before a pause by hand."""
     fresh = Record(
         name=endpoint.name,
         arn=endpoint.arn,
@@ -175,7 +175,7 @@ def _begun(endpoint: Endpoint, record: Record) -> Record:
     )
     if record.created_at is None or record.paused:
         return replace(fresh, keep_until=record.keep_until, expires_at=record.expires_at)
-    # What the timetable woke goes on spending the same budget; what somebody deployed begins a new one.
+    # An endpoint turned on by its hours continues the same budget; a deployed one begins a new one.
     woken = record.woken_for is not None and endpoint.created_at >= record.woken_for
     return replace(fresh, spent_usd=record.spent_usd if woken and record.gone_at else 0.0)
 
@@ -189,7 +189,7 @@ def _counted(instances: int, lifecycle: Lifecycle, record: Record, now: datetime
 
 
 def _configured(endpoint: Endpoint, record: Record) -> Record:
-    """Note what was described. Another configuration is a new deploy: the idle clock starts again."""
+    """Record the description; another endpoint config is a new deploy, so the idle time starts again."""
     if record.config_name not in ("", endpoint.config_name):
         record = replace(unmarked(record), first_in_service_at=None, unknown_since=None)
     return replace(
@@ -204,12 +204,12 @@ def _configured(endpoint: Endpoint, record: Record) -> Record:
 
 MOST_WAKE_TRIES = 3
 _LOOK_EVERY = timedelta(hours=1)
-# Turned off by one of these, the next opening wakes it. Not so: a spent budget, a failure, a hand.
+# After one of these reasons the next opening turns it on; not after a spent budget, a failure or a pause.
 _WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
 
 
 def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
-    """Say what to do about a name whose endpoint is gone; ``retry`` is the least time between two tries."""
+    """Decide on a name whose endpoint no longer exists; ``retry`` is the least time between two tries."""
     if record.created_at is None:
         return Decision(Action.NONE, "never seen", record)
     if record.gone_at is None:
@@ -218,10 +218,10 @@ def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime, retry: time
 
 
 def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime, sweep: timedelta) -> bool:
-    """Whether this sweep looks if the stack of an endpoint that is off still stands: once an hour.
+    """Decide whether this sweep checks that the stack of an endpoint that is off exists: once an hour.
 
-    A stack that was destroyed leaves a record that would stand for good, and a timetable that would go on
-    trying. ``sweep`` is the time between two sweeps.
+    A destroyed stack would otherwise leave its record for ever, and its hours would try for ever to turn the
+    endpoint on. ``sweep`` is the time between two sweeps.
     """
     if lifecycle.stack is None or record.created_at is None or record.gone_at is None:
         return False
@@ -233,7 +233,7 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
     off_at, off_by = record.off_at, record.off_by
     expires = _expiry(lifecycle, record)
     if off_by is None:
-        # The dead-man's schedule acts by itself, and tells nobody.
+        # The lifetime schedule deletes without a notice.
         off_by = OffBy.LIFETIME if expires is not None and now >= expires else OffBy.OTHERS
     gone = replace(
         unmarked(settled(lifecycle, record, now)),
@@ -243,12 +243,12 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
         hours_off=off_by is OffBy.HOURS,
         warned_at=None,
         unknown_since=None,
-        # A pause by hand does not end the promise of ``keep``: resuming goes on with it.
+        # A pause by hand does not end the lease of ``keep``: after resuming it still applies.
         keep_until=record.keep_until if record.paused else None,
         expires_at=record.expires_at if record.paused else None,
     )
     if off_by is OffBy.OTHERS:
-        return Decision(Action.NONE, "gone, and not by the guard", gone, off_by=off_by)
+        return Decision(Action.NONE, "deleted, but not by the guard", gone, off_by=off_by)
     return Decision(Action.CONFIRM_GONE, f"gone ({off_by})", gone, Tell.GONE, off_by, gone.off_at)
 
 
@@ -268,29 +268,31 @@ def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta)
     if record.paused:
         return Decision(Action.NONE, "paused by hand", record)
     if record.off_by not in _WOKEN_AFTER:
-        return Decision(Action.NONE, f"off ({record.off_by}): its hours do not wake it", record)
+        return Decision(Action.NONE, f"off ({record.off_by}): not turned on when its hours begin", record)
     if (record.off_at or record.gone_at or now) >= opened:
-        return Decision(Action.NONE, "turned off within its hours: the next opening wakes it", record)
+        return Decision(Action.NONE, "turned off during its hours: turned on when they next begin", record)
     tries = record.wake_tries if record.woken_for == opened else 0
     if tries >= MOST_WAKE_TRIES:
-        return Decision(Action.NONE, f"waking failed {tries} times: the next opening tries again", record)
+        return Decision(
+            Action.NONE, f"turning on failed {tries} times: retried when its hours next begin", record
+        )
     if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < retry:
-        return Decision(Action.WAIT, "being woken", record)
+        return Decision(Action.WAIT, "being turned on", record)
     woken = replace(record, woken_for=opened, wake_tried_at=now, wake_tries=tries + 1)
     return Decision(Action.WAKE, f"its hours began at {opened.isoformat(timespec='seconds')}", woken)
 
 
 _MINUTE = timedelta(minutes=1)
-# Turning off is tried again at the next sweep, not by a second one at the same time.
+# Turning off is retried at the next sweep, not by a second sweep at the same time.
 RETRY = timedelta(minutes=4)
-# A stack that is being updated to off takes its endpoint within this, whatever the metrics show meanwhile.
+# A stack that is being updated to off deletes its endpoint within this time, whatever the metrics show.
 _GOES_WITHIN = timedelta(minutes=30)
 
 
 def decide(
     endpoint: Endpoint | None, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
 ) -> Decision:
-    """Say what to do with one endpoint of ours at ``now``; ``endpoint`` is None when it no longer exists.
+    """Decide on one endpoint at ``now``; ``endpoint`` is None if it no longer exists.
 
     The returned record is to be written (on its version) before acting.
     """
@@ -308,7 +310,7 @@ def decide(
 def _unknown_since(
     endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
 ) -> datetime | None:
-    """Return since when the metrics prove nothing; those of the first idle time are never complete."""
+    """Return since when the metrics are incomplete; in the first idle time they always are."""
     served = record.first_in_service_at
     if evidence.kind is not Kind.UNKNOWN or lifecycle.scales_to_zero:
         return None
@@ -329,7 +331,7 @@ def _decide(
     if now >= limit.at:
         return _at_limit(endpoint, record, evidence, now, limit)
     if record.off_by not in (None, OffBy.IDLE):
-        # It was to be turned off by a limit that somebody has moved since.
+        # A limit had started the turn-off, but the limit was moved since.
         record = replace(record, off_at=None, off_by=None, hours_off=False)
     decision = _on_evidence(endpoint, lifecycle, record, evidence, now)
     warned = record.warned_at is not None and record.warned_at >= limit.warn_from
@@ -341,7 +343,7 @@ def _decide(
 
 
 def _carried_through(endpoint: Endpoint, record: Record, by: OffBy, now: datetime) -> Decision:
-    """Nothing that is seen or wished now brings back the components that turning off has taken away."""
+    """Always finish turning off once components have been deleted."""
     reason = f"its components were deleted ({by}), so it serves nothing"
     if endpoint.status in BUSY:
         return Decision(Action.WAIT, f"{reason}; it is {endpoint.status}", record, off_by=by)
@@ -353,7 +355,9 @@ def _at_limit(
 ) -> Decision:
     passed = f"its {limit.by} limit passed at {limit.at.isoformat(timespec='seconds')}"
     if endpoint.status in BUSY:
-        reason = f"{passed}; AWS refuses a deletion while it is {endpoint.status}, so as soon as that ends"
+        reason = (
+            f"{passed}; AWS refuses a deletion while it is {endpoint.status}; retried as soon as that ends"
+        )
         return Decision(Action.WAIT, reason, record, off_by=limit.by)
     if evidence.kind is Kind.TRAFFIC and now < limit.drained_at:
         until = limit.drained_at
@@ -367,7 +371,7 @@ def _on_evidence(
     endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
 ) -> Decision:
     if lifecycle.scales_to_zero:
-        return Decision(Action.NONE, "idleness is left to its scaling to zero", _forgotten(record, now))
+        return Decision(Action.NONE, "when idle it scales to zero by itself", _forgotten(record, now))
     if record.keep_until is not None and record.keep_until > now:
         until = record.keep_until.isoformat(timespec="seconds")
         return _unmark(record, f"it is kept until {until}", now)
@@ -395,19 +399,17 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
         return Decision(Action.MARK, reason, marked, Tell.IDLE_SOON, OffBy.IDLE, off_at)
     off_at = marked_at + lifecycle.grace
     if now < off_at:
-        reason = f"quiet; looked at again at {off_at.isoformat(timespec='seconds')}"
+        reason = f"quiet; checked again at {off_at.isoformat(timespec='seconds')}"
         return Decision(Action.NONE, reason, record, off_at=off_at)
     if until < off_at:
-        return Decision(
-            Action.NONE, "the metrics do not yet reach to the end of the grace", record, off_at=off_at
-        )
-    return _turn_off(record, OffBy.IDLE, "proven quiet twice, with the grace in between", now, told=True)
+        return Decision(Action.NONE, "the metrics do not yet cover the grace period", record, off_at=off_at)
+    return _turn_off(record, OffBy.IDLE, "proven quiet before and after the grace period", now, told=True)
 
 
 def _mark_that_holds(lifecycle: Lifecycle, record: Record, since: datetime) -> datetime | None:
-    """Return when the endpoint was marked; None where the endpoint must be marked (again).
+    """Return when the endpoint was marked; None if it must be marked (again).
 
-    A mark ends with traffic that was shown since, and where the idle time was raised: then it came too early.
+    A mark is invalid if traffic was shown since, or if the idle time was raised and the mark is too early.
     """
     marked_at, quiet_since = record.marked_at, record.quiet_since
     if marked_at is None or quiet_since is None or since > quiet_since:
@@ -421,7 +423,7 @@ def _unmark(record: Record, reason: str, now: datetime) -> Decision:
 
 
 def _forgotten(record: Record, now: datetime) -> Record:
-    """Return the record without a mark; it keeps the reason of a turn-off that may still be going on."""
+    """Return the record without a mark, with the reason of a turn-off that may still be in progress."""
     if record.off_at is None or now - record.off_at >= _GOES_WITHIN:
         return unmarked(record)
     return replace(unmarked(record), off_at=record.off_at, off_by=record.off_by)

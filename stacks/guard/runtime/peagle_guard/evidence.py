@@ -168,15 +168,15 @@ def _doubt(subject: Subject, start: datetime, within: Window) -> str | None:
     """Return why this subject's quiet is not proven; None where it is."""
     read = (subject.invocations, subject.concurrency, subject.utilisation, subject.gpu)
     if not all(series.whole for series in read if series is not None):
-        return "CloudWatch gave no whole answer"
+        return "CloudWatch returned an incomplete response"
     if subject.utilisation is None:
         return None
     counts, now = subject.utilisation.points, within.now
     last = max((at for at in counts if at <= now), default=None)
     if last is None:
-        return "no utilisation is shown"
+        return "no utilisation data"
     if now - last > LATE + 2 * within.interval:
-        return f"utilisation is stale: the last is of {last.isoformat(timespec='minutes')}"
+        return f"utilisation data is stale: the last is of {last.isoformat(timespec='minutes')}"
     lost = _first_lost(start, counts, last, within.interval)
     if lost is not None:
         return f"utilisation is missing at {lost.isoformat(timespec='minutes')}"
@@ -190,7 +190,7 @@ def _lost_requests(subject: Subject, start: datetime, within: Window) -> str | N
     """
     known = sorted(_request_minutes(subject))
     if not known or known[-1] < start:
-        return None if subject.sparse else "nothing shows whether it has requests"
+        return None if subject.sparse else "no metric shows whether it has requests"
     if within.now - known[-1] > within.request_lag + within.interval:
         return f"request metrics stopped at {known[-1].isoformat(timespec='minutes')}"
     # The interval is the endpoint's own only with enhanced metrics; otherwise it is a minute.

@@ -1,4 +1,4 @@
-"""The timetable: the hours in which an endpoint is on. Pure; daylight saving by zoneinfo.
+"""Working hours in which an endpoint is on. Pure; daylight saving by zoneinfo.
 
 The tag ``peagle-sm:hours`` holds groups of days and times, and the time zone last, parted by blanks:
 ``Mon-Thu 08:00-19:00 Fri 08:00-15:00 Europe/Berlin``. A day after a time begins a new group; times without

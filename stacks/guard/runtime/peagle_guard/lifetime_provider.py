@@ -1,4 +1,4 @@
-"""Custom::PeagleLifetime, and waking an endpoint that has no stack: both arm the lifetime schedule first.
+"""Custom::PeagleLifetime, and turning on endpoints without a stack; both create schedules first.
 
 The schedules are EventBridge rates, not single shots: a single shot fails on an endpoint that is Creating
 or Updating. A rate without StartDate fires at once.
@@ -54,16 +54,16 @@ _LASTS = timedelta(days=1)
 # How long the stack's switch has for itself before the endpoint is deleted directly.
 HARD_AFTER = timedelta(minutes=30)
 # No retries: by default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the
-# same name. The rate repeats anyway. What could not be delivered goes to the dead-letter queue.
+# same name. The rate repeats anyway. Undeliverable events go to the dead-letter queue.
 RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
 
 
 class NotArmed(Exception):
-    """A schedule does not read back as it was written; nothing may run without it."""
+    """Error: a schedule differs from what was written; no endpoint may be created without it."""
 
 
 class Scheduler(Protocol):
-    """The part of boto3's Scheduler client that is used."""
+    """Methods of boto3's Scheduler client that are used."""
 
     def create_schedule(self, **parameters: Any) -> Any:
         """CreateSchedule."""
@@ -80,7 +80,7 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True)
 class Arming:
-    """What the schedules need: who is to be deleted, when, and by whose rights."""
+    """Settings of the schedules: what is deleted, when, and with which role."""
 
     name: str
     endpoint: str
@@ -95,16 +95,16 @@ class Arming:
 
     @property
     def partition(self) -> str:
-        """The ARN partition, as in the role's."""
+        """Return the ARN partition of the role."""
         return self.role_arn.split(":")[1]
 
 
 def schedules(arming: Arming) -> list[dict[str, Any]]:
     """Return the schedules' requests.
 
-    In a stack the switch comes first, and half an hour later SageMaker is asked itself, the components before
-    the endpoint. Without a stack SageMaker is asked at once; what the components still refuse, the next
-    firing does.
+    In a stack the switch is invoked first; half an hour later SageMaker is called directly, for the
+    components before the endpoint. Without a stack SageMaker is called at once; if components still block the
+    deletion, the next firing succeeds.
     """
     if not arming.stack:
         return [
@@ -125,10 +125,10 @@ def schedules(arming: Arming) -> list[dict[str, Any]]:
 
 
 def arm(scheduler: Scheduler, arming: Arming) -> None:
-    """Create the schedules, or overwrite old ones of their names, and read each back.
+    """Create or overwrite the schedules, and read each back.
 
     Raises:
-        NotArmed: one does not read back as it was written.
+        NotArmed: a schedule differs from what was written.
     """
     for request in schedules(arming):
         try:
@@ -142,13 +142,13 @@ def arm(scheduler: Scheduler, arming: Arming) -> None:
 
 
 def disarm_all(scheduler: Scheduler, name: str) -> None:
-    """Delete the lifetime schedule of that name and its hard ones; none is fine."""
+    """Delete the lifetime schedule of that name and its hard schedules, if they exist."""
     _delete(scheduler, name)
     disarm_hard(scheduler, name)
 
 
 def disarm_hard(scheduler: Scheduler, name: str) -> None:
-    """Delete the hard schedules beside the lifetime schedule of that name; none is fine."""
+    """Delete the hard schedules of the lifetime schedule of that name, if they exist."""
     _delete(scheduler, hard_name(name))
     disarm_components(scheduler, name)
 
@@ -187,7 +187,7 @@ def _check(found: Any, request: dict[str, Any]) -> None:
 
 
 def _component_schedules(arming: Arming, start: datetime) -> list[dict[str, Any]]:
-    """Components block the deletion of their endpoint, in a stack or not: each has a schedule of its own."""
+    """Make a schedule for each component: components block the deletion of their endpoint."""
     return [
         _schedule(arming, hard_name(arming.name, number), start, *_delete_component(arming, component))
         for number, component in enumerate(arming.components, start=1)
@@ -254,7 +254,7 @@ def provide(
     event: Mapping[str, Any],
     now: datetime,
 ) -> Made:
-    """Do what CloudFormation asks for one lifetime.
+    """Handle CloudFormation's request for one lifetime.
 
     CloudFormation tries three times to delete the endpoint in its cleanup, and then goes on: the schedules
     of an endpoint that still exists stay armed. The sweep has them removed once the endpoint is gone.
@@ -291,7 +291,7 @@ def wake(
     settings: Settings,
     event: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Arm the schedule of an endpoint without a stack, then create it from its kept configuration."""
+    """Create the schedules of an endpoint without a stack, then the endpoint from its kept config."""
     name, config, now = event.get("endpoint"), event.get("config"), environment.time_of(event)
     if not (isinstance(name, str) and name and isinstance(config, str) and config and now):
         detail = f"found {dict(event)!r}; allowed: endpoint, config and time"
@@ -325,7 +325,7 @@ def wake(
 
 
 def _refuse_another_type(endpoints: Endpoints, wanted: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Refuse the one update that SageMaker refuses as well, before anything of the stack has changed.
+    """Refuse an update that SageMaker would refuse, before anything of the stack has changed.
 
     `ScalingInstanceTypes` is set only where Application Auto Scaling counts the instances. In a rollback of
     CloudFormation the endpoint already runs the wanted config; a refusal would then block the stack.
@@ -345,12 +345,12 @@ def _refuse_another_type(endpoints: Endpoints, wanted: Mapping[str, Any], before
 
 
 def _is_needed(endpoints: Endpoints, schedule: str, endpoint: str) -> bool:
-    """Say whether the schedule is the last line of an endpoint that exists."""
+    """Decide whether the endpoint still exists and needs the schedule."""
     return schedule == schedule_name(endpoint) and described(endpoints, endpoint) is not None
 
 
 def _promised(record: Record, *, living: bool) -> datetime | None:
-    """Return the end of the lease that ``keep`` has promised; a pause by hand does not end it."""
+    """Return the end of the lease of ``keep``; a pause by hand does not end it."""
     return record.keep_until if record.paused or (living and record.gone_at is None) else None
 
 
@@ -382,7 +382,7 @@ def _hours(found: object) -> float:
 
 
 def _switch_arn(service_token: str, settings: Settings) -> str:
-    """The switch stands beside this function, whose ARN CloudFormation called."""
+    """Return the switch's ARN, derived from this function's ARN in the request."""
     if settings.switch_function.startswith("arn:"):
         return settings.switch_function
     beside, _, _ = service_token.rpartition(":")
@@ -392,7 +392,7 @@ def _switch_arn(service_token: str, settings: Settings) -> str:
 
 
 def _components(event: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the components to end, those included that this update removes: they exist until its cleanup."""
+    """Return the components to delete, including those that this update removes at its cleanup."""
     new, old = (
         [str(name) for name in event.get(key, {}).get("InferenceComponentNames") or ()]
         for key in ("ResourceProperties", "OldResourceProperties")
@@ -401,7 +401,7 @@ def _components(event: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _note_end(register: Register, arming: Arming, now: datetime) -> None:
-    """Write the new end of a living endpoint into the register: its creation stays the same."""
+    """Write the new end of an existing endpoint's lifetime into the register."""
     for _ in range(_WRITE_TRIES):
         record = register.get(arming.endpoint)
         if record.created_at is None or record.gone_at is not None or record.expires_at == arming.expires_at:
@@ -418,7 +418,7 @@ def _seconds(moment: datetime) -> datetime:
 
 
 def handler(event: Mapping[str, Any], context: Context) -> dict[str, Any] | None:
-    """Answer a request of CloudFormation, or wake an endpoint."""
+    """Handle a request of CloudFormation, or turn on an endpoint."""
     if event.get("action") == "wake":
         settings = environment.load()
         answer = wake(client("scheduler"), client("sagemaker"), _register(settings), settings, event)

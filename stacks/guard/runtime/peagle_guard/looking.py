@@ -1,6 +1,6 @@
-"""The first half of a sweep: which endpoints peagle-sm created, what they do, and what the metrics show.
+"""First half of a sweep: which endpoints peagle-sm created, their state, and what the metrics show.
 
-`take` reads endpoints, components, tags and the register in one call a page. `Report` is what a sweep logs.
+`take` reads endpoints, components, tags and the register, one call per page. `Report` is what a sweep logs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from peagle_guard.records import (
     Lifecycle,
     Record,
     is_ours,
+    lifecycle_from_tags,
 )
-from peagle_guard.records import lifecycle_from_tags as lifecycle_from_tags
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Entry:
     faults: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it in JSON's types; times are ISO."""
+        """Return the entry as JSON types; times are in ISO format."""
         told: dict[str, Any] = {
             "name": self.name,
             "arn": self.arn,
@@ -62,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """One sweep; ``skipped`` says why nothing was looked at, where that is so."""
+    """Report of one sweep; ``skipped`` gives the reason if nothing was checked."""
 
     time: datetime
     endpoints: tuple[Entry, ...]
@@ -118,7 +118,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Inventory:
-    """One look at the account; ``components`` and ``tags`` are None where they could not be listed."""
+    """State of the account; ``components`` and ``tags`` are None if they could not be listed."""
 
     endpoints: Mapping[str, Endpoint]
     components: Mapping[str, tuple[str, ...]] | None
@@ -132,7 +132,7 @@ class Inventory:
 
 
 def take(aws: Aws) -> Inventory:
-    """Look at everything once.
+    """Read endpoints, components, tags and the register once.
 
     Without the list of endpoints or the register nothing can be decided, so their errors are raised. Without
     the tagging API the register's tags serve; without the components no quiet is proven.
@@ -157,9 +157,9 @@ def take(aws: Aws) -> Inventory:
 
 
 def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | None) -> str | None:
-    """Say why an endpoint that wears a tag of ours, or is in the register, is not ours; None where it is."""
+    """Return why a tagged or registered endpoint was not created by peagle-sm; None if it was."""
     if not is_ours(endpoint.name, found):
-        return "its tags do not name it as peagle-sm's"
+        return "its tags do not mark it as created by peagle-sm"
     if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
         return f"the register knows this name under another ARN ({record.arn})"
     return None
@@ -183,12 +183,12 @@ def _attempt(operation: str, call: Callable[[], list[T]], faults: list[str]) -> 
         return None
 
 
-_UNSEEN = Evidence(Kind.UNKNOWN, detail="not looked at in this status")
+_UNSEEN = Evidence(Kind.UNKNOWN, detail="not checked in this status")
 
 
 @dataclass(frozen=True)
 class Ours:
-    """One endpoint of ours: described, tracked, with what its tags ask for; ``read`` is the register's."""
+    """An endpoint of peagle-sm with its description, tags' settings and record; ``read`` is as stored."""
 
     endpoint: Endpoint
     lifecycle: Lifecycle
@@ -197,7 +197,7 @@ class Ours:
 
 
 def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours], list[Entry]]:
-    """Return the endpoints that are ours, and the entries about those that only look so."""
+    """Return the endpoints that peagle-sm created, and report entries on those that only look so."""
     ours: list[Ours] = []
     others: list[Entry] = []
     for endpoint in inventory.endpoints.values():
@@ -223,7 +223,7 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
 def evidence_of(
     aws: Aws, inventory: Inventory, ours: list[Ours], now: datetime
 ) -> tuple[dict[str, Evidence], list[str]]:
-    """Return the evidence about each of ours by name, and what failed."""
+    """Return the evidence on each endpoint by name, and what failed."""
     looks = [
         Look(each.endpoint, window(each.lifecycle, tracked(each, now), now), each.read.streams_hidden)
         for each in ours
@@ -236,7 +236,7 @@ def evidence_of(
 
 
 def lifecycle_of(endpoint: Endpoint, found: Mapping[str, str]) -> Lifecycle:
-    """Return what the tags ask for, with the described interval where no tag has it.
+    """Read the tags' settings; the metrics interval comes from the description if no tag has it.
 
     Endpoints of older versions of peagle-sm have no such tag.
     """
@@ -247,7 +247,7 @@ def lifecycle_of(endpoint: Endpoint, found: Mapping[str, str]) -> Lifecycle:
 
 
 def tracked(each: Ours, now: datetime) -> Record:
-    """Return the record with what this look has taught."""
+    """Return the record updated with this sweep's observations."""
     return track(each.endpoint, each.lifecycle, each.read, now)
 
 
@@ -260,10 +260,10 @@ def _without_components(evidence: Evidence) -> Evidence:
 def _tags(
     aws: Aws, inventory: Inventory, endpoint: Endpoint, record: Record | None, faults: list[str]
 ) -> Mapping[str, str]:
-    """The endpoint's tags.
+    """Return the endpoint's tags.
 
-    The tagging API lags behind: what it does not show although the register knows it, and what it shows of a
-    name that has been created anew, is asked for by itself.
+    The tagging API lags behind. If it lacks an endpoint that the register has, or the name was created again,
+    the endpoint's tags are read directly.
     """
     shown = None if inventory.tags is None else inventory.tags.get(arn_key(endpoint.arn))
     same = record is not None and same_time(record.created_at, endpoint.created_at)
@@ -279,12 +279,12 @@ def _tags(
 
 
 def _kept(found: Mapping[str, str]) -> dict[str, str]:
-    """The tags that the register keeps: whoever wakes the endpoint may not write those of AWS itself."""
+    """Return the tags to keep in the register, without AWS's own, which CreateEndpoint refuses."""
     return {key: value for key, value in found.items() if not key.startswith("aws:")}
 
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:
-    """The endpoint as described, from memory where nothing has changed; None where it has just gone."""
+    """Return the endpoint's description, from the register if unchanged; None if it was just deleted."""
     same = same_time(record.created_at, endpoint.created_at) and same_time(
         record.described_at, endpoint.modified_at
     )

@@ -1,7 +1,7 @@
-"""Custom::PeagleModel: sends the exact CreateModel request that CloudFormation has no words for.
+"""Custom::PeagleModel: sends a CreateModel request with fields that CloudFormation does not have.
 
-The model's name carries the hash of its content, so a change makes another model, and CloudFormation deletes
-the old one afterwards. A retry meets its own model and adopts it; other content under that name is refused.
+The model's name contains the hash of its content, so a change creates another model, and CloudFormation
+deletes the old one afterwards. A retry adopts its own model; other content under that name is refused.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from botocore.exceptions import ClientError
 from peagle_guard.boto_aws import client, is_missing
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 
-# Not an id of a model: a failed creation must not lead to the deletion of somebody's model of that name.
+# Not a model's id: a failed creation must not lead to the deletion of an existing model of that name.
 _NOT_CREATED = "not-created:"
 
 
 class Models(Protocol):
-    """The part of boto3's SageMaker client that is used."""
+    """Methods of boto3's SageMaker client that are used."""
 
     def create_model(self, **parameters: Any) -> Any:
         """CreateModel."""
@@ -33,7 +33,7 @@ class Models(Protocol):
 
 
 def provide(models: Models, event: Mapping[str, Any]) -> Made:
-    """Do what CloudFormation asks for one model.
+    """Handle CloudFormation's request for one model.
 
     Raises:
         ProviderError: the properties are not what they must be, or the name is another model's.
@@ -70,7 +70,7 @@ def _create(models: Models, name: str, payload: Mapping[str, Any]) -> Made:
 
 
 def _adopted(models: Models, name: str, payload: Mapping[str, Any]) -> str:
-    """The ARN of the model that is there already, if it is what this request would have made."""
+    """Return the ARN of the existing model if it equals the requested one."""
     there = models.describe_model(ModelName=name)
     wanted = {key: value for key, value in payload.items() if key != "Tags"}
     different = sorted(key for key, value in wanted.items() if not _holds(there.get(key), value))
@@ -83,7 +83,7 @@ def _adopted(models: Models, name: str, payload: Mapping[str, Any]) -> str:
 
 
 def _holds(there: Any, wanted: Any) -> bool:
-    """Say whether a description holds all that was asked for; AWS adds defaults of its own."""
+    """Decide whether a description contains all requested values; AWS adds defaults."""
     if isinstance(wanted, Mapping):
         return isinstance(there, Mapping) and all(
             _holds(there.get(key), value) for key, value in wanted.items()
@@ -108,7 +108,7 @@ def _delete(models: Models, name: str) -> Made:
 
 
 def handler(event: Mapping[str, Any], context: Context) -> None:
-    """Answer one request of CloudFormation."""
+    """Handle one request of CloudFormation."""
     wanted = str(event.get("ResourceProperties", {}).get("ModelName", ""))
     respond(
         event,

@@ -1,4 +1,4 @@
-"""The guard's data: what it sees, what it remembers, what an endpoint's tags ask for, and what it decides.
+"""Data of the guard: endpoints, records, settings from tags, evidence and decisions.
 
 Pure. Times are aware datetimes in UTC; money is US dollars.
 """
@@ -14,7 +14,7 @@ from enum import StrEnum
 from peagle_guard import hours
 from peagle_guard.hours import Timetable
 
-# Statuses in which an endpoint serves, or could: metrics are looked at and a deletion is accepted.
+# Statuses in which an endpoint serves, or could: metrics are checked and a deletion is accepted.
 SERVING = frozenset({"InService", "OutOfService", "UpdateRollbackFailed"})
 # Statuses in which AWS refuses a deletion ("Cannot update in-progress endpoint").
 BUSY = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
@@ -22,7 +22,7 @@ BUSY = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One endpoint as SageMaker describes it; ``instances`` is None where only the list was read."""
+    """One endpoint as SageMaker describes it; ``instances`` is None if only the list was read."""
 
     name: str
     arn: str
@@ -41,7 +41,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Lifecycle:
-    """What the endpoint's tags ask for. The defaults hold where a tag is missing or cannot be read."""
+    """Settings from the endpoint's tags, with defaults for missing or invalid tags."""
 
     idle: timedelta = timedelta(minutes=60)
     grace: timedelta = timedelta(minutes=10)
@@ -58,12 +58,12 @@ class Lifecycle:
 
     @property
     def owner(self) -> str:
-        """Who turns the endpoint off: ``stack:<name>`` or ``direct``."""
+        """How the endpoint is turned off: ``stack:<name>`` or ``direct``."""
         return f"stack:{self.stack}" if self.stack else "direct"
 
 
 class OffBy(StrEnum):
-    """Why an endpoint was turned off."""
+    """Reason for turning an endpoint off."""
 
     IDLE = "idle"
     LIFETIME = "lifetime"
@@ -75,7 +75,7 @@ class OffBy(StrEnum):
 
 @dataclass(frozen=True)
 class Record:
-    """What the register remembers of one endpoint name. ``version`` counts its writes; 0: none yet."""
+    """Record of one endpoint name in the register; ``version`` counts its writes, 0: none yet."""
 
     name: str
     arn: str = ""
@@ -123,7 +123,7 @@ class Record:
 
 
 class Kind(StrEnum):
-    """The three values of evidence. Unknown is not idle."""
+    """Values of evidence. Unknown is not idle."""
 
     TRAFFIC = "traffic"
     QUIET = "quiet"
@@ -132,7 +132,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the metrics show. Quiet is proven from ``since`` to ``until``; both are None otherwise.
+    """Evidence from the metrics; quiet is proven from ``since`` to ``until``, else both are None.
 
     ``streams_shown``: whether requests in flight are shown, None without traffic by which to tell.
     """
@@ -145,7 +145,7 @@ class Evidence:
 
 
 class Action(StrEnum):
-    """What a sweep does with one endpoint."""
+    """Action of a sweep on one endpoint."""
 
     NONE = "none"
     MARK = "mark"
@@ -160,7 +160,7 @@ class Action(StrEnum):
 
 
 class Tell(StrEnum):
-    """Which notice a decision sends, if any."""
+    """Notice that a decision sends, if any."""
 
     IDLE_SOON = "idle-soon"
     LIMIT_SOON = "limit-soon"
@@ -171,9 +171,9 @@ class Tell(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, why, what to remember (written before acting), and which notice to send.
+    """Decision: action, reason, record to write before acting, and notice to send.
 
-    ``off_at`` is the time told in the notice: when the endpoint is turned off unless somebody acts.
+    ``off_at`` is the time in the notice: when the endpoint is turned off unless the user acts.
     """
 
     action: Action
@@ -197,14 +197,14 @@ _MOST_PUBLISH_SECONDS = 300.0
 
 
 def is_ours(name: str, tags: Mapping[str, str]) -> bool:
-    """Say whether the tags claim this very endpoint: another's name in them is a copy, and not ours."""
+    """Decide whether the tags belong to this endpoint; with another name in them they are copied."""
     return tags.get(MANAGED_BY) == "peagle-sm" and tags.get(f"{PREFIX}endpoint") == name
 
 
 def stack_of(tags: Mapping[str, str]) -> str | None:
     """Return the stack that owns the endpoint: ``Peagle-<endpoint>`` or none.
 
-    A tag that names another stack is not believed: that stack owns another endpoint.
+    A tag with another stack is ignored: that stack owns another endpoint.
     """
     stack = tags.get(f"{PREFIX}stack")
     return stack if stack and stack == _stack_for(tags) else None
@@ -215,7 +215,7 @@ def _stack_for(tags: Mapping[str, str]) -> str:
 
 
 def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
-    """Read what the tags ask for.
+    """Read the settings in the tags.
 
     A tag that cannot be read falls back to its default and is named in ``faults``: a bad tag must neither
     turn an endpoint off nor leave it running without a limit.

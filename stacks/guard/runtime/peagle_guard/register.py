@@ -43,7 +43,7 @@ _TIMES = (
 _TEXTS = ("arn", "config_name", "stack")
 _FLAGS = ("paused", "hours_off", "parting", "is_async", "streams_hidden")
 _COUNTS = ("instances", "base_instances", "wake_tries", "publish_seconds")
-# What is gone is remembered this long, so that it can be explained; what is paused or has hours, for good.
+# Records of deleted endpoints expire after this time; those of paused endpoints or with hours never do.
 _REMEMBERED = timedelta(days=90)
 _YEARS = range(2000, 2200)
 
@@ -51,7 +51,7 @@ Item = dict[str, dict[str, Any]]
 
 
 class DynamoDb(Protocol):
-    """The part of boto3's client that is used."""
+    """Methods of boto3's client that are used."""
 
     def get_item(self, **parameters: Any) -> Any:
         """GetItem."""
@@ -83,13 +83,13 @@ class DynamoRegister:
         return Page(found, last["pk"]["S"] if last else None)
 
     def get(self, name: str) -> Record:
-        """Read one record consistently; an empty one of version 0 where there is none."""
+        """Read one record consistently; an empty one of version 0 if it does not exist."""
         answer = self._client.get_item(TableName=self._table, Key=_key(PREFIX + name), ConsistentRead=True)
         item = answer.get("Item")
         return Record(name=name) if item is None else read(item)
 
     def put(self, record: Record, now: datetime) -> bool:
-        """Write the record as version + 1; False when somebody wrote since it was read.
+        """Write the record as version + 1; False if it was written since it was read.
 
         Attributes that the guard does not know stay as they are.
         """
@@ -99,7 +99,7 @@ class DynamoRegister:
         if removes:
             expression += " REMOVE " + ", ".join(f"#{n}" for n in removes)
         values = {f":{n}": value for n, value in sets.items()}
-        # A version that is no whole number is read as one, and is replaced.
+        # A version that is not an integer is read as one, and is replaced.
         condition = "#version >= :seen AND #version < :next"
         values |= {":seen": {"N": str(record.version)}, ":next": {"N": str(record.version + 1)}}
         if not record.version:
@@ -109,7 +109,7 @@ class DynamoRegister:
         return self._update(PREFIX + record.name, expression, condition, names, values)
 
     def forget(self, record: Record) -> bool:
-        """Remove the record; False when somebody wrote since it was read."""
+        """Delete the record; False if it was written since it was read."""
         try:
             self._client.delete_item(
                 TableName=self._table,
@@ -123,7 +123,7 @@ class DynamoRegister:
         return True
 
     def lock(self, now: datetime, until: datetime) -> bool:
-        """Take the sweep's lock; False while another sweep holds it."""
+        """Acquire the sweep's lock; False while another sweep holds it."""
         return self._update(
             _SWEEP,
             "SET #lock_until = :until",
@@ -133,7 +133,7 @@ class DynamoRegister:
         )
 
     def unlock(self, now: datetime, *, finished: bool) -> None:
-        """Give the lock back, and note that the sweep was finished if it was."""
+        """Release the lock, and record whether the sweep was finished."""
         more: dict[str, Any] = {"UpdateExpression": "REMOVE #lock_until"}
         names = {"#lock_until": "lock_until"}
         if finished:
@@ -160,14 +160,14 @@ class DynamoRegister:
 
 
 def _held(error: ClientError) -> bool:
-    """False where the condition of a write did not hold; any other error is raised again."""
+    """Run a conditional write; False if its condition failed, other errors are raised."""
     if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
         return False
     raise error
 
 
 def written(record: Record, now: datetime) -> dict[str, dict[str, Any] | None]:
-    """Return the item's attributes, its key apart; None stands for an attribute that is to go."""
+    """Return the item's attributes without its key; None marks an attribute to remove."""
     held: dict[str, dict[str, Any] | None] = {
         name: None if getattr(record, name) is None else _time(getattr(record, name)) for name in _TIMES
     }
@@ -189,7 +189,7 @@ def written(record: Record, now: datetime) -> dict[str, dict[str, Any] | None]:
 
 
 def read(item: Mapping[str, Mapping[str, Any]]) -> Record:
-    """Read an item; attributes that are missing, unknown or unreadable have their defaults."""
+    """Read an item; missing or invalid attributes have their defaults."""
 
     def text(name: str) -> str:
         found = _value(item, name, "S")
@@ -264,7 +264,7 @@ def _moment(text: str) -> datetime | None:
         moment = parse_time(text)
     except (ValueError, OverflowError):
         return None
-    # Years that no endpoint has would overflow when a lifetime is added.
+    # Absurd years would overflow when a lifetime is added.
     return moment if moment.year in _YEARS else None
 
 
@@ -273,7 +273,7 @@ _SECOND = timedelta(seconds=1)
 
 
 class Claims(Protocol):
-    """What a claim needs."""
+    """Register and clock, which a claim needs."""
 
     @property
     def register(self) -> Register:
@@ -285,17 +285,17 @@ class Claims(Protocol):
 
 
 class Contended(Exception):
-    """The register was written by others each time."""
+    """Error: the register was written by others at each try."""
 
 
 def claim(
     aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool = False
 ) -> str | None:
-    """Note that the endpoint is being turned off; return why it must not be, None where it may.
+    """Claim the endpoint for turning off; return why it must not be turned off, None if it may.
 
-    ``expires_at`` is the end of the lifetime by which a schedule asks; None where the sweep or a person asks.
-    Only a claim of the sweep needs no write, unless the endpoint is ``parting``. A lifetime ends also where
-    the register cannot be read.
+    ``expires_at`` is the end of the lifetime if a schedule claims; None for the sweep or a person. Only a
+    claim of the sweep needs no write, unless the endpoint is ``parting``. A lifetime also ends if the
+    register cannot be read.
 
     Raises:
         Contended: others wrote each time.
@@ -311,7 +311,7 @@ def claim(
 
 
 def is_parting(aws: Claims, endpoint: Endpoint) -> bool:
-    """Say whether an earlier try has begun to dismantle the endpoint; where that is unknown, it has."""
+    """Decide whether an earlier try has begun to delete components; True if unknown."""
     try:
         record = aws.register.get(endpoint.name)
     except Exception:
@@ -320,7 +320,7 @@ def is_parting(aws: Claims, endpoint: Endpoint) -> bool:
 
 
 def unclaim(aws: Claims, endpoint: Endpoint) -> None:
-    """Take the parting back: nothing was dismantled. Where that fails, the endpoint is carried through."""
+    """Undo parting, since nothing was deleted; if this fails, turning off is finished."""
     with suppress(Exception):
         record = aws.register.get(endpoint.name)
         if record.parting and same_time(record.created_at, endpoint.created_at):
@@ -328,7 +328,7 @@ def unclaim(aws: Claims, endpoint: Endpoint) -> None:
 
 
 def is_later(moment: datetime, expires_at: datetime) -> bool:
-    """Say whether a lifetime was moved to a later end; Scheduler keeps whole seconds."""
+    """Decide whether a lifetime was moved to a later end; Scheduler has whole seconds."""
     return moment > expires_at + _SECOND
 
 
@@ -341,7 +341,7 @@ def _claim(aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, part
     for _ in range(_TRIES):
         record = aws.register.get(endpoint.name)
         if not same_time(record.created_at, endpoint.created_at):
-            # No sweep has seen this endpoint yet; what `keep` wrote before the first one holds.
+            # No sweep has seen this endpoint yet, so what `keep` wrote before applies.
             record = track(endpoint, Lifecycle(stack=record.stack or None), record, aws.now)
         ends = record.expires_at
         if expires_at is not None and ends is not None and is_later(ends, expires_at):

@@ -1,4 +1,4 @@
-"""The environment of the Lambdas, read and checked once; and what time it is."""
+"""Settings of the Lambdas from their environment, and the current time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CLOCK = "PEAGLE_LOCAL_CLOCK_URL"
 
 
 class SettingsError(Exception):
-    """The Lambda's environment is not what the guard's stack writes."""
+    """Error: the Lambda's environment is not as the guard's stack sets it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the guard's stack tells its Lambdas. ``clock_url`` is only ever set by the local SageMaker."""
+    """Settings of the Lambdas; only the local SageMaker sets ``clock_url``."""
 
     table: str
     topic_arn: str
@@ -60,7 +60,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def time_of(event: Mapping[str, object]) -> datetime | None:
-    """Return the time that an event carries (aware, UTC); None where it carries none that can be read."""
+    """Return the time in an event (aware, UTC); None if it is missing or invalid."""
     text = event.get("time")
     if not isinstance(text, str):
         return None
@@ -74,16 +74,16 @@ def parse_time(text: str) -> datetime:
     """Read an ISO time; without an offset it is UTC.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not an ISO time.
     """
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def now(settings: Settings) -> datetime:
-    """Return the present for what carries no time (custom resources): the system's clock.
+    """Return the current time for events without a time (custom resources): the system's clock.
 
-    The local SageMaker has a clock of its own, on which its schedules run; there it says where to ask.
+    The local SageMaker has its own clock, on which its schedules run, and sets its URL.
     """
     if settings.clock_url is None:
         return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The sweeper's handler: inspect every endpoint once, decide about each, act on few.
+"""Sweeper: checks every endpoint once, decides on each, and acts on few.
 
 A failure with one endpoint never stops the sweep of the others. It is in the report, and the handler fails
 at the end so that the alarm on errors sees it.
@@ -27,7 +27,7 @@ _EVERY = timedelta(minutes=5)
 
 
 def sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool = False) -> Report:
-    """Look at all endpoints of ours at ``now`` and do what is due; a dry run writes and does nothing.
+    """Check all endpoints at ``now`` and carry out what is due; a dry run changes nothing.
 
     Raises:
         Exception: the list of endpoints or the register could not be read, so nothing was decided.
@@ -60,7 +60,7 @@ def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report
 
 
 def _in_turn(ours: Sequence[Ours]) -> list[Ours]:
-    """Put the least recently tried first: no endpoint waits behind one that hangs in every sweep."""
+    """Sort by last try, oldest first: an endpoint that hangs must not block others in every sweep."""
     return sorted(ours, key=lambda each: _last(each.read.off_at))
 
 
@@ -82,7 +82,7 @@ def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
 def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[Entry]:
     for record in sorted(inventory.records.values(), key=lambda each: _last(each.wake_tried_at)):
         listed = inventory.endpoints.get(record.name)
-        # Somebody else's endpoint of that name: ours is gone, and is not woken.
+        # An endpoint of that name that peagle-sm did not create: the old one is gone and not turned on.
         if record.name in ours or (listed is not None and record.gone_at is not None):
             continue
         if listed is not None and same_time(listed.created_at, record.created_at):
@@ -106,7 +106,7 @@ def _one_gone(actor: Actor, record: Record) -> Entry:
 
 
 def _unless_destroyed(aws: Aws, lifecycle: Lifecycle, record: Record, decision: Decision) -> Decision:
-    """What was decided, where the stack still stands; otherwise nothing can come back: it is forgotten."""
+    """Return the decision if the stack exists; else forget the endpoint, which cannot be turned on."""
     if lifecycle.stack is None or aws.stack_exists(lifecycle.stack):
         return decision
     return Decision(Action.FORGET, f"off, and {lifecycle.stack} does not exist any more", record)
@@ -117,14 +117,14 @@ class SweepFailed(Exception):
 
 
 class TimedAws(Aws, Protocol):
-    """AWS, and what time it is there."""
+    """AWS with its own clock."""
 
     def time(self) -> datetime:
-        """Return the present by AWS's own clock."""
+        """Return the current time on AWS's clock."""
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Sweep now; with ``dry_run`` in the event it writes and does nothing.
+    """Sweep now; with ``dry_run`` in the event nothing is changed.
 
     Raises:
         SweepFailed: something failed, so that the alarm on errors sees it.
@@ -134,7 +134,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 
 def run(aws: TimedAws, settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Sweep at AWS's present time.
+    """Sweep at AWS's current time.
 
     The schedule's time and this machine's clock may both be behind. A sweep that believed them would turn off
     an endpoint although CloudWatch already shows its traffic.

@@ -1,4 +1,4 @@
-"""The switch's handler: turn an endpoint off or on through its owner. It alone may update a stack.
+"""Switch: turns an endpoint off or on through its stack or directly; only it may update stacks.
 
 It never waits: an unfinished change is ``in-progress``, and the next sweep invokes it again.
 UPDATE_COMPLETE is not proof: the endpoint counts as off only when SageMaker does not find it.
@@ -52,7 +52,7 @@ class Stack:
 
 
 class SwitchAws(Claims, Protocol):
-    """AWS as the switch sees it."""
+    """AWS calls that the switch needs."""
 
     def describe_stack(self, name: str) -> Stack | None:
         """DescribeStacks; None where there is none of that name."""
@@ -92,9 +92,9 @@ Answer = dict[str, Any]
 
 
 def turn(aws: SwitchAws, event: Mapping[str, Any]) -> Answer:
-    """Do what an event asks: ``{"state": "done" | "in-progress" | "refused", "detail", "started"}``.
+    """Handle an event; return ``{"state": "done" | "in-progress" | "refused", "detail", "started"}``.
 
-    Before components are deleted the register has the endpoint as parting: each sweep carries it through.
+    Before components are deleted, the register marks the endpoint as parting, so each sweep finishes it.
     """
     action, stack, endpoint = event.get("action"), event.get("stack"), event.get("endpoint")
     if action == "off" and isinstance(endpoint, str):
@@ -125,13 +125,13 @@ def _off(aws: SwitchAws, stack: Stack | None, stack_name: str, name: str, event:
     if stack.status.endswith("_IN_PROGRESS"):
         return _waiting(f"{stack_name} is {stack.status}")
     if stack.status not in _UPDATABLE:
-        # A stack that failed cannot be updated, and its endpoint goes on costing.
+        # A failed stack cannot be updated, and its endpoint is still billed.
         return _delete_itself(aws, endpoint, stack_name, event)
     if endpoint is not None and (endpoint.status in BUSY or endpoint.status == "Deleting"):
-        # CloudFormation would try once, be refused, and forget the endpoint.
+        # CloudFormation would try once, be refused, and lose the endpoint.
         return _waiting(f"{name} is {endpoint.status}")
     if PARAMETER not in stack.parameters:
-        return _refused(f"{stack_name} has no parameter {PARAMETER}: it was not made by peagle-sm")
+        return _refused(f"{stack_name} has no parameter {PARAMETER}: it was not created by peagle-sm")
     if stack.parameters[PARAMETER] == "off":
         return _delete_itself(aws, endpoint, stack_name, event)
     moved = None if endpoint is None else claim(aws, endpoint, expires_at)
@@ -145,7 +145,7 @@ def _off(aws: SwitchAws, stack: Stack | None, stack_name: str, name: str, event:
 
 
 def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
-    """An endpoint without a stack; once it is gone, its schedule too."""
+    """Turn off an endpoint without a stack; after its deletion remove its schedules."""
     created_at = _moment(event.get("created_at"))
     arn = str(event.get("arn", ""))
     if created_at is None or not arn:
@@ -163,21 +163,21 @@ def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
 def _disarm(
     aws: SwitchAws, name: str, expires_at: datetime, hard_expires_at: datetime, last_seen_at: datetime
 ) -> None:
-    """Remove the schedules of the endpoint that is gone; a later one belongs to the next of that name."""
+    """Remove the schedules of the deleted endpoint, but not newer ones of the next endpoint."""
     schedule = schedule_name(name)
     _disarm_one(aws, schedule, expires_at, last_seen_at)
     _disarm_one(aws, hard_name(schedule), hard_expires_at, last_seen_at)
     for number in count(1):
-        # One a component, numbered without a gap.
+        # One per component, numbered without a gap.
         if not _disarm_one(aws, hard_name(schedule, number), hard_expires_at, last_seen_at):
             break
 
 
 def _disarm_one(aws: SwitchAws, name: str, expires_at: datetime, last_seen_at: datetime) -> bool:
-    """Say whether there is a schedule of that name; remove it unless it is the next endpoint's.
+    """Remove a schedule unless it is the next endpoint's; return whether it existed.
 
-    A deploy arms before it creates, also for a lifetime that ends before the old one would have: what
-    was written after the old endpoint was last seen (``last_seen_at``) is kept.
+    A deploy creates schedules before the endpoint, also for a lifetime that ends earlier than the old one, so
+    schedules written after the old endpoint was last seen (``last_seen_at``) are kept.
     """
     times = aws.schedule_times(name)
     if times is None:
@@ -215,7 +215,7 @@ def _delete_itself(
         _dismantle(aws, endpoint, components, targets, begun)
         return _begun(f"the inference components of {endpoint.name} are being deleted; the endpoint is next")
     aws.delete_endpoint(endpoint.name)
-    # Not before: a deletion that AWS refuses would leave the endpoint without its autoscaling.
+    # Not earlier: if AWS refused the deletion, the endpoint would lose its autoscaling.
     _deregister(aws, _variants(endpoint))
     return _begun(f"{endpoint.name} is being deleted")
 
@@ -229,7 +229,7 @@ def _dismantle(
 ) -> None:
     """Delete the components, their autoscaling first.
 
-    Where AWS refuses the first call, nothing changes, unless an earlier try has ``begun`` already.
+    If AWS refuses the first call, nothing changes, unless an earlier try has already ``begun``.
     """
     try:
         for resource_id, dimension in targets:
@@ -245,7 +245,7 @@ def _dismantle(
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Say whether AWS has certainly not done what it was asked for."""
+    """Decide whether AWS has certainly not executed the request."""
     if not isinstance(error, ClientError):
         return False
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
@@ -266,7 +266,7 @@ def _deregister(aws: SwitchAws, resource_ids: Sequence[str]) -> None:
 
 def _on(aws: SwitchAws, stack: Stack | None, stack_name: str, name: str) -> Answer:
     if stack is None:
-        return _refused(f"there is no stack {stack_name}; deploy it")
+        return _refused(f"stack {stack_name} does not exist; deploy it")
     if stack.status.endswith("_IN_PROGRESS"):
         return _waiting(f"{stack_name} is {stack.status}")
     if stack.status not in _UPDATABLE or PARAMETER not in stack.parameters:
@@ -279,10 +279,10 @@ def _on(aws: SwitchAws, stack: Stack | None, stack_name: str, name: str) -> Answ
     if stack.parameters[PARAMETER] == "on":
         if endpoint is not None:
             return _done(f"{name} is on")
-        # Deleted behind its stack's back: off first, so that CloudFormation makes it anew.
+        # Deleted outside its stack: off first, so that CloudFormation creates it again.
         return _update(aws, stack, "off", started=False)
     if endpoint is not None:
-        return _refused(f"{name} is there although {stack_name} is off; turn it off first")
+        return _refused(f"{name} exists although {stack_name} is off; turn it off first")
     return _update(aws, stack, "on", started=True)
 
 
@@ -290,13 +290,13 @@ def _update(aws: SwitchAws, stack: Stack, state: str, *, started: bool) -> Answe
     try:
         aws.update_stack(stack.name, _parameters(stack, state))
     except NoUpdates:
-        return _refused(f"{stack.name}: CloudFormation sees nothing to update for {PARAMETER}={state}")
+        return _refused(f"{stack.name}: CloudFormation found nothing to update for {PARAMETER}={state}")
     detail = f"{stack.name} is being updated to {PARAMETER}={state}"
     return _begun(detail) if started else _waiting(detail)
 
 
 def _parameters(stack: Stack, state: str) -> list[dict[str, Any]]:
-    """Every parameter is passed: one that is left out falls back to its default."""
+    """Return all parameters: an omitted one would fall back to its default."""
     return [
         {"ParameterKey": key, "ParameterValue": state}
         if key == PARAMETER
@@ -334,7 +334,7 @@ _MOST_IDS = 50
 
 
 class BotoSwitch:
-    """AWS by boto3 for the switch."""
+    """AWS calls of the switch by boto3."""
 
     def __init__(self, settings: Settings, session: boto3.Session | None = None) -> None:
         """Take the settings, and a session (the Lambda's own by default)."""
@@ -458,7 +458,7 @@ class BotoSwitch:
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Turn as the event asks; a refusal is an answer, an error of AWS is raised."""
+    """Handle an event; a refusal is a response, an AWS error is raised."""
     answer = turn(BotoSwitch(environment.load()), event)
     print(json.dumps({"event": dict(event), "answer": answer}))
     return answer

@@ -185,7 +185,7 @@ def test_a_rule_is_kept_with_its_targets_and_says_that_nothing_fires_it(stack: S
         "Targets": [{"Id": "one", "Arn": "arn:aws:sns:us-east-1:123456789012:t"}],
     }
     made = stack.create("AWS::Events::Rule", **old)
-    assert "nothing fires rules" in stack.told[-1]
+    assert "never fires locally" in stack.told[-1]
     events = stack.client("events")
     stack.update("AWS::Events::Rule", made, old, {**old, "Targets": [{**old["Targets"][0], "Id": "two"}]})
     assert [each["Id"] for each in events.list_targets_by_rule(Rule="changes")["Targets"]] == ["two"]

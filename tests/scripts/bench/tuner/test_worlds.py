@@ -94,7 +94,7 @@ def test_a_promising_k_that_was_not_measured_is_named_as_a_guess() -> None:
     result = conclude("p-eagle", readings, 16, deployments=2, levelled=False)
     assert result.common.k in (1, 16)
     assert result.common.guess is not None
-    assert "was not measured, a guess of its rate is" in result.common.reason
+    assert "was not measured, its predicted rate is" in result.common.reason
 
 
 def test_the_k_of_one_load_is_called_a_guess_and_the_written_one_checked() -> None:
@@ -105,8 +105,8 @@ def test_the_k_of_one_load_is_called_a_guess_and_the_written_one_checked() -> No
     assert result.choices[1].k == 8 != result.common.k
     said = {record.load.concurrency: record.reason for record in fit_records(result, None)}
     assert (
-        "a guess for this load alone, from its own windows; "
-        f"K={result.common.k} is the one K for all loads, checked on the windows of every load"
+        "an estimate for this load alone, from its own windows; "
+        f"K={result.common.k} is the K for all loads, from the windows of every load"
     ) in said[1]
 
 

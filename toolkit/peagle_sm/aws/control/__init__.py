@@ -1,1 +1,1 @@
-"""The control planes: one thin function a call."""
+"""Control planes of AWS services: one thin function per call."""

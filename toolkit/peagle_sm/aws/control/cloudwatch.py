@@ -1,4 +1,4 @@
-"""CloudWatch: an endpoint's container logs, and the alarm that rolls back an update."""
+"""CloudWatch: an endpoint's container logs, and the rollback alarm of an update."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peagle_sm.core.errors import NotFound, PeagleError
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line; ``stream`` is ``<variant>/<instance>``."""
+    """One log line; ``stream`` is ``<variant>/<instance>``."""
 
     timestamp: datetime
     stream: str
@@ -22,12 +22,12 @@ class LogLine:
 
 
 def group_of(endpoint: str) -> str:
-    """Return the log group that SageMaker writes an endpoint's output to."""
+    """Return the log group to which SageMaker writes an endpoint's log lines."""
     return f"/aws/sagemaker/Endpoints/{endpoint}"
 
 
 def create(session: Session, group: str, days: int) -> bool:
-    """Create a log group that keeps its lines for ``days``; False if it exists, which is left as it is."""
+    """Create a log group that keeps lines for ``days``; False if it already exists."""
     client = session.client("logs")
     try:
         with aws_errors("CreateLogGroup", session.local_url):
@@ -42,7 +42,7 @@ def create(session: Session, group: str, days: int) -> bool:
 
 
 def exists(session: Session, endpoint: str) -> bool:
-    """Whether an endpoint, or an earlier one of its name, has a log group."""
+    """Return whether an endpoint, or an earlier one of its name, has a log group."""
     group = group_of(endpoint)
     with aws_errors("DescribeLogGroups", session.local_url):
         pages = session.client("logs").get_paginator("describe_log_groups")
@@ -53,19 +53,20 @@ def exists(session: Session, endpoint: str) -> bool:
 
 
 def remove(session: Session, endpoint: str) -> None:
-    """Delete an endpoint's log group with all that it holds.
+    """Delete an endpoint's log group with all its lines.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the log group does not exist.
     """
     with aws_errors("DeleteLogGroup", session.local_url):
         session.client("logs").delete_log_group(logGroupName=group_of(endpoint))
 
 
 def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
-    """Return the last ``limit`` lines over all streams, oldest first; none when there is no group yet.
+    """Return the last ``limit`` lines of all streams, oldest first.
 
-    ``start`` leaves out what an earlier endpoint of the same name wrote: the group outlives the endpoint.
+    The list is empty if there is no log group yet. ``start`` leaves out the lines of an earlier endpoint of
+    the same name: the group remains after the endpoint.
     """
     try:
         return _tail(session, group_of(endpoint), limit, start)
@@ -74,7 +75,7 @@ def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | No
 
 
 def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[str, LogLine]]:
-    """Yield (event id, line) from ``start`` on, oldest first; ids let a follower drop what it has seen."""
+    """Yield (event id, line) from ``start`` on, oldest first; ids detect repeats."""
     group = group_of(endpoint)
     try:
         with aws_errors("FilterLogEvents", session.local_url):
@@ -112,12 +113,12 @@ def _line(event: dict[str, Any], stream: str) -> LogLine:
 
 
 def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send PutMetricAlarm: makes the alarm, or overwrites one of that name."""
+    """Send PutMetricAlarm: create the alarm, or replace the one of that name."""
     with aws_errors("PutMetricAlarm", session.local_url):
         session.client("cloudwatch").put_metric_alarm(**parameters)
 
 
 def remove_alarm(session: Session, name: str) -> None:
-    """Send DeleteAlarms; an alarm that is not there is no mistake."""
+    """Send DeleteAlarms; a missing alarm is no error."""
     with aws_errors("DeleteAlarms", session.local_url):
         session.client("cloudwatch").delete_alarms(AlarmNames=[name])

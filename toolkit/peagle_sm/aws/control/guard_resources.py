@@ -1,7 +1,7 @@
-"""The guard's register, its alarms and dead letters, and calls of its Lambdas.
+"""Register of the guard, its alarms and dead letters, and calls of its Lambdas.
 
-The register is a DynamoDB table. It holds leases, pauses and reasons. Every write is conditional on the
-version that was read, because the guard's sweep writes too.
+The register is a DynamoDB table of leases, pauses and reasons. Every write is conditional on the version
+that was read, because the guard's sweep writes, too.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Item = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Entry:
-    """What the register holds of one endpoint name; ``version`` 0 means that it holds nothing yet.
+    """Register entry of one endpoint name; ``version`` 0: no entry exists yet.
 
-    ``keep_until`` ends a lease, ``expires_at`` is a later end of the lifetime; ``off_by`` says why the
-    guard turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set. ``off_at`` is
-    when the guard last began to turn it off; ``parting`` means that its components are being deleted.
-    ``streams_hidden``: CloudWatch shows its requests as they arrive, but not those in flight.
+    ``keep_until`` ends a lease, ``expires_at`` is a later end of the lifetime; ``off_by`` is why the guard
+    turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set. ``off_at`` is when
+    the guard last began to turn it off; ``parting``: its components are being deleted. ``streams_hidden``:
+    CloudWatch counts its requests on arrival, but has no metric of those in flight.
     """
 
     name: str
@@ -49,19 +49,19 @@ class Entry:
     config_name: str | None = None
     streams_hidden: bool = False
     held: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
-    """The version as DynamoDB holds it: one that is no whole number is replaced by the next write."""
+    """Version as stored in DynamoDB; the next write replaces a value that is not an integer."""
     read_at: datetime | None = field(default=None, repr=False, compare=False)
-    """When it was read, by AWS's own clock: the Date header of the answer."""
+    """Time of the read by AWS's clock: the Date header of the answer."""
 
     def is_of(self, created_at: datetime | None) -> bool:
-        """Whether it tells of the endpoint created then, and not of an older one of its name."""
+        """Return whether it is about the endpoint created then, not an older one."""
         if self.created_at is None or created_at is None:
             return self.created_at is None
         return abs((self.created_at - created_at).total_seconds()) < 1
 
 
 def get(session: Session, name: str) -> Entry | None:
-    """Return what the register holds of an endpoint name; None where no guard is installed."""
+    """Return the entry of an endpoint name; None if no guard is installed."""
     try:
         with aws_errors("GetItem", session.local_url):
             answer = session.client("dynamodb").get_item(TableName=TABLE, Key=_key(name), ConsistentRead=True)
@@ -71,7 +71,7 @@ def get(session: Session, name: str) -> Entry | None:
 
 
 def entries(session: Session) -> dict[str, Entry]:
-    """Return everything that the register holds, by endpoint name; empty where no guard is installed."""
+    """Return all entries by endpoint name; empty if no guard is installed."""
     try:
         with aws_errors("Scan", session.local_url):
             pages = session.client("dynamodb").get_paginator("scan").paginate(TableName=TABLE)
@@ -83,12 +83,13 @@ def entries(session: Session) -> dict[str, Entry]:
 
 
 def update(session: Session, name: str, change: Callable[[Entry], Mapping[str, Value]]) -> Entry | None:
-    """Write what ``change`` makes of the entry as it is, and return it; None where no guard is installed.
+    """Change an entry and return it; None if no guard is installed.
 
-    A None among the values removes the attribute. When somebody writes in between, it is read again.
+    ``change`` receives the present entry and returns the new values; None removes an attribute. After a
+    conflicting write, the entry is read again.
 
     Raises:
-        ServiceFault: somebody else wrote each time.
+        ServiceFault: every write conflicted.
     """
     for _ in range(ATTEMPTS):
         seen = get(session, name)
@@ -105,7 +106,7 @@ def update(session: Session, name: str, change: Callable[[Entry], Mapping[str, V
             continue
         return get(session, name)
     raise ServiceFault(
-        f"UpdateItem: the guard's register of {name} was written by others {ATTEMPTS} times in a row.",
+        f"UpdateItem: {ATTEMPTS} writes to the guard's register entry of {name} conflicted.",
         operation="UpdateItem",
         code=_CONFLICT,
         next_step="Run the command again.",
@@ -113,7 +114,7 @@ def update(session: Session, name: str, change: Callable[[Entry], Mapping[str, V
 
 
 def forget(session: Session, name: str) -> None:
-    """Remove the entry of an endpoint that was deleted for good; none, or no guard, is no mistake."""
+    """Remove a deleted endpoint's entry; no entry, or no guard, is no error."""
     try:
         with aws_errors("DeleteItem", session.local_url):
             session.client("dynamodb").delete_item(TableName=TABLE, Key=_key(name))
@@ -143,7 +144,7 @@ def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
 
 
 def _entry(name: str, item: Item) -> Entry:
-    """Read an item; an attribute that is missing or cannot be read has its default, as in the guard."""
+    """Parse an item; missing or invalid attributes get the guard's defaults."""
     return Entry(
         name=name,
         version=_whole(item, "version"),
@@ -162,7 +163,7 @@ def _entry(name: str, item: Item) -> Entry:
 
 
 def moment_in(item: Item, key: str) -> datetime | None:
-    """Return a time of an item; without an offset it is UTC, and None where it cannot be read."""
+    """Return a time of an item, by default UTC; None if missing or invalid."""
     try:
         moment = datetime.fromisoformat(item[key]["S"])
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -196,7 +197,6 @@ def _key(name: str) -> dict[str, dict[str, str]]:
 
 UNCONFIRMED = "PendingConfirmation"
 _SWEEP = "sweep"
-_ENDPOINT = "endpoint#"
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Subscription:
-    """One subscriber of a topic; without ``confirmed`` nothing reaches it yet."""
+    """One subscriber of a topic; it gets messages only if ``confirmed``."""
 
     protocol: str
     endpoint: str
@@ -220,10 +220,10 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Watched:
-    """One endpoint in the guard's register; None where the register says nothing of it.
+    """One endpoint in the guard's register; a field is None if not recorded.
 
-    ``streams_hidden``: CloudWatch shows its requests as they arrive, but not those in flight.
-    ``unknown_since``: in service, and the metrics have proven neither traffic nor quiet since then.
+    ``streams_hidden``: CloudWatch counts its requests on arrival, but has no metric of those in flight.
+    ``unknown_since``: InService, but since then its metrics have not shown whether it is idle.
     """
 
     name: str
@@ -238,14 +238,14 @@ class Watched:
 
 
 def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
-    """Return when the last sweep ended (None: none yet), and every endpoint that the register knows."""
+    """Return the end of the last sweep (None: no sweep yet), and all endpoints."""
     with aws_errors("Scan", session.local_url):
         pages = session.client("dynamodb").get_paginator("scan").paginate(TableName=table)
         items = {item["pk"]["S"]: item for page in pages for item in page["Items"]}
     rows = [
-        _watched(key.removeprefix(_ENDPOINT), item)
+        _watched(key.removeprefix(PREFIX), item)
         for key, item in sorted(items.items())
-        if key.startswith(_ENDPOINT)
+        if key.startswith(PREFIX)
     ]
     return moment_in(items.get(_SWEEP, {}), "last_sweep_at"), rows
 
@@ -265,7 +265,7 @@ def _watched(name: str, item: Mapping[str, Mapping[str, Any]]) -> Watched:
 
 
 def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:
-    """Return the alarms of those names that exist."""
+    """Return the existing alarms of these names."""
     with aws_errors("DescribeAlarms", session.local_url):
         answer = session.client("cloudwatch").describe_alarms(AlarmNames=list(names))
     return [
@@ -280,7 +280,7 @@ def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:
 
 
 def waiting_messages(session: Session, queue: str) -> int:
-    """Return about how many messages wait in a queue (SQS itself only knows about)."""
+    """Return SQS's approximate number of messages in a queue."""
     with aws_errors("GetQueueAttributes", session.local_url):
         sqs = session.client("sqs")
         url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
@@ -289,7 +289,7 @@ def waiting_messages(session: Session, queue: str) -> int:
 
 
 def subscriptions(session: Session, topic_arn: str) -> list[Subscription]:
-    """Return who is subscribed to a topic."""
+    """Return the subscribers of a topic."""
     with aws_errors("ListSubscriptionsByTopic", session.local_url):
         pages = session.client("sns").get_paginator("list_subscriptions_by_topic")
         return [
@@ -300,22 +300,22 @@ def subscriptions(session: Session, topic_arn: str) -> list[Subscription]:
 
 
 FUNCTION_BUSY = "TooManyRequestsException"
-"""`ServiceFault.code` while a function that runs alone is already running."""
+"""`ServiceFault.code` if a function with one permitted execution is already running."""
 
 
 class FunctionFault(ServiceFault):
-    """The function ran and failed: ``details`` has its own ``error_type`` and ``trace``."""
+    """The function ran and failed; ``details`` has its ``error_type`` and ``trace``."""
 
 
 def invoke(session: Session, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a function once, wait for it, and return its answer.
+    """Invoke a function once, wait for it, and return its answer.
 
     Raises:
-        FunctionFault: the function itself failed, or did not answer with a JSON object.
-        NotFound: there is no such function.
-        ServiceFault: it was not run; code `BUSY` while it may not run twice at once.
+        FunctionFault: the function failed, or its answer is not a JSON object.
+        NotFound: the function does not exist.
+        ServiceFault: it did not run; code `BUSY` if another execution is running.
     """
-    # Once: what a function did before its answer was lost must not be done again unseen.
+    # Once: if an answer is lost, a retry could repeat the function's effects.
     with aws_errors("Invoke", session.local_url):
         answer = session.creating_client("lambda").invoke(
             FunctionName=function,
@@ -331,11 +331,11 @@ def invoke(session: Session, function: str, payload: Mapping[str, Any]) -> dict[
         told = None
     if not isinstance(told, dict):
         raise FunctionFault(
-            f"{function} answered {text[:200]!r}, which is no JSON object.",
+            f"{function}: found the answer {text[:200]!r}; expected a JSON object.",
             operation="Invoke",
             code="BadAnswer",
-            next_step=f"Update the guard with `peagle-sm guard install{session.command_flags()}`, or look at "
-            "the function's log.",
+            next_step=f"Update the guard with `peagle-sm guard install{session.command_flags()}`, or read "
+            f"the function's log group /aws/lambda/{function}.",
             details={"function": function},
         )
     return told
@@ -353,6 +353,6 @@ def _function_fault(function: str, text: str) -> FunctionFault:
         f"{function} failed with {kind}: {said}",
         operation="Invoke",
         code="FunctionError",
-        next_step=f"Its log group tells more: /aws/lambda/{function}.",
+        next_step=f"Read its log group /aws/lambda/{function}.",
         details={"function": function, "error_type": kind, "trace": told.get("stackTrace") or []},
     )

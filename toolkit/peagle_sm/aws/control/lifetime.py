@@ -1,4 +1,4 @@
-"""The dead-man's switch: an EventBridge Scheduler rule that deletes the endpoint by itself."""
+"""Lifetime schedules: EventBridge Scheduler deletes the endpoint at its end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from peagle_sm.core.plan.payloads import LIFETIME_RETRY, hard_schedule_name
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
-_PAGE = 100  # the most that ListSchedules gives
-_SAME_WRITE = timedelta(seconds=2)  # AWS does not promise one clock reading for both dates of a new schedule
+_PAGE = 100  # maximum of ListSchedules
+_SAME_WRITE = timedelta(seconds=2)  # the two dates of a new schedule may differ a little
 TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
 HARD_SUFFIXES = (TARGET_SUFFIX, ":aws-sdk:sagemaker:deleteInferenceComponent")
-# Fields that GetSchedule gives and UpdateSchedule takes: an update replaces the whole schedule.
+# Fields that GetSchedule returns and UpdateSchedule accepts: an update replaces the whole schedule.
 _CARRIED = (
     "ActionAfterCompletion",
     "Description",
@@ -37,7 +37,7 @@ _CARRIED = (
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """One row of ListSchedules; ``moved`` where the schedule was written again after it was created."""
+    """One row of ListSchedules; ``moved``: it was updated after its creation."""
 
     name: str
     enabled: bool
@@ -47,9 +47,9 @@ class ScheduleRow:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """One endpoint's lifetime limit; it deletes ``endpoint`` from ``expires_at`` to ``ends_at``.
+    """Lifetime schedule: deletes ``endpoint`` from ``expires_at`` to ``ends_at``.
 
-    A stack's limit calls the guard's switch, which turns ``stack`` off; ``endpoint`` is then None.
+    A stack's schedule invokes the guard's switch, which turns ``stack`` off; ``endpoint`` is then None.
     """
 
     name: str
@@ -62,20 +62,20 @@ class Lifetime:
 
     @property
     def role_arn(self) -> str | None:
-        """The role by which it acts."""
+        """ARN of the role that it uses."""
         return (self.raw.get("Target") or {}).get("RoleArn")
 
     def ends(self, endpoint: str) -> bool:
-        """Whether it ends that endpoint: by deleting it, or by turning its stack off."""
+        """Return whether it deletes that endpoint, or turns its stack off."""
         return self.endpoint == endpoint or self.stack == endpoint_stack(endpoint)
 
     def guards(self, endpoint: str, now: datetime) -> bool:
-        """Whether it will still delete that endpoint at a time to come."""
+        """Return whether it will delete that endpoint in the future."""
         return self.enabled and self.ends(endpoint) and self.expires_at is not None and self.expires_at > now
 
 
 def get(session: Session, name: str) -> Lifetime | None:
-    """Return the schedule of that name, or None."""
+    """Return the schedule of that name; None if it does not exist."""
     try:
         with aws_errors("GetSchedule", session.local_url):
             answer = session.client("scheduler").get_schedule(Name=name)
@@ -93,10 +93,10 @@ def get(session: Session, name: str) -> Lifetime | None:
 
 
 def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
-    """Create the schedule, or overwrite an old one of that name, and read it back.
+    """Create the schedule, or replace the one of that name, and read it back.
 
     Raises:
-        ServiceFault: it was not accepted, or does not read back as asked.
+        ServiceFault: AWS refused it, or the schedule that was read back differs.
     """
     try:
         with aws_errors("CreateSchedule", session.local_url):
@@ -104,17 +104,17 @@ def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
     except ServiceFault as error:
         if not is_taken(error):
             raise
-        # An old schedule must never meet a new endpoint of the same name.
+        # An old schedule must never delete a new endpoint of the same name.
         with aws_errors("UpdateSchedule", session.local_url):
             session.client("scheduler").update_schedule(**parameters)
     armed = get(session, parameters["Name"])
     wanted = _target_endpoint(parameters["Target"])
     if armed is None or not armed.enabled or armed.endpoint != wanted:
         raise ServiceFault(
-            f"CreateSchedule: the lifetime limit {parameters['Name']} does not read back as it was written.",
+            f"CreateSchedule: the lifetime schedule {parameters['Name']} differs from the request.",
             operation="CreateSchedule",
             code="NotArmed",
-            next_step="Nothing billable was created. Look at it in EventBridge Scheduler, and run again.",
+            next_step="Nothing billable was created. Check it in EventBridge Scheduler, and run again.",
         )
     return armed
 
@@ -129,7 +129,7 @@ def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
     parameters = {key: lifetime.raw[key] for key in _CARRIED if lifetime.raw.get(key)}
     parameters |= {
         "Name": lifetime.name,
-        "Target": _moved(parameters.get("Target", {}), starts),
+        "Target": _moved_target(parameters.get("Target", {}), starts),
         "State": "ENABLED",
         "StartDate": starts,
         "EndDate": starts + timedelta(days=1),
@@ -138,11 +138,11 @@ def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
         session.client("scheduler").update_schedule(**parameters)
 
 
-def _moved(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
-    """Return the target of a schedule that starts at another time.
+def _moved_target(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
+    """Return a schedule's target for another start time.
 
-    The guard's switch compares ``expires_at`` with the schedule's start: it refuses an event that was sent
-    before the move.
+    The guard's switch compares ``expires_at`` with the schedule's start: it refuses an event from before the
+    move.
     """
     moved = {**target, "RetryPolicy": LIFETIME_RETRY}
     event = _event(target)
@@ -154,28 +154,28 @@ def _moved(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
 
 
 def remove(session: Session, name: str) -> None:
-    """Delete the schedule.
+    """Delete a schedule.
 
     Raises:
-        NotFound: there is none of that name.
+        NotFound: no schedule has that name.
     """
     with aws_errors("DeleteSchedule", session.local_url):
         session.client("scheduler").delete_schedule(Name=name)
 
 
 def remove_hard(session: Session, endpoint: str) -> None:
-    """Delete the hard schedules that an older endpoint of that name, in a stack, has left behind.
+    """Delete the second schedules that an older stack's endpoint of that name left.
 
     They would delete the next endpoint of the name, or its components.
     """
     _remove_hard(session, hard_schedule_name(endpoint))
-    for number in count(1):  # numbered without a gap
+    for number in count(1):  # numbered without gaps
         if not _remove_hard(session, hard_schedule_name(endpoint, number)):
             return
 
 
 def _remove_hard(session: Session, name: str) -> bool:
-    """Say whether there was a hard schedule of that name; another target is not peagle-sm's."""
+    """Delete one; return whether it existed. Schedules not of peagle-sm are kept."""
     found = get(session, name)
     if found is None or not str((found.raw.get("Target") or {}).get("Arn", "")).endswith(HARD_SUFFIXES):
         return False
@@ -185,7 +185,7 @@ def _remove_hard(session: Session, name: str) -> bool:
 
 
 def list_rows(session: Session) -> Iterator[ScheduleRow]:
-    """List the schedules that may be lifetime limits of ours."""
+    """List the schedules that may be lifetime schedules of peagle-sm."""
     with aws_errors("ListSchedules", session.local_url):
         paginator = session.client("scheduler").get_paginator("list_schedules")
         for page in paginator.paginate(NamePrefix=NAME_PREFIX, MaxResults=_PAGE):
@@ -203,20 +203,22 @@ def _row(row: Mapping[str, Any]) -> ScheduleRow:
 def _target_endpoint(target: Mapping[str, Any]) -> str | None:
     if not str(target.get("Arn", "")).endswith(TARGET_SUFFIX):
         return None
-    return _told(target, "EndpointName")
+    return _input_value(target, "EndpointName")
 
 
 def _target_stack(target: Mapping[str, Any]) -> str | None:
-    return _told(target, "stack") if str(target.get("Arn", "")).endswith(f":function:{SWITCH}") else None
+    return (
+        _input_value(target, "stack") if str(target.get("Arn", "")).endswith(f":function:{SWITCH}") else None
+    )
 
 
-def _told(target: Mapping[str, Any], key: str) -> str | None:
+def _input_value(target: Mapping[str, Any], key: str) -> str | None:
     name = _event(target).get(key)
     return name if isinstance(name, str) else None
 
 
 def _event(target: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the schedule sends, {} where it is not a JSON object."""
+    """Return the schedule's input; {} if it is not a JSON object."""
     try:
         event = json.loads(target.get("Input") or "{}")
     except ValueError:

@@ -1,7 +1,7 @@
-"""What an instance costs an hour: AWS's Price List API when it answers, else the catalogue with its date.
+"""Hourly instance prices, from AWS's Price List API or from the catalogue.
 
-The API needs the permission ``pricing:GetProducts`` and nothing else; it is free. A price is never made up:
-where neither knows one, it is None with the reason.
+The API is free and needs only the permission ``pricing:GetProducts``. If it does not answer, the catalogue's
+price is used, with its date. If neither has a price, the price is None, with the reason.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ LOCAL = "local: nothing is billed"
 
 @dataclass(frozen=True)
 class HourlyPrice:
-    """USD per hour of ``instances`` instances on demand; None where no price is known.
+    """On-demand USD per hour of ``instances`` instances; None if unknown.
 
-    ``source`` says where the figure comes from, or why there is none; ``note`` says why it is not AWS's own
-    answer.
+    ``source`` is the price's source, or why there is no price; ``note`` is why the price is not from AWS.
     """
 
     usd_per_hour: float | None
@@ -43,17 +42,17 @@ def hourly(
     region: str | None = None,
     catalog: Catalog | None = None,
 ) -> HourlyPrice:
-    """Price ``instances`` of ``instance_type`` in ``region`` (the session's when None).
+    """Price ``instances`` of ``instance_type`` in ``region`` (None: the session's).
 
-    Without a session only the catalogue is asked. Nothing is raised: measuring must not fail for want of a
-    price.
+    Without a session only the catalogue is used. This raises nothing: a measurement must not fail for lack of
+    a price.
     """
     if session is not None and session.is_local:
         return HourlyPrice(0.0, LOCAL)
     place = region or (session.region if session else None)
     if instance_type is None or place is None:
         missing = "instance type" if instance_type is None else "region"
-        return HourlyPrice(None, f"no price known: the {missing} is not known")
+        return HourlyPrice(None, f"no price: the {missing} is not known")
     price, note = find_price(session, instance_type, place, catalog=catalog)
     if price is None:
         return HourlyPrice(None, f"no price known for {instance_type} in {place}", note)
@@ -63,7 +62,7 @@ def hourly(
 def find_price(
     session: Session | None, instance_type: str, region: str, *, catalog: Catalog | None = None
 ) -> tuple[PriceEntry | None, str | None]:
-    """Return the price of one instance, and why it is not AWS's own answer (None when it is)."""
+    """Return one instance's price, and why it is not from AWS (None if it is)."""
     known = (catalog or load_catalog()).price(instance_type, region)
     if session is None or session.is_local:
         return known, "AWS was not asked"
@@ -71,24 +70,22 @@ def find_price(
         asked = listed_price(session, instance_type, region)
     except PeagleError as error:
         return known, f"{API}: {error.message}"
-    return (
-        (asked, None) if asked else (known, f"{API}: lists no hosting price for {instance_type} in {region}")
-    )
+    return (asked, None) if asked else (known, f"{API}: no hosting price for {instance_type} in {region}")
 
 
 def describe(price: PriceEntry, instances: int = 1) -> str:
-    """One line: what is priced, at whose price, read where and when."""
+    """Format a price in one line: instance, region, kind, source and date."""
     kind = "SageMaker on demand" if price.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
     count = f"{instances} x " if instances != 1 else ""
     return f"{count}{price.instance} in {price.region}: {kind}, {price.source}, {price.date}"
 
 
 def listed_price(session: Session, instance_type: str, region: str) -> PriceEntry | None:
-    """Ask the Price List API for SageMaker's hosting price; None when it lists none.
+    """Return SageMaker's hosting price from the Price List API; None without one.
 
     Raises:
         CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
-        ServiceFault: the API answered with a fault or not at all.
+        ServiceFault: the API returned an error, or did not answer.
     """
     products = _products(session, regionCode=region, instanceName=instance_type)
     found = [entry for product in products if (entry := read_product(product, instance_type, region))]
@@ -98,10 +95,10 @@ def listed_price(session: Session, instance_type: str, region: str) -> PriceEntr
 def find_elsewhere(
     session: Session, instance_type: str, *, catalog: Catalog | None = None
 ) -> list[PriceEntry]:
-    """Return SageMaker's hosting prices of an instance in other regions than the session's, cheapest first.
+    """Return an instance's hosting prices in other regions, cheapest first.
 
-    A region that AWS prices the instance in has it; whether it has any left is not known. Where the Price
-    List API does not answer, the catalogue's are returned. Nothing is asked on the local SageMaker.
+    A region with a price offers the instance type; its capacity is not known. If the Price List API does not
+    answer, the catalogue's prices are returned. The local SageMaker needs no call.
     """
     if session.is_local:
         return []
@@ -133,16 +130,16 @@ def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
 
 
 def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:
-    """Read one document of the price list; None unless it is real-time hosting, on demand, in USD.
+    """Parse a price list document; None unless real-time hosting, on demand, in USD.
 
-    An instance has a row for each use (training, notebooks, batch …), told apart by the usage type:
+    An instance has a row for each use (training, notebooks, batch …), distinguished by the usage type:
     ``USE1-Host:ml.g5.xlarge`` is real-time hosting.
     """
     attributes = product.get("product", {}).get("attributes", {})
     usage = str(attributes.get("usagetype", ""))
     if not re.fullmatch(rf"([A-Z0-9]+-)?Host:{re.escape(instance_type)}", usage):
         return None
-    prices = [(usd, date) for usd, date in _on_demand(product) if usd > 0]  # a free tier is a row of its own
+    prices = [(usd, date) for usd, date in _on_demand(product) if usd > 0]  # a free tier has its own row
     if not prices:
         return None
     usd, date = max(prices, key=lambda pair: pair[1])

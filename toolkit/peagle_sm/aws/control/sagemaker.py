@@ -1,8 +1,8 @@
 """SageMaker's control plane: one thin function per call.
 
-A describe function returns None where the resource does not exist. Endpoints, configs, models, inference
-components (the models of an endpoint that hosts several, or that may scale to zero), AI workload
-configurations and AI benchmark jobs; and names of existing endpoints for "did you mean".
+A describe function returns None if the resource does not exist. The module covers endpoints, configs,
+models, inference components (the models of an endpoint that hosts several, or that may scale to zero), AI
+workload configurations, AI benchmark jobs, and the names of existing endpoints for "did you mean".
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
 
-PAGE = 100  # ListEndpoints gives 10 unless asked for more, and 100 at most.
+PAGE = 100  # maximum of ListEndpoints; its default is 10
 
 
 @dataclass(frozen=True)
 class EndpointFacts:
-    """What DescribeEndpoint says."""
+    """Result of DescribeEndpoint."""
 
     name: str
     arn: str
@@ -36,20 +36,20 @@ class EndpointFacts:
 
     @property
     def instance_count(self) -> int | None:
-        """How many instances run now, in all variants; None where SageMaker does not say."""
+        """Number of running instances of all variants; None if not reported."""
         variants = self.raw.get("ProductionVariants") or []
         counts = [one["CurrentInstanceCount"] for one in variants if "CurrentInstanceCount" in one]
         return sum(counts) if counts else None
 
     @property
     def pending_config(self) -> str | None:
-        """The config that it is on its way to; None while nothing is under way."""
+        """Config of an update in progress; None without one."""
         return (self.raw.get("PendingDeploymentSummary") or {}).get("EndpointConfigName")
 
 
 @dataclass(frozen=True)
 class ConfigFacts:
-    """What DescribeEndpointConfig says; the instance is that of the first variant."""
+    """Result of DescribeEndpointConfig, with the first variant's instance."""
 
     name: str
     arn: str
@@ -61,7 +61,7 @@ class ConfigFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What DescribeModel says; image and environment are those of the primary container."""
+    """Result of DescribeModel, with the primary container's image and environment."""
 
     name: str
     arn: str
@@ -93,7 +93,7 @@ def create_endpoint_config(session: Session, parameters: Mapping[str, Any]) -> N
 
 
 def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send CreateEndpoint once; from here on it costs money."""
+    """Send CreateEndpoint once; the endpoint is billed from now on."""
     with aws_errors("CreateEndpoint", session.local_url):
         session.creating_client("sagemaker").create_endpoint(**parameters)
 
@@ -101,9 +101,9 @@ def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
 def update_endpoint(
     session: Session, name: str, config: str, deployment: Mapping[str, Any], *, retain: bool
 ) -> None:
-    """Send UpdateEndpoint once; from here on a second fleet costs money until the first is gone.
+    """Send UpdateEndpoint once; a second fleet is billed until the first is gone.
 
-    ``retain`` keeps the instance count that runs now instead of taking the config's.
+    ``retain`` keeps the present instance count instead of the config's.
     """
     with aws_errors("UpdateEndpoint", session.local_url):
         session.creating_client("sagemaker").update_endpoint(
@@ -115,19 +115,19 @@ def update_endpoint(
 
 
 def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
-    """Return whether Application Auto Scaling has the variant as a target; False if that cannot be read."""
+    """Return whether the variant is a target of Application Auto Scaling."""
     try:
         with aws_errors("DescribeScalableTargets", session.local_url):
             answer = session.client("application-autoscaling").describe_scalable_targets(
                 ServiceNamespace="sagemaker", ResourceIds=[f"endpoint/{endpoint}/variant/{variant}"]
             )
     except PeagleError:
-        return False  # SageMaker itself refuses what this would have refused
+        return False  # no permission: SageMaker itself refuses such an update
     return bool(answer["ScalableTargets"])
 
 
 def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
-    """Return the endpoint's facts, or None when there is none of that name."""
+    """Return the endpoint's facts; None if it does not exist."""
     try:
         with aws_errors("DescribeEndpoint", session.local_url):
             answer = session.client("sagemaker").describe_endpoint(EndpointName=name)
@@ -145,7 +145,7 @@ def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
 
 
 def describe_endpoint_config(session: Session, name: str) -> ConfigFacts | None:
-    """Return the endpoint config's facts, or None when there is none of that name."""
+    """Return the endpoint config's facts; None if it does not exist."""
     try:
         with aws_errors("DescribeEndpointConfig", session.local_url):
             answer = session.client("sagemaker").describe_endpoint_config(EndpointConfigName=name)
@@ -164,7 +164,7 @@ def describe_endpoint_config(session: Session, name: str) -> ConfigFacts | None:
 
 
 def describe_model(session: Session, name: str) -> ModelFacts | None:
-    """Return the model's facts, or None when there is none of that name."""
+    """Return the model's facts; None if it does not exist."""
     try:
         with aws_errors("DescribeModel", session.local_url):
             answer = session.client("sagemaker").describe_model(ModelName=name)
@@ -181,7 +181,7 @@ def describe_model(session: Session, name: str) -> ModelFacts | None:
 
 
 def list_endpoints(session: Session) -> Iterator[Listed]:
-    """List endpoints, every page, newest first."""
+    """List all endpoints, newest first."""
     for row in _pages(session, "list_endpoints", "Endpoints"):
         yield Listed(row["EndpointName"], row["EndpointArn"], row["EndpointStatus"], row.get("CreationTime"))
 
@@ -189,7 +189,7 @@ def list_endpoints(session: Session) -> Iterator[Listed]:
 def list_endpoint_configs(
     session: Session, name_contains: str | None = None, pages: int | None = None
 ) -> Iterator[Listed]:
-    """List endpoint configs, newest first: every page, or the first ``pages``."""
+    """List endpoint configs, newest first: all pages, or the first ``pages``."""
     for row in _pages(session, "list_endpoint_configs", "EndpointConfigs", name_contains, pages):
         yield Listed(row["EndpointConfigName"], row["EndpointConfigArn"], None, row.get("CreationTime"))
 
@@ -197,7 +197,7 @@ def list_endpoint_configs(
 def list_models(
     session: Session, name_contains: str | None = None, pages: int | None = None
 ) -> Iterator[Listed]:
-    """List models, newest first: every page, or the first ``pages``."""
+    """List models, newest first: all pages, or the first ``pages``."""
     for row in _pages(session, "list_models", "Models", name_contains, pages):
         yield Listed(row["ModelName"], row["ModelArn"], None, row.get("CreationTime"))
 
@@ -219,7 +219,7 @@ def _pages(
 
 
 def tags_of(session: Session, arn: str) -> dict[str, str] | None:
-    """Return a resource's tags, or None when the resource is gone."""
+    """Return a resource's tags; None if the resource does not exist."""
     try:
         with aws_errors("ListTags", session.local_url):
             pages = session.client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn)
@@ -229,7 +229,7 @@ def tags_of(session: Session, arn: str) -> dict[str, str] | None:
 
 
 def add_tags(session: Session, arn: str, tags: Mapping[str, str]) -> None:
-    """Put tags on a resource; those with the same keys are overwritten."""
+    """Add tags to a resource; existing keys get the new values."""
     with aws_errors("AddTags", session.local_url):
         session.client("sagemaker").add_tags(
             ResourceArn=arn, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
@@ -237,16 +237,16 @@ def add_tags(session: Session, arn: str, tags: Mapping[str, str]) -> None:
 
 
 def remove_tags(session: Session, arn: str, keys: Sequence[str]) -> None:
-    """Take tags off a resource; keys that it does not have are no mistake."""
+    """Remove tags from a resource; missing keys are no error."""
     with aws_errors("DeleteTags", session.local_url):
         session.client("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
 
 
 def delete_endpoint(session: Session, name: str) -> None:
-    """Send DeleteEndpoint; its answer proves nothing: describe until the endpoint is gone.
+    """Send DeleteEndpoint; its answer proves nothing: poll until it is gone.
 
     Raises:
-        NotFound: there is no such endpoint.
+        NotFound: the endpoint does not exist.
         ServiceFault: refused, for example while Creating (see `aws.session.errors.is_refused_now`).
     """
     with aws_errors("DeleteEndpoint", session.local_url):
@@ -266,11 +266,11 @@ def delete_model(session: Session, name: str) -> None:
 
 
 def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
-    """Return the names of an endpoint's inference components, sorted; empty when it has none.
+    """Return the sorted names of an endpoint's inference components.
 
     Raises:
         CredentialsError: sagemaker:ListInferenceComponents is not allowed.
-        ServiceFault: AWS answers with a fault, or not at all.
+        ServiceFault: AWS returns an error, or does not answer.
     """
     with aws_errors("ListInferenceComponents", session.local_url):
         pages = session.client("sagemaker").get_paginator("list_inference_components")
@@ -283,13 +283,13 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
 
 
 def delete_component(session: Session, name: str) -> None:
-    """Send DeleteInferenceComponent; it is gone a while later. Errors as above."""
+    """Send DeleteInferenceComponent; the deletion takes a while."""
     with aws_errors("DeleteInferenceComponent", session.local_url):
         session.client("sagemaker").delete_inference_component(InferenceComponentName=name)
 
 
 def describe_component(session: Session, name: str) -> dict[str, Any] | None:
-    """Return what DescribeInferenceComponent answers; None without such a component. Errors as above."""
+    """Return the answer of DescribeInferenceComponent; None if it does not exist."""
     try:
         with aws_errors("DescribeInferenceComponent", session.local_url):
             found: dict[str, Any] = session.client("sagemaker").describe_inference_component(
@@ -304,14 +304,14 @@ MOST_NAMES = 1000
 
 
 def endpoint_names(session: Session) -> list[str]:
-    """List the names of existing endpoints, whoever made them; the first thousand."""
+    """Return the names of the first thousand existing endpoints."""
     return [one.name for one in islice(list_endpoints(session), MOST_NAMES)]
 
 
 def did_you_mean(session: Session, name: str) -> str:
-    """Return " Did you mean 'x'?" for the existing name that is nearest to an unknown one, or nothing.
+    """Return " Did you mean 'x'?" with the nearest existing name, or an empty string.
 
-    The error that it decorates counts: where the endpoints cannot be listed, nothing is suggested.
+    If the endpoints cannot be listed, it suggests nothing: the caller's own error matters more.
     """
     known: dict[str, str] = {}
     with suppress(PeagleError):
@@ -325,7 +325,7 @@ ENDED = ("Completed", "Failed", "Stopped")
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What DescribeAIBenchmarkJob says."""
+    """Result of DescribeAIBenchmarkJob."""
 
     name: str
     status: str
@@ -337,7 +337,7 @@ class JobFacts:
 
     @property
     def seconds(self) -> float | None:
-        """How long it ran, once it has ended."""
+        """Duration of an ended job."""
         if self.started_at is None or self.ended_at is None:
             return None
         return (self.ended_at - self.started_at).total_seconds()
@@ -346,7 +346,7 @@ class JobFacts:
 def create_config(
     session: Session, name: str, inline: str, channels: Mapping[str, str], tags: Mapping[str, str]
 ) -> None:
-    """Send CreateAIWorkloadConfig once; ``channels`` are S3 URIs by the name of the input channel."""
+    """Send CreateAIWorkloadConfig once; ``channels`` maps channel names to S3 URIs."""
     sources = [
         {"ChannelName": channel, "DataSource": {"S3DataSource": {"S3Uri": uri}}}
         for channel, uri in channels.items()
@@ -362,7 +362,7 @@ def create_config(
 
 
 def delete_config(session: Session, name: str) -> None:
-    """Delete a workload configuration; one that is not there is no error."""
+    """Delete a workload configuration; a missing one is no error."""
     try:
         with aws_errors("DeleteAIWorkloadConfig", session.local_url):
             session.client("sagemaker").delete_ai_workload_config(AIWorkloadConfigName=name)
@@ -381,7 +381,7 @@ def create_job(
     role_arn: str,
     tags: Mapping[str, str],
 ) -> None:
-    """Send CreateAIBenchmarkJob once; from here on it runs, whether anybody looks or not."""
+    """Send CreateAIBenchmarkJob once; the job then runs by itself."""
     target: dict[str, Any] = {"Identifier": endpoint}
     if component is not None:
         target["InferenceComponents"] = [{"Identifier": component}]
@@ -397,7 +397,7 @@ def create_job(
 
 
 def describe_job(session: Session, name: str) -> JobFacts | None:
-    """Return the job's facts, or None when there is none of that name."""
+    """Return the job's facts; None if it does not exist."""
     try:
         with aws_errors("DescribeAIBenchmarkJob", session.local_url):
             answer = session.client("sagemaker").describe_ai_benchmark_job(AIBenchmarkJobName=name)
@@ -415,13 +415,13 @@ def describe_job(session: Session, name: str) -> JobFacts | None:
 
 
 def stop_job(session: Session, name: str) -> None:
-    """Ask for the job's end; it is Stopping for a while."""
+    """Stop a job; its status is Stopping for a while."""
     with aws_errors("StopAIBenchmarkJob", session.local_url):
         session.client("sagemaker").stop_ai_benchmark_job(AIBenchmarkJobName=name)
 
 
 def last_line(session: Session, facts: JobFacts) -> str | None:
-    """The newest line that the job logged; None where there is none or it may not be read."""
+    """Return the job's newest log line; None if there is none or no permission."""
     for log in facts.raw.get("OutputConfig", {}).get("CloudWatchLogs", []):
         group = str(log.get("LogGroupArn", "")).partition(":log-group:")[2].removesuffix(":*")
         try:
@@ -430,7 +430,7 @@ def last_line(session: Session, facts: JobFacts) -> str | None:
                     logGroupName=group, logStreamName=log.get("LogStreamName", ""), limit=1
                 )["events"]
         except PeagleError:
-            continue  # the figures come from S3; the log only tells what goes on
+            continue  # results come from S3; the log is only for progress
         if events:
             return str(events[-1]["message"]).strip()
     return None

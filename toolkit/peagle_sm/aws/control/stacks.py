@@ -1,7 +1,7 @@
-"""CloudFormation: one thin function per call; and resources by their tags.
+"""CloudFormation, one thin function per call; and resources by tag.
 
-`describe` returns None where the stack does not exist. The Resource Groups Tagging API lists resources of
-every kind in one call per page.
+`describe` returns None if the stack does not exist. The Resource Groups Tagging API lists resources of all
+types in one call per page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GONE = "DELETE_COMPLETE"
 
 @dataclass(frozen=True)
 class StackFacts:
-    """What DescribeStacks says; ``reason`` is None where it gives none."""
+    """Result of DescribeStacks; ``reason`` is None if not reported."""
 
     name: str
     stack_id: str
@@ -32,13 +32,13 @@ class StackFacts:
 
     @property
     def moving(self) -> bool:
-        """Whether an operation on it, or its cleanup, is still under way."""
+        """Return whether an operation on it, or its cleanup, is in progress."""
         return self.status.endswith("_IN_PROGRESS")
 
 
 @dataclass(frozen=True)
 class StackEvent:
-    """One line of a stack's history."""
+    """One event of a stack."""
 
     event_id: str
     at: datetime
@@ -49,7 +49,7 @@ class StackEvent:
 
 
 def describe(session: Session, name: str) -> StackFacts | None:
-    """Return a stack's facts by name, or by id also after its deletion; None when there is none."""
+    """Return a stack's facts by name, or by id also after its deletion, or None."""
     try:
         with aws_errors("DescribeStacks", session.local_url):
             rows = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
@@ -70,7 +70,7 @@ def describe(session: Session, name: str) -> StackFacts | None:
 
 
 def stack_status(session: Session, name: str) -> str | None:
-    """Return a stack's status, or None when there is none of that name."""
+    """Return a stack's status; None if it does not exist."""
     found = describe(session, name)
     return None if found is None or found.status == GONE else found.status
 
@@ -82,7 +82,7 @@ def create(session: Session, parameters: Mapping[str, Any]) -> str:
 
 
 def update(session: Session, parameters: Mapping[str, Any]) -> bool:
-    """Send UpdateStack once; False when AWS says that there is nothing to change."""
+    """Send UpdateStack once; return False if there is nothing to change."""
     try:
         with aws_errors("UpdateStack", session.local_url):
             session.creating_client("cloudformation").update_stack(**parameters)
@@ -94,13 +94,13 @@ def update(session: Session, parameters: Mapping[str, Any]) -> bool:
 
 
 def delete(session: Session, name: str) -> None:
-    """Send DeleteStack; its answer proves nothing: describe the stack by its id until it is gone."""
+    """Send DeleteStack; its answer proves nothing: poll by id until it is gone."""
     with aws_errors("DeleteStack", session.local_url):
         session.client("cloudformation").delete_stack(StackName=name)
 
 
 def events(session: Session, stack_id: str) -> Iterator[StackEvent]:
-    """List a stack's events, the newest first; reading stops where the caller stops."""
+    """Yield a stack's events, newest first; pages are read on demand."""
     with aws_errors("DescribeStackEvents", session.local_url):
         pages = session.client("cloudformation").get_paginator("describe_stack_events")
         for page in pages.paginate(StackName=stack_id):
@@ -116,7 +116,7 @@ def events(session: Session, stack_id: str) -> Iterator[StackEvent]:
 
 
 def importers(session: Session, exports: Sequence[str]) -> list[str]:
-    """Return the names of the stacks that import any of the exports; CloudFormation keeps those standing."""
+    """Return the stacks that import any of the exports and so block their deletion."""
     found: set[str] = set()
     for export in exports:
         try:
@@ -127,7 +127,7 @@ def importers(session: Session, exports: Sequence[str]) -> list[str]:
         except NotFound:
             continue
         except ServiceFault as error:
-            if "not imported" not in error.message.lower():  # AWS's words for "by nobody"
+            if "not imported" not in error.message.lower():  # AWS's message if no stack imports it
                 raise
     return sorted(found)
 
@@ -137,9 +137,9 @@ _PAGE = 100
 
 
 def tagged_resources(session: Session, wanted: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the tags of each endpoint, config and model with the ``wanted`` tags, by ARN.
+    """Return the tags, by ARN, of endpoints, configs and models with ``wanted`` tags.
 
-    The answer lags behind SageMaker by minutes: it may lack a new resource and may show a deleted one.
+    The answer lags behind SageMaker by minutes: it may lack a new resource or show a deleted one.
     """
     asked = {
         "ResourceTypeFilters": [f"sagemaker:{kind}" for kind in KINDS],

@@ -1,7 +1,7 @@
-"""Readers of a preflight: each reads one thing in AWS and returns a fact of `core.checks.base`.
+"""Readers of a preflight: each reads one fact of `core.checks.base` from AWS.
 
-A reader decides nothing and creates nothing. It raises what `aws.session.errors` maps. The preflight runs
-them side by side, and makes an `Unknown` with the missing permission of each that could not read.
+A reader decides nothing and creates nothing. It raises the errors of `aws.session.errors`. The preflight runs
+all readers in parallel; a reader that fails gives an `Unknown` with the missing permission.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peagle_sm.core.plan.resolve import Draft
 
 Reader = Callable[[Session, Draft | None], Any]
 
-# Without a spec these alone have something to look at.
+# Only these readers work without a spec.
 WITHOUT_SPEC: Mapping[str, Reader] = {"identity": account.identity}
 WITH_SPEC: Mapping[str, Reader] = {
     "caller_rights": account.caller_rights,
@@ -34,7 +34,7 @@ WITH_SPEC: Mapping[str, Reader] = {
     "prices": resources.prices,
     "taken": account.taken,
 }
-# On the local SageMaker nothing is limited, priced, or pulled from a registry, and anybody may call.
+# The local SageMaker has no quotas, prices, registry or permissions.
 LOCAL = frozenset({"identity", "execution_role", "scheduler_role", "artifacts", "head", "taken"})
 
 PERMISSIONS: Mapping[str, str] = {
@@ -60,11 +60,11 @@ PERMISSIONS: Mapping[str, str] = {
     "SimulatePrincipalPolicy": "iam:SimulatePrincipalPolicy",
     "list_endpoints": "sagemaker:ListEndpoints",
 }
-"""The permission behind each call that a reader makes, by the name under which it is reported."""
+"""Permission of each call that a reader makes, by the operation's name in errors."""
 
 
 def readers(session: Session, draft: Draft | None) -> dict[str, Reader]:
-    """Return the readers that have something to look at here."""
+    """Return the readers that apply to this session and spec."""
     chosen = dict(WITHOUT_SPEC)
     if draft is not None:
         chosen |= WITH_SPEC

@@ -1,7 +1,7 @@
-"""Read the caller, the roles, their rights, and who has the endpoint's name.
+"""Readers of the caller, the roles, their permissions, and the endpoint's name.
 
-The rights are what IAM's simulation says of the policies. The date of STS's answer also says how far this
-machine's clock is off.
+The permissions come from IAM's policy simulation. The date of STS's answer shows the error of this machine's
+clock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from peagle_sm.core.plan.tags import MANAGED_BY, MANAGER, STACK
 
 
 def identity(session: Session, _: Draft | None) -> Identity:
-    """Ask STS who calls; its answer's Date header tells AWS's clock.
+    """Ask STS for the caller; the answer's Date header has AWS's time.
 
     Raises:
-        ServiceFault: no answer.
+        ServiceFault: STS does not answer.
     """
     before = session.wall_clock()
     try:
@@ -38,16 +38,16 @@ def identity(session: Session, _: Draft | None) -> Identity:
     after = session.wall_clock()
     sent = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     skew = None
-    # The local SageMaker dates its answers by its own clock, which `local clock advance` moves on purpose.
+    # The local SageMaker uses its own clock, which `local clock advance` moves on purpose.
     if sent and not session.is_local:
-        # The header has whole seconds, and was written somewhere between the two readings.
+        # The header has whole seconds, from a time between the two readings.
         here = before + (after - before) / 2
         skew = (here - parsedate_to_datetime(sent)).total_seconds()
     return Identity(str(answer["Account"]), str(answer["Arn"]), skew_s=skew)
 
 
 def taken(session: Session, draft: Draft | None) -> Taken:
-    """Look what has the endpoint's name."""
+    """Find out what already has the endpoint's name."""
     assert draft is not None
     found = control.describe_endpoint(session, draft.spec.name)
     if found is None:
@@ -58,17 +58,17 @@ def taken(session: Session, draft: Draft | None) -> Taken:
 
 _ALLOWED = "allowed"
 Question = tuple[tuple[str, ...], str, dict[str, str]]
-"""Actions, the resource that they are about, and the values of condition keys."""
+"""Actions, their resource, and the values of condition keys."""
 
 
 def execution_role(session: Session, draft: Draft | None) -> Role:
-    """Read the containers' role."""
+    """Read the execution role of the containers."""
     assert draft is not None
     return read_role(session, draft.role_arn or "")
 
 
 def scheduler_role(session: Session, draft: Draft | None) -> Role:
-    """Read the role by which the lifetime limit deletes."""
+    """Read the role of the lifetime schedule."""
     assert draft is not None
     return read_role(session, draft.scheduler_role_arn or "")
 
@@ -102,10 +102,10 @@ def _services(document: Any) -> Iterator[str]:
 
 
 def caller_rights(session: Session, draft: Draft | None) -> Rights:
-    """Simulate the calls of a deploy for whoever calls.
+    """Simulate the calls of a deploy for the caller.
 
     Raises:
-        ServiceFault: the caller is the account's root user, whose rights cannot be simulated.
+        ServiceFault: the caller is the account's root user, which IAM does not simulate.
         CredentialsError: iam:SimulatePrincipalPolicy is missing.
     """
     assert draft is not None
@@ -115,13 +115,13 @@ def caller_rights(session: Session, draft: Draft | None) -> Rights:
 
 
 def execution_rights(session: Session, draft: Draft | None) -> Rights:
-    """Simulate what the containers' role needs: image, weights, keys, logs."""
+    """Simulate the calls of the containers' role: image, weights, keys, logs."""
     assert draft is not None
     return simulate(session, draft.role_arn or "", _container_calls(draft))
 
 
 def key_rights(session: Session, draft: Draft | None) -> KeyRights:
-    """Look by which keys the artifacts are encrypted, and simulate kms:Decrypt with each."""
+    """Find the KMS keys of the artifacts, and simulate kms:Decrypt with each."""
     assert draft is not None
     keys = kms_keys(session, draft)
     questions: list[Question] = [(("kms:Decrypt",), key, {}) for key in keys]
@@ -129,14 +129,14 @@ def key_rights(session: Session, draft: Draft | None) -> KeyRights:
 
 
 def scheduler_rights(session: Session, draft: Draft | None) -> Rights:
-    """Simulate the call of the lifetime limit."""
+    """Simulate the call of the lifetime schedule."""
     assert draft is not None
     arn = _sagemaker(draft, (draft.scheduler_role_arn or "::::").split(":")[4], "endpoint", draft.spec.name)
     return simulate(session, draft.scheduler_role_arn or "", [(("sagemaker:DeleteEndpoint",), arn, {})])
 
 
 def simulate(session: Session, principal: str, questions: Iterable[Question]) -> Rights:
-    """Ask IAM for each question; what hangs on a condition key whose value is not known counts as allowed."""
+    """Simulate each question; unknown values of condition keys count as allowed."""
     allowed: list[str] = []
     denied: list[str] = []
     for actions, resource, context in questions:
@@ -159,9 +159,9 @@ def simulate(session: Session, principal: str, questions: Iterable[Question]) ->
 
 
 def _policy_source(session: Session, arn: str) -> str:
-    """Return the ARN whose policies speak for a caller: of a session, its role's."""
+    """Return the ARN whose policies apply to a caller: for a session, its role's."""
     if arn.endswith(":root"):
-        raise ServiceFault("the caller is the account's root user, whose rights IAM does not simulate")
+        raise ServiceFault("the caller is the account's root user, and IAM does not simulate its permissions")
     if ":assumed-role/" not in arn:
         return arn
     name = arn.split("/")[1]
@@ -169,7 +169,7 @@ def _policy_source(session: Session, arn: str) -> str:
         with aws_errors("GetRole", session.local_url):
             return str(session.client("iam").get_role(RoleName=name)["Role"]["Arn"])
     except PeagleError:
-        # Without a path, which only roles of IAM Identity Center and a few others have.
+        # Without a path: only roles of IAM Identity Center and a few others have one.
         head, _, _ = arn.partition(":assumed-role/")
         return f"{head.replace(':sts:', ':iam:')}:role/{name}"
 

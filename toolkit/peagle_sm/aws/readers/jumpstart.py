@@ -1,4 +1,4 @@
-"""Documents of JumpStart's bucket: read from S3, kept on this machine, and asked for again by their ETag."""
+"""Documents of JumpStart's bucket, with a local cache that is checked by ETag."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.core.files import CannotWrite, write_file
 from peagle_sm.core.jumpstart.documents import MANIFEST_KEY
 
-# The SageMaker SDK's own names: folders that take the bucket's place, both or neither.
+# Variables of the SageMaker SDK: folders to use instead of the bucket; set both or neither.
 MANIFEST_FOLDER = "AWS_JUMPSTART_MANIFEST_LOCAL_ROOT_DIR_OVERRIDE"
 SPECS_FOLDER = "AWS_JUMPSTART_SPECS_LOCAL_ROOT_DIR_OVERRIDE"
 _ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
@@ -25,7 +25,7 @@ _SAME = frozenset({"304", "NotModified"})
 
 @dataclass(frozen=True)
 class Fetched:
-    """One document; ``etag`` is None where it came from a folder, ``kept`` True for this machine's copy."""
+    """One document; ``etag`` is None from a folder, ``kept`` True from the cache."""
 
     content: bytes
     sha256: str
@@ -34,7 +34,7 @@ class Fetched:
 
 
 class DocumentCache:
-    """Reads a region's documents, each over the network once as long as it stays the same."""
+    """Reader of a region's documents that downloads only changed documents."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DocumentCache:
         keep: Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Read ``bucket`` by ``session``; ``keep`` is the folder of the copies, None keeps none."""
+        """Take the bucket and the session; ``keep`` is the cache folder, None: no cache."""
         self._session = session
         self.bucket = bucket
         self._keep = keep / bucket if keep else None
@@ -54,13 +54,13 @@ class DocumentCache:
         """Return a document.
 
         Raises:
-            CredentialsError: no credentials, or none that may read the bucket.
-            NotFound: there is no such bucket or document.
+            CredentialsError: no credentials, or no permission to read the bucket.
+            NotFound: the bucket or the document does not exist.
             ServiceFault: S3 failed.
         """
         if self._folders is not None:
             return _from_folder(self._folders[0 if key == MANIFEST_KEY else 1], key)
-        copy = _kept(self._keep, key)
+        copy = _cached(self._keep, key)
         asked: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
         if copy is not None:
             asked["IfNoneMatch"] = copy.etag
@@ -73,18 +73,18 @@ class DocumentCache:
                 return copy
             raise self._absent(error, key) if error.code in _ABSENT else error from error
         found = Fetched(content, _sha256(content), etag)
-        _remember(self._keep, key, found)
+        _write_cache(self._keep, key, found)
         return found
 
     def _absent(self, error: ServiceFault, key: str) -> NotFound:
         if error.code == "NoSuchBucket":
             return NotFound(
-                f"there is no bucket {self.bucket}: JumpStart is not in region {self._session.region}",
-                next_step="Give another --region, or use source: container.",
+                f"the bucket {self.bucket} does not exist: region {self._session.region} has no JumpStart",
+                next_step="Give another --region, or set source: container in the spec.",
             )
         return NotFound(
-            f"s3://{self.bucket}/{key} is not there",
-            next_step="Run `peagle-sm lock --upgrade SPEC` to move to what JumpStart has now.",
+            f"s3://{self.bucket}/{key} does not exist",
+            next_step="Run `peagle-sm lock --upgrade SPEC` to use JumpStart's present version.",
         )
 
 
@@ -99,7 +99,7 @@ def _from_folder(folder: Path, key: str) -> Fetched:
     path = folder / key
     if not path.resolve().is_relative_to(folder.resolve()):
         raise SpecError(
-            f"{key!r} leaves the folder {folder}", next_step=f"Correct the manifest in {MANIFEST_FOLDER}."
+            f"{key!r} is outside the folder {folder}", next_step=f"Correct the manifest in {MANIFEST_FOLDER}."
         )
     try:
         content = path.read_bytes()
@@ -111,8 +111,8 @@ def _from_folder(folder: Path, key: str) -> Fetched:
     return Fetched(content, _sha256(content), None)
 
 
-def _kept(keep: Path | None, key: str) -> Fetched | None:
-    """The copy on this machine, if it is whole; a damaged one is as good as none."""
+def _cached(keep: Path | None, key: str) -> Fetched | None:
+    """Return the cached copy; None if it is missing or damaged."""
     if keep is None:
         return None
     path = _path(keep, key)
@@ -125,12 +125,12 @@ def _kept(keep: Path | None, key: str) -> Fetched | None:
     return found if found.sha256 == _sha256(content) else None
 
 
-def _remember(keep: Path | None, key: str, found: Fetched) -> None:
+def _write_cache(keep: Path | None, key: str, found: Fetched) -> None:
     if keep is None:
         return
     path = _path(keep, key)
     about = json.dumps({"etag": found.etag, "sha256": found.sha256}).encode()
-    with suppress(CannotWrite):  # a copy only saves time
+    with suppress(CannotWrite):  # the cache only saves time
         write_file(path, found.content, parents=True)
         write_file(path.with_name(path.name + ".about"), about)
 

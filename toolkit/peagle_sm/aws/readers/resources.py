@@ -1,6 +1,6 @@
-"""Read what a deploy needs in AWS: quotas, prices, network, image, weights, key.
+"""Readers of a deploy's needs: quotas, prices, network, image, weights, key.
 
-A reservation is read too. A draft head in S3 is checked by its manifest, or by its files where it has none.
+Also of its reservation. A draft head in S3 is checked by its manifest, or by its files without a manifest.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from peagle_sm.core.heads.reading import CONFIG, MANIFEST, Folder, manifest_faul
 from peagle_sm.core.plan.resolve import Draft
 
 SERVICE = "sagemaker"
-# Neither holds instances any more, nor will again under this name.
+# Endpoints with these statuses have no instances and will get none.
 _GONE = frozenset({"Deleting", "Failed"})
 
 
 def quotas(session: Session, draft: Draft | None) -> Quotas:
-    """Read the quotas of the spec's types and count the instances of every endpoint.
+    """Read the quotas of the spec's types, and count the instances of all endpoints.
 
     Raises:
         CredentialsError: a permission is missing.
@@ -47,7 +47,7 @@ def quotas(session: Session, draft: Draft | None) -> Quotas:
 
 
 def _find(session: Session, wanted: set[str]) -> dict[str, float]:
-    """Return the quotas of these names: as applied, else as AWS gives them to everybody."""
+    """Return the quotas of these names: the applied value, else AWS's default."""
     found: dict[str, float] = {}
     for operation, called in (
         ("list_service_quotas", "ListServiceQuotas"),
@@ -69,7 +69,7 @@ def _listed(session: Session, operation: str, called: str) -> Iterator[Mapping[s
 
 
 def _in_use(session: Session, name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the instances of all endpoints by type, and those of the endpoint ``name``."""
+    """Count the instances by type of all endpoints, and of endpoint ``name``."""
     every: Counter[str] = Counter()
     own: Counter[str] = Counter()
     for listed in control.list_endpoints(session):
@@ -100,7 +100,7 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
 
 
 def prices(session: Session, draft: Draft | None) -> tuple[Price, ...]:
-    """Ask AWS's price list for each type."""
+    """Read the price of each instance type from AWS's price list."""
     assert draft is not None
     return tuple(_price(session, name, draft.region) for name in draft.instance_types)
 
@@ -111,11 +111,11 @@ def _price(session: Session, name: str, region: str) -> Price:
 
 
 def reservation(session: Session, draft: Draft | None) -> Reservation:
-    """Describe the training plan that the spec names.
+    """Describe the spec's training plan.
 
     Raises:
         CredentialsError: sagemaker:DescribeTrainingPlan is missing.
-        ServiceFault: the ARN is not a training plan's, so it cannot be looked at by its name.
+        ServiceFault: the ARN is not a training plan's; others cannot be described.
     """
     assert draft is not None
     arn = draft.spec.placement.capacity_reservation_arn or ""
@@ -138,7 +138,7 @@ def reservation(session: Session, draft: Draft | None) -> Reservation:
 
 
 def network(session: Session, draft: Draft | None) -> Network:
-    """Look for the spec's subnets and security groups; those that are not there are left out.
+    """Read the spec's subnets and security groups; missing ones are left out.
 
     Raises:
         CredentialsError: a permission is missing.
@@ -148,7 +148,7 @@ def network(session: Session, draft: Draft | None) -> Network:
     if wanted is None:
         return Network()
     ec2 = session.client("ec2")
-    # A filter leaves out what is not there; asked for by id, one missing id would fail the whole call.
+    # With a filter, missing ids are left out; with an id list, one missing id fails the call.
     with aws_errors("DescribeSubnets", session.local_url):
         subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": wanted.subnet_ids}])
     with aws_errors("DescribeSecurityGroups", session.local_url):
@@ -176,16 +176,16 @@ _MEDIA_TYPES = [
 
 
 def image(session: Session, draft: Draft | None) -> EcrImage:
-    """Ask the registry for the image's manifest, as a pull does: whoever may pull may ask.
+    """Read the image's manifest from the registry, with a pull's permission.
 
     Raises:
-        CredentialsError: ecr:BatchGetImage is denied, here or by the registry's own policy.
-        ServiceFault: the image is not one of ECR, or not known.
+        CredentialsError: ecr:BatchGetImage is denied, by IAM or by the registry's policy.
+        ServiceFault: the image is not in ECR, or unknown.
     """
     assert draft is not None
     parts = registry_of(draft.image.uri) if draft.image else None
     if draft.image is None or parts is None:
-        raise ServiceFault("the image is not one of ECR")
+        raise ServiceFault("the image is not in ECR")
     account, _, rest = parts
     path, _, digest = rest.partition("@")
     repository, _, tag = path.partition(":")
@@ -210,7 +210,7 @@ def artifacts(session: Session, draft: Draft | None) -> Artifacts:
     """List the first objects below the prefixes of target and head.
 
     Raises:
-        CredentialsError: s3:ListBucket is missing, for the caller; the role's rights are looked at apart.
+        CredentialsError: the caller lacks s3:ListBucket; another check covers the role.
     """
     assert draft is not None
     head = draft.head_uri if draft.speculating else None
@@ -229,7 +229,7 @@ def _prefix(session: Session, uri: str) -> Prefix:
     except (ServiceFault, NotFound) as error:
         if getattr(error, "code", "404") not in _NO_BUCKET:
             raise
-        return Prefix(uri, problem=f"there is no bucket {bucket}")
+        return Prefix(uri, problem=f"the bucket {bucket} does not exist")
     rows = answer.get("Contents") or []
     return Prefix(
         uri=uri,
@@ -240,7 +240,7 @@ def _prefix(session: Session, uri: str) -> Prefix:
 
 
 def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
-    """Return the ARNs of the keys by which the first objects of target and head are encrypted.
+    """Return the ARNs of the KMS keys of the first objects of target and head.
 
     Raises:
         CredentialsError: s3:GetObject is missing.
@@ -263,14 +263,14 @@ def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
 
 
 def _region(answer: Any, session: Session) -> str | None:
-    """S3 says in a header of each answer where the bucket is; botocore follows it there by itself."""
+    """Return the bucket's region from an answer's header, also after a redirect."""
     headers = answer["ResponseMetadata"]["HTTPHeaders"]
     found = headers.get("x-amz-bucket-region")
     return str(found) if found and not session.is_local else None
 
 
 def key(session: Session, draft: Draft | None) -> Key:
-    """Look at the key of the volume."""
+    """Read the volume's KMS key."""
     assert draft is not None
     key_id = draft.spec.security.kms_key_id or ""
     try:
@@ -286,12 +286,12 @@ def key(session: Session, draft: Draft | None) -> Key:
 
 
 def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
-    """Say what is wrong with the head that the spec names itself; None where it names none.
+    """Check the head that the spec names; None if it names none.
 
-    A head of the catalogue, of JumpStart's or of the local server is not looked at.
+    A head of the catalogue, of JumpStart or of the local server is not checked.
 
     Raises:
-        NotFound: nothing is there.
+        NotFound: the prefix has no files.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     uri = draft.spec.head_uri
@@ -303,7 +303,7 @@ def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
         try:
             manifest = parse_manifest(folder.text(MANIFEST) or b"")
         except ValueError:
-            manifest = None  # somebody else's file of that name: the head's own files tell
+            manifest = None  # another program's file of that name: the head's own files count
         if manifest is not None:
             faults = manifest_faults(
                 manifest,
@@ -322,7 +322,7 @@ def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
         trained_k=draft.head.trained_depth if draft.head else None,
     )
     # the licence is asked for where a head is staged; here it would be said again at each deploy
-    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.code != "licence"))
+    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.check != "licence"))
 
 
 def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[str, Any] | None:
@@ -332,10 +332,10 @@ def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[st
         text = (folder or s3_folder(session, draft.spec.model_uri)).text(CONFIG)
         config = None if text is None else read_json(text, CONFIG)
     except (PeagleError, ValueError):
-        return None  # another check says what is wrong with the target
+        return None  # another check reports the target's faults
     return config if isinstance(config, dict) else None
 
 
 def head(session: Session, draft: Draft | None) -> HeadLook | None:
-    """Look at the head; errors as `look_at_head`."""
+    """Check the head; errors as in `look_at_head`."""
     return None if draft is None else look_at_head(session, draft)

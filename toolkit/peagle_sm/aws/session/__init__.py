@@ -1,1 +1,1 @@
-"""Where calls go, and how they are signed; the errors of botocore become ours here."""
+"""Sessions, signing, and the mapping of botocore's errors."""

@@ -1,4 +1,4 @@
-"""botocore's errors become ours once, here."""
+"""Mapping of botocore's errors to peagle-sm's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
 
 NO_ANSWER = "NoAnswer"
-"""`ServiceFault.code` when no response came: whether AWS carried the call out is unknown."""
+"""`ServiceFault.code` without a response: AWS may or may not have executed the call."""
 
 _CREDENTIAL_CODES = frozenset(
     {
@@ -52,8 +52,8 @@ _SERVER_CODES = frozenset(
     }
 )
 _ABSENT_CODES = frozenset({"ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity"})
-# SageMaker and CloudFormation have no code for it, only words. They must name the resource that the call is
-# about: "Could not find model data at s3://..." is a wrong parameter of a call.
+# SageMaker and CloudFormation have no error code for a missing resource, only messages. The message must
+# name the call's own resource: "Could not find model data at s3://..." is a wrong parameter.
 _ABSENT_WORDS = (
     re.compile(r'could not find [a-z -]*(?:"(?!s3:)|arn:[\w-]+:sagemaker:)', re.IGNORECASE),
     re.compile(r'"?arn:[\w-]+:sagemaker:\S+ (?:does not exist|(?:was )?not found)', re.IGNORECASE),
@@ -68,12 +68,12 @@ _CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `
 
 @contextmanager
 def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
-    """Map what botocore raises inside the block; ``operation`` is AWS's name of the call.
+    """Map botocore's errors inside the block; ``operation`` is AWS's call name.
 
     Raises:
-        CredentialsError: no, expired or refused credentials, no such profile, a missing permission.
-        NotFound: AWS says that the resource does not exist.
-        ServiceFault: every other answer, or none (code ``NoAnswer``).
+        CredentialsError: missing, expired or refused credentials, an unknown profile, a missing permission.
+        NotFound: the resource does not exist.
+        ServiceFault: any other error answer, or no answer (code ``NoAnswer``).
         SpecError: botocore refuses the parameters before sending.
     """
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
@@ -89,7 +89,7 @@ def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
 
 
 def from_client_error(error: Any, operation: str) -> PeagleError:
-    """Map one botocore ClientError; ``operation`` is AWS's name of the call."""
+    """Map one botocore ClientError; ``operation`` is AWS's call name."""
     answer = error.response.get("Error", {})
     # The data plane throttles with `"message": null`.
     code, said = str(answer.get("Code") or ""), str(answer.get("Message") or "")
@@ -99,7 +99,7 @@ def from_client_error(error: Any, operation: str) -> PeagleError:
     if code in _CREDENTIAL_CODES:
         return CredentialsError(message, next_step=_CREDENTIAL_STEP, details=details)
     if code in _DENIED_CODES:
-        step = f"Ask for the permission that the message names ({operation}), or use another --profile."
+        step = f"Ask for the permission named above ({operation}), or use another --profile."
         return CredentialsError(message, next_step=step, details=details)
     if code in _ABSENT_CODES or (code.startswith("Validation") and is_absent_message(said)):
         step = "Run `peagle-sm list` to see the existing endpoints, and check the region and account."
@@ -115,12 +115,12 @@ def from_client_error(error: Any, operation: str) -> PeagleError:
 
 
 def is_absent_message(message: str) -> bool:
-    """Whether AWS's words say that the resource of the call does not exist."""
+    """Return whether a message means that the call's resource does not exist."""
     return any(words.search(message) for words in _ABSENT_WORDS)
 
 
 def is_unsettled(error: BaseException) -> bool:
-    """Whether the call may or may not have been carried out, or may be repeated later."""
+    """Return whether a call may have been executed, or may be retried later."""
     if not isinstance(error, ServiceFault):
         return False
     status = error.details.get("http_status")
@@ -133,12 +133,12 @@ def is_unsettled(error: BaseException) -> bool:
 
 
 def is_refused_connection(error: BaseException) -> bool:
-    """Whether nobody listens there: the call was not even sent."""
+    """Return whether the connection was refused, so that nothing was sent."""
     return isinstance(error, ServiceFault) and bool(error.details.get("connection_refused"))
 
 
 def is_taken(error: BaseException) -> bool:
-    """Whether a CreateX was refused because the name exists already."""
+    """Return whether a CreateX was refused because the name already exists."""
     if not isinstance(error, ServiceFault):
         return False
     lowered = error.message.lower()
@@ -146,7 +146,7 @@ def is_taken(error: BaseException) -> bool:
 
 
 def is_refused_now(error: BaseException) -> bool:
-    """Whether a DeleteX was refused by the resource's present state and may pass later."""
+    """Return whether a DeleteX was refused for now by the resource's status."""
     return isinstance(error, ServiceFault) and (
         error.code.startswith("Validation") or error.code in _TAKEN_CODES or is_unsettled(error)
     )
@@ -156,14 +156,12 @@ def _step_for(code: str) -> str:
     if code in _THROTTLE_CODES:
         return "AWS limits the rate of this call; wait a minute and run the command again."
     if code in _QUOTA_CODES:
-        return (
-            "Raise the quota that the message names (Service Quotas console), or use another instance type."
-        )
+        return "Raise the quota named above (Service Quotas console), or use another instance type."
     if code in _SERVER_CODES:
-        return "A fault on AWS's side; run the command again, it takes up what exists."
+        return "AWS failed. Run the command again; it resumes from what already exists."
     if code.startswith("Validation"):
-        return "Correct what the message names; `peagle-sm plan --dry-run` prints the exact requests."
-    return "Run the command again; it takes up what exists."
+        return "Correct the parameter named above; `peagle-sm plan --dry-run` prints the exact requests."
+    return "Run the command again; it resumes from what already exists."
 
 
 def _no_answer(error: Exception, operation: str, local_url: str | None) -> ServiceFault:
@@ -173,9 +171,9 @@ def _no_answer(error: Exception, operation: str, local_url: str | None) -> Servi
     if isinstance(error, EndpointConnectionError):
         details["connection_refused"] = True
     step = (
-        "Check the network and the region, and run the command again; it takes up what exists."
+        "Check the network and the region, and run the command again; it resumes from what already exists."
         if local_url is None
-        else "Look with `peagle-sm local status`; start the local SageMaker with `peagle-sm local up`."
+        else "Check it with `peagle-sm local status`, or start it with `peagle-sm local up`."
     )
     return ServiceFault(
         f"{operation}: no answer: {error}",
@@ -203,14 +201,14 @@ def _from_botocore(error: Exception, operation: str) -> PeagleError:
     if isinstance(error, known.NoRegionError):
         return CredentialsError("No AWS region is set.", next_step="Give --region or set AWS_REGION.")
     if isinstance(error, known.ParamValidationError):
-        return SpecError(message, next_step="Correct the field that the message names.")
+        return SpecError(message, next_step="Correct the field named above.")
     if _is_about_credentials(error):
         return CredentialsError(message, next_step=_CREDENTIAL_STEP)
     return ServiceFault(
         message,
         operation=operation,
         code=NO_ANSWER,
-        next_step="Run the command again; it takes up what exists.",
+        next_step="Run the command again; it resumes from what already exists.",
     )
 
 

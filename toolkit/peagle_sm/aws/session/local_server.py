@@ -1,8 +1,8 @@
-"""Whether calls go to AWS or the local SageMaker, and the local SageMaker's use.
+"""Choice between AWS and the local SageMaker, and use of the local SageMaker.
 
-One order for every caller: argument or flag first, then the environment, then the spec. No other module
-imports the package `sagemaker_local`. Its errors become peagle-sm's here, with the same words. It is imported
-in functions, so that finding the stand-in weights needs no package of the extra ``local``.
+The order is the same for every caller: argument or flag, then the environment, then the spec. No other
+module imports the package `sagemaker_local`. Its errors become peagle-sm's here, with the same messages.
+It is imported in functions, so that finding the stand-in weights needs no package of the extra ``local``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peagle_sm.aws.files import CannotWrite
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import EngineError, NotFound, PeagleError, SpecError
-from peagle_sm.core.files import CannotWrite
 
 if TYPE_CHECKING:
     from sagemaker_local.process.ending import Ended
@@ -29,12 +30,12 @@ _NO = ("0", "false", "no", "off")
 
 
 def wants_local(given: bool | None, port: int | None, environ: Mapping[str, str]) -> bool:
-    """Whether calls go to the local SageMaker; ``given`` and ``port`` are None where they were not given.
+    """Return whether calls go to the local SageMaker; arguments may be None.
 
-    Naming a local server's port without saying more means that server: AWS would bill.
+    A port alone selects the local server, since AWS would bill.
 
     Raises:
-        SpecError: a variable of the environment has a value that is not allowed.
+        SpecError: an environment variable has an invalid value.
     """
     if given is not None:
         return given
@@ -54,7 +55,7 @@ def wants_local(given: bool | None, port: int | None, environ: Mapping[str, str]
 
 
 def local_port(given: int | None, environ: Mapping[str, str]) -> int | None:
-    """Return the port of the local server to use; None for the only one that runs.
+    """Return the local server's port; None for the only running server.
 
     Raises:
         SpecError: PEAGLE_SM_LOCAL_PORT is not a port.
@@ -77,12 +78,36 @@ def region_of(given: str | None, environ: Mapping[str, str], from_spec: str | No
     return given or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or from_spec
 
 
+def session_for(
+    environ: Mapping[str, str],
+    *,
+    profile: str | None = None,
+    region: str | None = None,
+    local: bool | None = None,
+    port: int | None = None,
+    spec_region: str | None = None,
+) -> Session:
+    """Return the session for AWS or the local SageMaker that a command or a call in Python names.
+
+    What was given decides, then the environment, then the spec (its region), then the profile (its region).
+
+    Raises:
+        CredentialsError: no such profile, no region, or a region that AWS or the local server does not have.
+        SpecError: a variable of the environment has a value that is not allowed.
+        NotFound: no local SageMaker runs, or several.
+    """
+    if not wants_local(local, port, environ):
+        return make_session(profile, region_of(region, environ, spec_region))
+    target = LocalTarget.from_status(find_server(local_port(port, environ)).to_dict())
+    return make_session(region=region, local=target)
+
+
 LOGGER = "sagemaker_local"
-"""The name of the logger that the server's own log goes through."""
+"""Name of the logger for the server's log."""
 
 
 @contextmanager
-def _as_ours() -> Iterator[None]:
+def _mapped_errors() -> Iterator[None]:
     from sagemaker_local import errors
 
     kinds: tuple[tuple[type[errors.LocalError], type[PeagleError]], ...] = (
@@ -109,68 +134,68 @@ def up(
     """Start a server: see `sagemaker_local.lifecycle.up`.
 
     Raises:
-        EngineError: the port is taken, or the server ended before it answered.
-        SpecError: the port is not one, or the engine's Python does not exist.
+        EngineError: the port is in use, or the server ended before it answered.
+        SpecError: the port is invalid, or the engine's Python does not exist.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.up(
             port, detach=detach, progress=progress, engine_python=engine_python, on_ready=on_ready
         )
 
 
 def down(port: int | None) -> list[Ended]:
-    """End the server at a port, or every server, with every process that it started.
+    """Stop the server at a port, or all servers, with all their processes.
 
     Raises:
-        EngineError: a process would not end, even when killed.
+        EngineError: a process did not end, even after SIGKILL.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.down(port)
 
 
 def find_server(port: int | None = None) -> LocalStatus:
-    """Find the server at a port, or the only one that runs.
+    """Return the server at a port, or the only running server.
 
     Raises:
-        NotFound: no server runs (at that port).
+        NotFound: no server runs, or none at that port.
         SpecError: several run and no port was given.
-        EngineError: it runs but does not answer.
+        EngineError: the server runs but does not answer.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.find_server(port)
 
 
 def servers(port: int | None = None) -> list[LocalStatus]:
-    """Ask the running servers (or the one at a port) how they are; empty when there is none."""
+    """Return the status of all running servers, or of the one at a port."""
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.status(port)
 
 
 def known_servers() -> list[ServerState]:
-    """What is written down about servers, running or killed; none of them is asked."""
+    """Return the recorded state of all servers, running or killed, without a call."""
     from sagemaker_local.process import state
 
-    with _as_ours():
+    with _mapped_errors():
         return list(state.read_all())
 
 
 def refuse_taken(port: int) -> None:
-    """Refuse a port that a server, or any other program, listens on.
+    """Refuse a port on which a program listens.
 
     Raises:
-        EngineError: with what has the port.
+        EngineError: the port is in use; the message names the program.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         lifecycle.refuse_taken(port)
 
 
@@ -183,31 +208,31 @@ def advance_clock(port: int, seconds: float, progress: Callable[[float], None]) 
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.advance_clock(port, seconds, progress)
 
 
 def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
-    """Give the last lines of an endpoint's engines, oldest first.
+    """Return the last log lines of an endpoint's engines, oldest first.
 
     Raises:
         EngineError: the server does not answer.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.endpoint_logs(port, endpoint, lines)
 
 
 def fault_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a fault as it was given; return it with its defaults.
+    """Validate a fault, and return it with its defaults.
 
     Raises:
-        SpecError: the fault is not acceptable.
+        SpecError: the fault is invalid.
     """
     from sagemaker_local.faults import parse
 
-    with _as_ours():
+    with _mapped_errors():
         return parse(given).to_dict()
 
 
@@ -215,59 +240,59 @@ def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
     """Set a fault on a server and return it with its id.
 
     Raises:
-        SpecError: the fault is not acceptable.
+        SpecError: the fault is invalid.
         EngineError: the server does not answer.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.add_fault(port, fault)
 
 
 def faults(port: int) -> list[dict[str, Any]]:
-    """Give the faults that are set on a server, oldest first.
+    """Return the faults that are set on a server, oldest first.
 
     Raises:
         EngineError: the server does not answer.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.faults(port)
 
 
 def clear_faults(port: int, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Take back the faults of these ids, or all of them, and return them.
+    """Remove the faults with these ids, or all faults, and return them.
 
     Raises:
-        NotFound: none is called so; those named before it are taken back.
+        NotFound: an id is unknown; the faults before it are removed.
         EngineError: the server does not answer.
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.clear_faults(port, ids)
 
 
 def ensure_engine(progress: Callable[[str], None]) -> Path:
-    """Return the Python of the engine's environment, building it first where that is needed.
+    """Return the Python of the engine's environment; build it first if needed.
 
     Raises:
-        EngineError: it cannot be built; the message ends with the installer's last lines.
+        EngineError: the build failed; the message ends with the installer's last lines.
     """
     from sagemaker_local.engine.env import ensure_engine as ensure
 
-    with _as_ours():
+    with _mapped_errors():
         return ensure(progress)
 
 
 def engine_state() -> str:
-    """Whether the engine's environment is ``ready``, ``incomplete`` or ``not built``."""
+    """Return the engine environment's state: ready, incomplete or not built."""
     from sagemaker_local.engine.env import engine_state as state
 
     return state()
 
 
 def stand_in_weights() -> Path:
-    """The folder of the small stand-in weights that ship: ``target``, ``eagle3`` and ``p-eagle``."""
+    """Return the folder of the small stand-in weights: target, eagle3 and p-eagle."""
     return Path(str(resources.files("sagemaker_local"))) / "weights"

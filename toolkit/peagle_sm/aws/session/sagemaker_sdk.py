@@ -1,11 +1,11 @@
-"""Bridges to the SageMaker Python SDK, an optional guest.
+"""Bridges to the SageMaker Python SDK, which is optional.
 
-Its objects are known by what they have, so reading one imports nothing of the SDK; only giving one back
-does. What is read here: v3's ``Session`` (``boto_session``), ``Endpoint`` (``endpoint_name``, ``_session``
-and ``_region``, its boto3 session and region where it was given some) and ``ModelBuilder``
-(``sagemaker_session``), and v2's ``Predictor`` (``endpoint_name``, ``sagemaker_session``); ``session.py``
-reads the sessions. Source: packages
-sagemaker-core 2.27.0 and sagemaker-serve 1.27.0 (``sagemaker`` 3.27.0), and ``sagemaker`` 2.257.
+Its objects are recognized by their attributes, so reading one imports nothing of the SDK; only returning one
+does. These attributes are read: of v3's ``Session`` ``boto_session``; of its ``Endpoint`` ``endpoint_name``,
+``_session`` and ``_region`` (its boto3 session and region, if given); of its ``ModelBuilder``
+``sagemaker_session``; of v2's ``Predictor`` ``endpoint_name`` and ``sagemaker_session``. ``session.py`` reads
+the sessions. Source: packages sagemaker-core 2.27.0 and sagemaker-serve 1.27.0 (``sagemaker`` 3.27.0), and
+``sagemaker`` 2.257.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.words import install_command
 
 EXTRA = install_command("sagemaker")
-# The SDK reports each call of ModelBuilder to a bucket of AWS; what runs on this machine stays on it.
+# The SDK reports each call of ModelBuilder to a bucket of AWS; for local calls this is turned off.
 _NO_TELEMETRY = {
     "SchemaVersion": "1.0",
     "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
@@ -26,10 +26,10 @@ _NO_TELEMETRY = {
 
 
 def endpoint_name_of(endpoint: Any) -> str:
-    """Return the name of an SDK's endpoint: v3's ``Endpoint`` or v2's ``Predictor``.
+    """Return the name of an SDK endpoint: v3's ``Endpoint`` or v2's ``Predictor``.
 
     Raises:
-        SpecError: it is none of these.
+        SpecError: it is neither of these.
     """
     name = getattr(endpoint, "endpoint_name", None)
     if not isinstance(name, str):
@@ -42,7 +42,7 @@ def endpoint_name_of(endpoint: Any) -> str:
 
 
 def sdk_session(boto3_session: Any, *, telemetry: bool) -> Any:
-    """Return an SDK Session that makes its clients with ``boto3_session``.
+    """Return an SDK Session that creates its clients with ``boto3_session``.
 
     Raises:
         NotFound: the SDK, version 3, is not installed.
@@ -53,7 +53,7 @@ def sdk_session(boto3_session: Any, *, telemetry: bool) -> Any:
 
 
 def sdk_endpoint(boto3_session: Any, name: str, *, region: str, local_url: str | None) -> Any:
-    """Return the SDK's ``sagemaker.core.resources.Endpoint`` of an endpoint that exists.
+    """Return the SDK's ``sagemaker.core.resources.Endpoint`` for an endpoint.
 
     Raises:
         NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
@@ -68,6 +68,6 @@ def _sdk(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise NotFound(
-            f"This needs the SageMaker Python SDK, version 3, which this Python does not have ({error}).",
+            f"This needs the SageMaker Python SDK, version 3, which is not installed here ({error}).",
             next_step=EXTRA,
         ) from error

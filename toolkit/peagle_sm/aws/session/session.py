@@ -1,4 +1,4 @@
-"""Where calls go: one AWS account and region, or the local SageMaker of this machine."""
+"""Session: an AWS account and region, or the local SageMaker of this machine."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 USER_AGENT = "peagle-sm"
 _CLIENTS = threading.Lock()
-"""For making clients (a boto3 session is not safe for threads) and for every change of a session's cache."""
+"""Lock for creating clients (a boto3 session is not thread-safe) and for changes of the cache."""
 CONNECT_TIMEOUT_S = 10
-# A stream may last 8 minutes on SageMaker, and nothing may arrive before its first token.
+# A stream may last 8 minutes on SageMaker, and the first token may take that long.
 RUNTIME_READ_TIMEOUT_S = 490
-# The longest that one of the guard's functions may run (stacks/guard/functions.py), and a bit.
+# Slightly more than the longest timeout of the guard's functions (stacks/guard/functions.py).
 LAMBDA_READ_TIMEOUT_S = 300
 _READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
 ADMIN_TIMEOUT_S = 10
 _IMPATIENT_CLIENTS = 4
 LOCAL_KEY = "local"
-# Path-style S3 and no proxy: other addresses would take a call away from this machine.
+# Path-style S3 and no proxy: other addresses would send a call to another machine.
 _LOCAL_CONFIG: dict[str, Any] = {"s3": {"addressing_style": "path"}, "proxies": {}}
-# The Price List API answers in three regions, each for all; botocore's endpoint data lists them.
+# The Price List API runs in three regions, each for all regions (botocore's endpoint data).
 _PRICE_REGION = "us-east-1"
 _NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
 
 
 @dataclass(frozen=True)
 class LocalTarget:
-    """The local SageMaker as `peagle-sm local status` describes it."""
+    """A local SageMaker, as in `peagle-sm local status`."""
 
     endpoint_url: str
     region: str = "us-east-1"
@@ -55,7 +55,7 @@ class LocalTarget:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any]) -> LocalTarget:
-        """Take what is needed from a `LocalStatus.to_dict()`."""
+        """Create it from a `LocalStatus.to_dict()`."""
         known = {one.name for one in fields(cls)}
         return cls(**{key: value for key, value in status.items() if key in known})
 
@@ -65,7 +65,7 @@ def _utc_now() -> datetime:
 
 
 class Session:
-    """A boto3 session with its region settled, its clients cached and its errors mapped."""
+    """A boto3 session with a fixed region, cached clients and mapped errors."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Session:
         local: LocalTarget | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> Session:
-        """Wrap a session that the caller has made; ``clock`` replaces this machine's.
+        """Wrap the caller's boto3 session; ``clock`` replaces this machine's clock.
 
         Raises:
             CredentialsError: the session has no region.
@@ -101,7 +101,7 @@ class Session:
         return cls(boto3_session, region, local, clock)
 
     def to_boto3(self) -> boto3.Session:
-        """Return a boto3 session whose clients all reach the same place, for a library that makes its own."""
+        """Return a boto3 session with the same target, for libraries."""
         if self._guest is None:
             if self.local is None:
                 self._guest = self._boto3
@@ -110,7 +110,7 @@ class Session:
         return self._guest
 
     def to_sagemaker(self) -> Any:
-        """Return a Session of the SageMaker Python SDK that reaches the same place.
+        """Return a Session of the SageMaker Python SDK with the same target.
 
         Raises:
             NotFound: the SDK, version 3, is not installed.
@@ -121,30 +121,30 @@ class Session:
 
     @property
     def is_local(self) -> bool:
-        """Whether calls go to the local SageMaker."""
+        """True if calls go to the local SageMaker."""
         return self.local is not None
 
     def client(self, service: str) -> Any:
-        """Return a client that retries throttling and 5xx where a repeated call is harmless."""
-        # An invocation costs compute and is timed, so it is tried once.
-        # A local server that is not there will not be there in ten seconds either.
+        """Return a client that retries throttling and 5xx if a retry is harmless."""
+        # An invocation costs compute time and is measured, so it is not retried.
+        # A missing local server will not appear within seconds.
         attempts = 1 if service == "sagemaker-runtime" else 2 if self.is_local else 5
         return self._client(service, attempts)
 
     def runtime_client(self, read_timeout_s: float | None = None) -> Any:
-        """Return a client of SageMaker's data plane that waits ``read_timeout_s`` for the next byte.
+        """Return a data plane client that waits ``read_timeout_s`` for the next byte.
 
-        botocore has no timeouts of a request, only those of a client; few are kept, the latest ones.
+        botocore has timeouts per client, not per request; only the latest clients are kept.
         """
         if read_timeout_s in (None, RUNTIME_READ_TIMEOUT_S):
             return self.client("sagemaker-runtime")
         return self._client("sagemaker-runtime", 1, read_timeout_s)
 
     def creating_client(self, service: str) -> Any:
-        """Return a client that never repeats a call by itself.
+        """Return a client without automatic retries.
 
-        A repeated CreateX whose first response was lost fails with "already existing"; callers
-        look whether it exists, and adopt it, instead.
+        If the first response of a CreateX is lost, a retry fails with "already existing". So callers check
+        whether the resource exists, and adopt it.
         """
         return self._client(service, 1)
 
@@ -154,7 +154,7 @@ class Session:
             key += (str(read_timeout_s),)
         with aws_errors(f"{service} client", self.local_url), _CLIENTS:
             client = self._clients.pop(key, None) or self._new_client(service, attempts, read_timeout_s)
-            self._clients[key] = client  # the last one is the latest used
+            self._clients[key] = client  # the last client is the most recently used
             impatient = [each for each in self._clients if len(each) > 2]
             for old in impatient[:-_IMPATIENT_CLIENTS]:
                 del self._clients[old]
@@ -184,14 +184,14 @@ class Session:
 
     @property
     def local_url(self) -> str | None:
-        """The local server's address, or None on AWS."""
+        """Address of the local server; None on AWS."""
         return None if self.local is None else self.local.endpoint_url
 
     def credentials(self) -> Any:
-        """Return botocore's credentials, for a client that signs for itself; they renew themselves.
+        """Return botocore's self-refreshing credentials, for clients that sign requests.
 
         Raises:
-            CredentialsError: there are none.
+            CredentialsError: there are no credentials.
         """
         with aws_errors("credentials", self.local_url):
             found = self._boto3.get_credentials()
@@ -206,7 +206,7 @@ class Session:
         """Return the account number, from STS.
 
         Raises:
-            CredentialsError: there are no credentials, or they are not accepted.
+            CredentialsError: there are no credentials, or AWS refuses them.
         """
         if self._account is None:
             with aws_errors("GetCallerIdentity", self.local_url):
@@ -214,13 +214,13 @@ class Session:
         return self._account
 
     def now(self) -> datetime:
-        """Return the time by which schedules fire: the local server's clock, or this machine's."""
+        """Return the time that schedules use: the local server's or this machine's."""
         if self.local is not None:
             return datetime.fromisoformat(self.admin("status")["clock"])
         return self._clock()
 
     def admin(self, path: str) -> dict[str, Any]:
-        """Return the JSON that the local server's own page ``/_peagle/<path>`` answers.
+        """Return the JSON of the local server's page ``/_peagle/<path>``.
 
         Raises:
             EngineError: the server does not answer, or this session is not local.
@@ -229,11 +229,11 @@ class Session:
         return document if isinstance(document, dict) else {}
 
     def admin_text(self, path: str) -> str:
-        """Return the local server's own page ``/_peagle/<path>`` as text.
+        """Return the text of the local server's page ``/_peagle/<path>``.
 
         Raises:
             EngineError: the server does not answer, or this session is not local.
-            NotFound: the server knows no such page.
+            NotFound: the page does not exist.
         """
         if self.local is None:
             raise EngineError(
@@ -248,20 +248,20 @@ class Session:
         except urllib.error.HTTPError as error:
             raise NotFound(
                 f"The local SageMaker has no /_peagle/{path}: {error.read().decode(errors='replace')}",
-                next_step="Look what runs with `peagle-sm local status`.",
+                next_step="Check the server with `peagle-sm local status`.",
             ) from error
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             raise EngineError(
                 f"The local SageMaker does not answer at {url}: {error}",
-                next_step="Look with `peagle-sm local status`; start it with `peagle-sm local up`.",
+                next_step="Check it with `peagle-sm local status`, or start it with `peagle-sm local up`.",
             ) from error
 
     def wall_clock(self) -> datetime:
-        """Return this machine's time, whatever the local server's clock says."""
+        """Return this machine's time, independent of the local server's clock."""
         return self._clock()
 
     def command_flags(self) -> str:
-        """Return the flags that make a command line reach the same place, with a leading blank."""
+        """Return the flags of a command line with the same target; starts with a blank."""
         if self.local is not None:
             return f" --local-port {urlsplit(self.local.endpoint_url).port}"
         profile = getattr(self._boto3, "profile_name", None)
@@ -276,15 +276,15 @@ def make_session(
     *,
     sagemaker_session: Any = None,
 ) -> Session:
-    """Settle where calls go; nothing is called and no credentials are looked up yet.
+    """Create a session; call nothing and read no credentials yet.
 
     The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile.
     ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
     unless ``region`` is given, its region are used, and no profile.
 
     Raises:
-        CredentialsError: no such profile, no region, or a region that AWS does not have.
-        SpecError: ``sagemaker_session`` is no session, or stands beside ``profile`` or ``local``.
+        CredentialsError: unknown profile, no region, or an unknown region.
+        SpecError: ``sagemaker_session`` is not a session, or is given with ``profile`` or ``local``.
     """
     if sagemaker_session is not None:
         return _guest_session(sagemaker_session, profile, region, local)
@@ -305,8 +305,8 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
     if profile is not None or local is not None:
         beside = "profile" if profile is not None else "local"
         raise SpecError(
-            f"sagemaker_session: found beside {beside}; allowed: one of them, each says where calls go.",
-            next_step=f"Leave {beside} out; the session given has its own credentials.",
+            f"sagemaker_session and {beside}: found both; allowed: one, since each selects where calls go.",
+            next_step=f"Leave {beside} out: sagemaker_session has its own credentials.",
         )
     boto3_session = getattr(guest, "boto_session", None) or guest
     if not hasattr(boto3_session, "client") or not hasattr(boto3_session, "region_name"):
@@ -322,8 +322,8 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
 
 
 def session_of(thing: Any) -> Session | None:
-    """Return our session for the one that an SDK's endpoint or builder holds; None where it holds none."""
-    # The resource classes take a boto3 session and keep it private; everything else holds an SDK Session.
+    """Return the session of an SDK endpoint or builder; None if it has none."""
+    # The resource classes keep a boto3 session in a private attribute; others have an SDK Session.
     held = getattr(thing, "sagemaker_session", None) or getattr(thing, "_session", None)
     region = getattr(thing, "_region", None)
     return make_session(region=region, sagemaker_session=held) if held is not None or region else None
@@ -332,15 +332,17 @@ def session_of(thing: Any) -> Session | None:
 def _local_session(region: str | None, local: LocalTarget) -> Session:
     if region not in (None, local.region):
         raise CredentialsError(
-            f"region {region!r}: the local SageMaker at {local.endpoint_url} is in {local.region}.",
+            f"region: found {region!r}; allowed: {local.region}, the region of the local SageMaker at "
+            f"{local.endpoint_url}.",
             next_step=f"Leave --region out, or give {local.region}.",
+            details={"found": region, "allowed": local.region},
         )
     return Session(_local_boto3(local.region), local.region, local)
 
 
 @cache
 def _local_boto3(region: str) -> Any:
-    """One for all local sessions of a process: it keeps AWS's API models, which take longest to read."""
+    """Return the process's boto3 session for local use: it caches AWS's API models."""
     import boto3
 
     return boto3.Session(**_local_options(region))
@@ -356,15 +358,15 @@ def _local_options(region: str) -> dict[str, Any]:
 
 
 class _LocalClients:
-    """Makes clients and resources that reach the local server, whatever address is asked for.
+    """Mixin whose clients and resources always call the local server.
 
-    The SageMaker SDK names STS's public address by itself, which ``AWS_ENDPOINT_URL`` does not outweigh.
+    The SageMaker SDK passes STS's public address, which ``AWS_ENDPOINT_URL`` does not override.
     """
 
     target: LocalTarget
 
     def client(self, *args: Any, **options: Any) -> Any:
-        """As boto3's, but for the address, which is the local server's."""
+        """Return boto3's client with the local server's address."""
         from botocore.config import Config
 
         ours = Config(**_LOCAL_CONFIG)
@@ -375,7 +377,7 @@ class _LocalClients:
 
 
 def _guest_boto3(target: LocalTarget) -> boto3.Session:
-    """Return a session for a library that makes its own clients."""
+    """Return a boto3 session for libraries that create their own clients."""
     import boto3
 
     class LocalBoto3(_LocalClients, boto3.Session):
@@ -387,7 +389,7 @@ def _guest_boto3(target: LocalTarget) -> boto3.Session:
 
 
 def isolated_botocore() -> Any:
-    """Return a botocore session with nothing of the user's AWS configuration; a stale profile is harmless."""
+    """Return a botocore session that ignores the user's AWS configuration."""
     import botocore.session
 
     nothing = (None, None, os.devnull, None)
@@ -409,11 +411,11 @@ def _check_region(region: str, boto3_session: Any) -> None:
     near = get_close_matches(region, sorted(known), n=3)
     shape = re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d", region)
     raise CredentialsError(
-        f"region {region!r}: this version of boto3 knows no SageMaker there."
+        f"region {region!r}: this version of boto3 has no SageMaker in that region."
         + (f" Near: {', '.join(near)}." if near else ""),
         next_step=(
             "Correct --region, AWS_REGION or the profile"
-            + ("; for a region that is new, upgrade boto3." if shape else ".")
+            + ("; for a new region, upgrade boto3." if shape else ".")
         ),
         details={"region": region, "near": near},
     )

@@ -1,4 +1,4 @@
-"""Signing, TLS and errors for direct HTTP clients, and bearer tokens.
+"""Signing, TLS and error handling for direct HTTP clients, and bearer tokens.
 
 `sign` is AWS Signature Version 4 for one POST, in a tenth of botocore's time. Source: "Create a signed AWS
 API request", AWS IAM User Guide; tests compare it with botocore's.
@@ -39,15 +39,15 @@ class Keys(Protocol):
 
     @property
     def access_key(self) -> str:
-        """The key's id."""
+        """Id of the access key."""
 
     @property
     def secret_key(self) -> str:
-        """The key."""
+        """Secret of the access key."""
 
     @property
     def token(self) -> str | None:
-        """Of temporary credentials."""
+        """Session token of temporary credentials."""
 
 
 def sign(
@@ -61,12 +61,12 @@ def sign(
     service: str,
     utc: float,
 ) -> dict[str, str]:
-    """Return ``headers`` with those added that authorise a POST of ``body`` to ``https://host/path``.
+    """Return ``headers`` with the signature for a POST of ``body``.
 
     Args:
-        path: as it goes over the wire, already percent-encoded, without a query.
+        path: the percent-encoded path as sent, without a query.
         headers: lower-case names; all of them are signed.
-        utc: the time of the signature, seconds since 1970; AWS takes it for five minutes.
+        utc: the time of the signature, seconds since 1970; it is valid for five minutes.
     """
     amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
     signed = {**headers, "host": host, "x-amz-date": amz_date}
@@ -90,7 +90,7 @@ def sign(
     text = f"{_ALGORITHM}\n{amz_date}\n{scope}\n{digest}"
     key = signing_key(keys.secret_key, amz_date[:8], region, service)
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    del signed["host"]  # the client writes it itself
+    del signed["host"]  # the client adds it
     signed["authorization"] = (
         f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
     )
@@ -99,7 +99,7 @@ def sign(
 
 @lru_cache(maxsize=8)
 def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
-    """Return the key of one day (``YYYYMMDD``), region and service."""
+    """Return the signing key for one day (``YYYYMMDD``), region and service."""
     key = f"AWS4{secret}".encode()
     for part in (date, region, service, "aws4_request"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
@@ -119,9 +119,9 @@ def signed_stream_request(
     body: bytes,
     utc: float,
 ) -> tuple[str, dict[str, str]]:
-    """Return the URL and the headers of a call of InvokeEndpointWithResponseStream.
+    """Return the URL and headers of a call of InvokeEndpointWithResponseStream.
 
-    The URL is percent-encoded and signed as it stands: nobody may encode it anew.
+    The URL is percent-encoded and signed: the client must not encode it again.
     """
     path = f"/endpoints/{quote(endpoint, safe='')}/invocations-response-stream"
     headers = {"content-type": "application/json"}
@@ -141,13 +141,13 @@ def signed_stream_request(
 
 
 def error_name(headers: Mapping[str, str], told: Mapping[str, Any]) -> str:
-    """The name of an error as AWS writes it (``ThrottlingException``, ``ModelError`` …), or nothing."""
+    """Return AWS's name of an error (``ThrottlingException`` …), or an empty string."""
     named = headers.get("x-amzn-errortype") or str(told.get("__type") or told.get("code") or "")
     return named.split(":")[0].rpartition("#")[2]
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """The JSON object that ``content`` is; empty where it is none."""
+    """Parse a JSON object; return an empty one if ``content`` is not an object."""
     try:
         told = json.loads(content)
     except (ValueError, RecursionError):
@@ -156,32 +156,32 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def is_remote(url: str) -> bool:
-    """Whether an address is on another machine, where proxies and certificates of the environment apply."""
+    """Return whether a URL is remote, so that proxies and certificates apply."""
     host = urlsplit(url).hostname or ""
     return not (host == "localhost" or host.startswith("127.") or host == "::1")
 
 
 def certificates() -> Any:
-    """An ``ssl.SSLContext`` that trusts what boto3 trusts."""
+    """Return an ``ssl.SSLContext`` with boto3's certificates."""
     from botocore.httpsession import get_cert_path
 
-    # As boto3 does: what the user names, else the certificates that botocore carries.
+    # As boto3 does: the user's certificates, else those of botocore.
     return _context(os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))
 
 
 @lru_cache(maxsize=4)
 def _context(path: str) -> Any:
-    """Reading the certificates takes 20 ms of CPU, so they are read once."""
+    """Return a cached context: reading the certificates takes 20 ms of CPU."""
     import ssl
 
     return ssl.create_default_context(cafile=path)
 
 
 def end_with_its_connection(response: Any) -> None:
-    """End the reading of an aiohttp response when its connection ends.
+    """Raise an error to an aiohttp response's reader when its connection ends.
 
-    aiohttp (3.14.5) closes the connection at a malformed chunk without an error to the reader, who then waits
-    until its timeout. A chunked body that has no end yet when its connection is gone is always an error.
+    At a malformed chunk, aiohttp (3.14.5) closes the connection without an error to the reader, which then
+    waits until its timeout. A chunked body without an end is always an error once its connection is closed.
     """
     protocol = None if response.connection is None else response.connection.protocol
     closed = None if protocol is None else protocol.closed
@@ -201,15 +201,15 @@ def end_with_its_connection(response: Any) -> None:
 PREFIX = "sagemaker-api-key-"
 HOST = "sagemaker.amazonaws.com"
 LONGEST = timedelta(hours=12)
-#: What a client that makes a token for each request needs it for: the request's arrival.
+#: Lifetime of a token for one request: it must be valid when the request arrives.
 ONE_REQUEST = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
 class BearerToken:
-    """A token and its end, by this machine's clock; ``expires_at`` is never after the credentials' own end.
+    """A bearer token; ``expires_at`` is never later than the credentials' end.
 
-    Printing it does not show the token.
+    Times are by this machine's clock. Its repr does not show the token.
     """
 
     token: str = field(repr=False)
@@ -217,16 +217,16 @@ class BearerToken:
 
 
 def bearer_token(session: Session, *, hours: float = 12, utc: Callable[[], float] = time.time) -> BearerToken:
-    """Sign a token with the session's credentials, renewed where they renew themselves; nothing is called.
+    """Sign a token with the session's credentials, refreshed if they can be.
 
     Args:
-        session: whose credentials and region sign.
-        hours: how long it lasts: a second to 12 hours.
+        session: gives credentials and region.
+        hours: its validity, from a second to 12 hours.
         utc: the time of the signature, seconds since 1970 (always real time, also for a local server).
 
     Raises:
         SpecError: ``hours`` is out of range.
-        CredentialsError: there are no credentials, or they have expired and cannot be renewed.
+        CredentialsError: there are no credentials, or expired ones that cannot be refreshed.
     """
     length = _length(hours)
     credentials = session.credentials()
@@ -241,9 +241,9 @@ def bearer_token(session: Session, *, hours: float = 12, utc: Callable[[], float
 
 
 def provider(session: Session, *, utc: Callable[[], float] = time.time) -> Callable[[], str]:
-    """Return a function that makes a fresh token of 15 minutes whenever it is called.
+    """Return a function that returns a new token for 15 minutes at each call.
 
-    AWS advises a fresh token at the point of use over one that is kept; it costs no call.
+    AWS recommends a new token for each use; it needs no call.
     """
 
     def fresh() -> str:
@@ -253,7 +253,7 @@ def provider(session: Session, *, utc: Callable[[], float] = time.time) -> Calla
 
 
 def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
-    """Make the token's text. Pure."""
+    """Return the token's text. Pure."""
     at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
     scope = f"{at[:8]}/{region}/{SERVICE}/aws4_request"
     told = {
@@ -277,10 +277,10 @@ def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
 
 
 def frozen(credentials: Any, local_url: str | None = None) -> Keys:
-    """Return one coherent set of keys, renewed first where they are about to end.
+    """Return a consistent set of keys, refreshed if they are about to expire.
 
     Raises:
-        CredentialsError: they have expired and could not be renewed.
+        CredentialsError: they have expired and could not be refreshed.
     """
     with aws_errors("credentials", local_url):
         try:
@@ -295,19 +295,19 @@ def _length(hours: float) -> timedelta:
     if not timedelta(seconds=1) <= length <= LONGEST:
         raise SpecError(
             f"hours of a bearer token: found {hours:g}; allowed: a second to 12 hours (AWS's limit).",
-            next_step="Ask for at most 12; for longer, renew it, as endpoint.openai() does.",
+            next_step="Give at most 12; for longer, renew the token, as endpoint.openai() does.",
         )
     return length
 
 
 def _end_of(credentials: Any) -> datetime | None:
-    """When temporary credentials end. botocore tells it by no public name; without one, nothing is known."""
+    """Return the end of temporary credentials from botocore, or None if unknown."""
     found = getattr(credentials, "_expiry_time", None)
     return found if isinstance(found, datetime) else None
 
 
 def _expired(why: str) -> CredentialsError:
     return CredentialsError(
-        f"the AWS credentials have expired, so no token can be signed with them: {why}.",
+        f"the AWS credentials have expired, so they cannot sign a token: {why}.",
         next_step="Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`.",
     )

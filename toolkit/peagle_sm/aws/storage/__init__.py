@@ -1,1 +1,1 @@
-"""Files: S3, and the Hugging Face hub."""
+"""File storage: S3, the Hugging Face hub, and the local cache."""

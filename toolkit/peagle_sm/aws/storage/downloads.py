@@ -1,20 +1,19 @@
-"""Downloads from the Hugging Face hub, of a public file, and the cache folder.
+"""Downloads from the Hugging Face hub, and of a public file.
 
 A hub repository's files come from one commit, whole and checked. The library `huggingface_hub` (extra
 ``hub``) brings addresses, token and proxies; its errors become peagle-sm's here. The bytes are fetched here,
 because the library (2.4.0) deletes a partial file when it is interrupted. A small public file is checked
-against a known sha256. The cache folder follows the XDG rules: a relative value is ignored.
+against a known sha256.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,21 +24,12 @@ from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, Servi
 from peagle_sm.core.heads.reading import COMMIT, Folder
 from peagle_sm.core.words import install_command
 
-
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder of what can be fetched or built again."""
-    named = environ.get("XDG_CACHE_HOME", "")
-    home = Path(named) if os.path.isabs(named) else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return home / "peagle-sm"
-
-
 NEED_HUB = install_command("hub")
 NO_ANSWER = "NoAnswer"
-_TOKEN = "Ask for access on its page on the hub, then `hf auth login`, or set HF_TOKEN."
+_TOKEN = "Request access on its page on the hub, then run `hf auth login` or set HF_TOKEN."
 _OFFLINE = (
-    "Check the network, a proxy (HTTPS_PROXY) and HF_ENDPOINT; or fetch the files where there is one, and "
-    "give "
-    "their folder instead."
+    "Check the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT; or download the files on a machine with "
+    "network access, and give their folder instead."
 )
 
 
@@ -48,9 +38,9 @@ def hub_errors(repository: str, revision: str) -> Iterator[None]:
     """Map what `huggingface_hub` raises inside the block.
 
     Raises:
-        NotFound: no such repository, revision or file.
-        CredentialsError: a gated model, or a token that is not accepted.
-        SpecError: no name of a repository.
+        NotFound: the repository, revision or file does not exist.
+        CredentialsError: the model is gated, or the token is refused.
+        SpecError: the repository's name is invalid.
         ServiceFault: the hub fails (its status as code), or cannot be reached (code ``NoAnswer``).
     """
     from huggingface_hub import errors as known
@@ -58,26 +48,24 @@ def hub_errors(repository: str, revision: str) -> Iterator[None]:
     try:
         yield
     except known.GatedRepoError as error:
-        raise CredentialsError(
-            f"{repository} is gated: its terms are to be accepted first", next_step=_TOKEN
-        ) from error
+        raise CredentialsError(f"{repository} is gated: accept its terms first", next_step=_TOKEN) from error
     except known.RevisionNotFoundError as error:
         raise NotFound(
             f"{repository} has no revision {revision!r}",
-            next_step="Look at its commits on the hub, and give one.",
+            next_step="Give one of its branches, tags or commits on the hub.",
         ) from error
     except known.RepositoryNotFoundError as error:
         raise NotFound(
-            f"the hub has no model {repository}, or none that your token may see",
-            next_step="Correct the name; for a private model `hf auth login`, or set HF_TOKEN.",
+            f"the hub has no model {repository}, or your token has no access to it",
+            next_step="Correct the name; for a private model, run `hf auth login` or set HF_TOKEN.",
         ) from error
     except known.EntryNotFoundError as error:
         raise NotFound(
-            f"{repository} at {revision} lacks a file: {error}", next_step="Fetch it anew."
+            f"{repository} at {revision} lacks a file: {error}", next_step="Run the command again."
         ) from error
     except known.HFValidationError as error:
         raise SpecError(
-            f"{repository!r} is no name of a model on the hub", next_step="Write OWNER/NAME."
+            f"{repository!r} is not a name of a model on the hub", next_step="Give OWNER/NAME."
         ) from error
     except known.OfflineModeIsEnabled as error:
         raise ServiceFault(
@@ -98,7 +86,7 @@ def hub_errors(repository: str, revision: str) -> Iterator[None]:
 
 
 def _is_of_the_network(error: Exception) -> bool:
-    # the library's HTTP client has changed its name before (requests, httpx, httpx2): go by its base class
+    # the library's HTTP client may change (requests, httpx, httpx2): check the base class
     return isinstance(error, ConnectionError | TimeoutError) or any(
         base.__name__ in ("HTTPError", "StreamError") for base in type(error).__mro__
     )
@@ -120,13 +108,13 @@ def _line(error: Exception) -> str:
 
 CHUNK_BYTES = 2**20
 ATTEMPTS = 5
-"""How often a file is taken up again without a single new byte, and a piece asked for."""
+"""Attempts to resume a file without a new byte, and to read a piece."""
 _PART = ".part"
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file: its size, its sha256 where the hub keeps it as a large file, else git's own id of it."""
+    """One file: size, and sha256 of a large file, else git's blob id."""
 
     name: str
     size: int
@@ -136,7 +124,7 @@ class HubFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A repository at one commit, whatever ``asked`` was called: a branch moves, a commit does not."""
+    """A repository at one commit; ``asked`` is the requested branch, tag or commit."""
 
     repository: str
     commit: str
@@ -146,12 +134,12 @@ class Snapshot:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes by name."""
+        """File sizes by name."""
         return {file.name: file.size for file in self.files}
 
 
 class Hub:
-    """One hub; ``endpoint`` None is the library's own choice (HF_ENDPOINT, else huggingface.co)."""
+    """Client of one hub; ``endpoint`` None: HF_ENDPOINT, else huggingface.co."""
 
     def __init__(
         self,
@@ -159,7 +147,7 @@ class Hub:
         token: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Reach nothing yet; ``token`` None takes the one that the library finds (HF_TOKEN, `hf auth login`).
+        """Create a client without a call; ``token`` None: HF_TOKEN, else `hf auth login`.
 
         Raises:
             NotFound: the library is not installed.
@@ -175,12 +163,14 @@ class Hub:
         self._endpoint, self._token, self._sleep = endpoint, token, sleep
 
     def snapshot(self, repository: str, revision: str | None = None) -> Snapshot:
-        """Resolve ``revision`` (a commit, a branch, a tag; None: main) to a commit, and list its files.
+        """Resolve ``revision`` to a commit and list its files.
+
+        ``revision`` is a commit, branch or tag; None: main.
 
         Raises:
-            NotFound: no such repository or revision, or none that the token may see.
-            CredentialsError: the model is gated, or the token is not accepted.
-            SpecError: it is no name of a repository.
+            NotFound: the repository or revision does not exist, or the token has no access.
+            CredentialsError: the model is gated, or the token is refused.
+            SpecError: the repository's name is invalid.
             ServiceFault: the hub fails, or cannot be reached.
         """
         asked = revision or "main"
@@ -190,8 +180,8 @@ class Hub:
         commit = found.sha or ""
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(asked) and asked != commit):
             raise ServiceFault(
-                f"the hub did not say which commit {asked!r} of {repository} is (it said {commit!r})",
-                next_step="Give the commit itself: --revision and its 40 hex digits.",
+                f"the hub's commit for {asked!r} of {repository}: found {commit!r}; expected 40 hex digits",
+                next_step="Give the commit itself: --revision with its 40 hex digits.",
             )
         card = found.card_data
         licence = card.get("license") if card is not None else None
@@ -199,7 +189,7 @@ class Hub:
         return Snapshot(repository, commit, asked, licence if isinstance(licence, str) else None, files)
 
     def folder(self, snapshot: Snapshot) -> Folder:
-        """The repository as a folder that is read in pieces, over the network."""
+        """Return the repository as a folder that is read in pieces over the network."""
 
         def read(name: str, start: int, length: int) -> bytes:
             for attempt in range(ATTEMPTS if length else 0):
@@ -226,19 +216,19 @@ class Hub:
         directory: Path,
         got: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Bring files into ``directory``, each checked; what an earlier run brought is not fetched again.
+        """Download files into ``directory`` and check them; reuse those of earlier runs.
 
-        ``got`` is told bytes as they come, and those that were there.
+        ``got`` receives byte counts, also of bytes that already exist.
 
         Raises:
-            ServiceFault: the hub fails, cannot be reached, or sends something else; a partial file stays.
-            CredentialsError, NotFound: as `snapshot`.
-            SpecError: the disk has not room enough.
+            ServiceFault: the hub fails, cannot be reached, or sends a wrong file; a partial file is kept.
+            CredentialsError, NotFound: as in `snapshot`.
+            SpecError: the disk has too little space.
         """
         wanted = [file for file in snapshot.files if file.name in set(names)]
         directory.mkdir(parents=True, exist_ok=True)
         missing = [file for file in wanted if not _is_whole(directory / file.name, file)]
-        _room(directory, sum(file.size - _begun(directory, file) for file in missing))
+        _check_space(directory, sum(file.size - _partial_size(directory, file) for file in missing))
         for file in wanted:
             if file not in missing:
                 got(file.size)
@@ -264,17 +254,16 @@ class Hub:
             if part.stat().st_size == before:
                 left -= 1
                 if left <= 0 or (cut is None and before < file.size):
-                    raise cut or _short(file, before)
+                    raise cut or _cut_error(file, before)
                 self._sleep(1.0)
             else:
                 left = ATTEMPTS
         if not _is_whole(part, file):
             part.unlink()
             raise ServiceFault(
-                f"{file.name} of {snapshot.repository} came with another checksum than the hub gives for "
-                "it; it "
-                "was thrown away",
-                next_step="Run the command again; if it happens again, something changes files on the way.",
+                f"{file.name} of {snapshot.repository} has another checksum than the hub lists, so it was "
+                "deleted",
+                next_step="Run the command again; if it fails again, a proxy may change the files.",
             )
         part.replace(path)
 
@@ -284,10 +273,10 @@ class Hub:
             self._stream(snapshot, file.name, f"bytes={start}-" if start else None) as response,
             part.open("ab") as out,
         ):
-            if start and response.status_code == 200:  # the range was ignored, and everything comes again
+            if start and response.status_code == 200:  # the server ignored the range and sends the whole file
                 out.truncate(0)
                 got(-start)
-            # as they come: pieces of a fixed size would be lost with what was not full when it was cut
+            # as they arrive: with pieces of a fixed size, a cut would lose the last partial piece
             for piece in response.iter_bytes():
                 out.write(piece)
                 got(len(piece))
@@ -305,7 +294,7 @@ class Hub:
             headers["Range"] = span
         with (
             hub_errors(snapshot.repository, snapshot.commit),
-            # a redirect to another host (where large files lie) does not take the token along
+            # a redirect to another host (for large files) does not send the token
             get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=60) as response,
         ):
             if response.status_code >= 400:
@@ -324,7 +313,7 @@ def _file(sibling: Any) -> HubFile:
 def _is_whole(path: Path, file: HubFile) -> bool:
     if not path.is_file() or path.stat().st_size != file.size:
         return False
-    # Git names a blob by the sha1 of its header and content; a large file's blob is a pointer instead.
+    # Git's blob id is the sha1 of header and content; the blob of a large file is only a pointer.
     found = hashlib.sha256() if file.sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
     with path.open("rb") as content:
         while piece := content.read(CHUNK_BYTES):
@@ -332,24 +321,24 @@ def _is_whole(path: Path, file: HubFile) -> bool:
     return found.hexdigest() == (file.sha256 or file.blob_id)
 
 
-def _begun(directory: Path, file: HubFile) -> int:
+def _partial_size(directory: Path, file: HubFile) -> int:
     part = directory / (file.name + _PART)
     return part.stat().st_size if part.is_file() else 0
 
 
-def _room(directory: Path, needed: int) -> None:
+def _check_space(directory: Path, needed: int) -> None:
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise SpecError(
-            f"{directory}: {needed / 1e9:.1f} GB are to be fetched, and {free / 1e9:.1f} GB are free",
-            next_step="Make room, or set XDG_CACHE_HOME to a larger disk.",
+            f"{directory}: the download needs {needed / 1e9:.1f} GB; found {free / 1e9:.1f} GB free",
+            next_step="Free some space, or set XDG_CACHE_HOME to a larger disk.",
         )
 
 
-def _short(file: HubFile, size: int) -> ServiceFault:
+def _cut_error(file: HubFile, size: int) -> ServiceFault:
     return ServiceFault(
         f"{file.name} ended after {size} of {file.size} bytes",
-        next_step="Run the command again; it goes on there.",
+        next_step="Run the command again; it continues from there.",
     )
 
 
@@ -357,25 +346,25 @@ TIMEOUT_S = 60
 
 
 def fetch(file: Vocabulary, directory: Path, got: Callable[[int], None] = lambda _: None) -> None:
-    """Bring the file into ``directory``; what an earlier run brought is not fetched again.
+    """Download a public file into ``directory``, unless an earlier run did.
 
     Raises:
-        ServiceFault: the address does not answer, or sends another file.
+        ServiceFault: the address does not answer, or sends a wrong file.
     """
     path = directory / file.name
     if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
         got(file.size)
         return
-    by_hand = f"Download it where {file.url} can be reached, put it at {path}, and run the command again."
+    by_hand = f"Download {file.url} on another machine, put it at {path}, and run the command again."
     try:
         with urllib.request.urlopen(file.url, timeout=TIMEOUT_S) as response:
             content = response.read(file.size + 1)
     except (urllib.error.URLError, OSError, ValueError) as error:
-        raise ServiceFault(f"{file.url} cannot be read: {error}", next_step=by_hand) from error
+        raise ServiceFault(f"cannot download {file.url}: {error}", next_step=by_hand) from error
     found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
         raise ServiceFault(
-            f"{file.url} sent another file: found sha256 {found}, expected {file.sha256}", next_step=by_hand
+            f"{file.url}: wrong content: found sha256 {found}, expected {file.sha256}", next_step=by_hand
         )
     directory.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")

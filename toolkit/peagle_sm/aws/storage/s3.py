@@ -1,7 +1,7 @@
-"""S3: a secured bucket, objects by their URI, and a prefix as a folder.
+"""S3: a secured bucket, objects by URI, and a prefix as a folder.
 
-A bucket is secured before anything is put in it. A prefix is listed once and its files are read in pieces.
-Uploads in parts are in `uploads`.
+A bucket is secured before its first upload. A prefix is listed once and its files are read in pieces.
+Multipart uploads are in `uploads`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from peagle_sm.core.heads.reading import Folder
 from peagle_sm.core.plan.payloads import partition
 
 _AT_HOME = "us-east-1"
-"""The one region that CreateBucket must not be told."""
+"""Region that CreateBucket refuses as a location constraint."""
 _ABSENT = frozenset({"404", "NoSuchBucket", "NoSuchKey", "NotFound"})
-DELETED_AT_ONCE = 1000  #: keys that DeleteObjects takes
+DELETED_AT_ONCE = 1000  #: maximum keys per DeleteObjects
 
 
 def exists(session: Session, bucket: str) -> bool:
-    """Whether the account has that bucket.
+    """Return whether the account has that bucket.
 
     Raises:
-        CredentialsError: somebody else has it, or the permission is missing.
+        CredentialsError: another account owns it, or the permission is missing.
     """
     try:
         with aws_errors("HeadBucket", session.local_url):
@@ -41,8 +41,8 @@ def exists(session: Session, bucket: str) -> bool:
             return False
         if error.code == "403":
             raise CredentialsError(
-                f"the bucket {bucket} belongs to another account, or you may not see it",
-                next_step="Ask for s3:ListBucket on it; if another account has that name, tell us.",
+                f"the bucket {bucket} belongs to another account, or you lack permission for it",
+                next_step="Ask for s3:ListBucket on it; if another account owns it, report that as an issue.",
                 details={"bucket": bucket},
             ) from error
         raise
@@ -50,7 +50,7 @@ def exists(session: Session, bucket: str) -> bool:
 
 
 def create(session: Session, bucket: str) -> None:
-    """Make the bucket in the session's region."""
+    """Create a bucket in the session's region."""
     place: dict[str, Any] = {}
     if session.region != _AT_HOME:
         place["CreateBucketConfiguration"] = {"LocationConstraint": session.region}
@@ -59,7 +59,7 @@ def create(session: Session, bucket: str) -> None:
 
 
 def secure(session: Session, bucket: str) -> None:
-    """Close it to the public, encrypt it, keep old versions, and refuse what does not come by TLS."""
+    """Block public access, enable encryption and versioning, and require TLS."""
     s3 = session.client("s3")
     closed = dict.fromkeys(
         ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
@@ -76,7 +76,7 @@ def secure(session: Session, bucket: str) -> None:
 
 
 def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bool:
-    """Upload unless the key is there; whether something was uploaded. The key tells the content."""
+    """Upload unless the key exists (keys are content hashes); return if uploaded."""
     s3 = session.client("s3")
     owner = session.account()
     try:
@@ -97,7 +97,7 @@ def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bo
 
 
 def remove(session: Session, bucket: str, prefix: str) -> bool:
-    """Delete every version under ``prefix`` and then the bucket; False when it holds more, and stays."""
+    """Delete all versions under ``prefix``, then the bucket; False if not empty."""
     s3 = session.client("s3")
     with aws_errors("ListObjectVersions", session.local_url):
         rows = [
@@ -135,7 +135,7 @@ def _only_by_tls(bucket: str, region: str) -> dict[str, Any]:
 
 
 def upload(session: Session, uri: str, content: bytes) -> None:
-    """Put an object."""
+    """Upload an object."""
     bucket, key = split_uri(uri)
     with aws_errors("PutObject", session.local_url):
         session.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
@@ -151,8 +151,8 @@ def download_one(session: Session, uri: str, suffix: str) -> bytes:
     found = [key for key in _keys(session, bucket, prefix) if key.endswith(suffix)]
     if not found:
         raise NotFound(
-            f"there is no {suffix} below {uri}",
-            next_step="look at what was to write it, and whether its role may write to the bucket",
+            f"no object ending with {suffix} exists below {uri}",
+            next_step="Check that the job that writes it succeeded, and its role's access to the bucket.",
         )
     with aws_errors("GetObject", session.local_url):
         return bytes(session.client("s3").get_object(Bucket=bucket, Key=found[0])["Body"].read())
@@ -177,7 +177,7 @@ def split_uri(uri: str) -> tuple[str, str]:
     parts = urlsplit(uri)
     if parts.scheme != "s3" or not parts.netloc:
         raise SpecError(
-            f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="correct the address"
+            f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="Correct the S3 URI."
         )
     return parts.netloc, parts.path.lstrip("/")
 
@@ -192,18 +192,18 @@ _ABSENT_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
 
 
 def s3_folder(session: Session, uri: str) -> Folder:
-    """What lies below ``uri``, a prefix that ends in a slash or is taken as if it did.
+    """Return the objects below the prefix ``uri`` as a folder.
 
     Raises:
-        NotFound: there is no such bucket, or nothing below the prefix.
+        NotFound: the bucket does not exist, or the prefix has no objects.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     bucket, prefix = split_uri(uri if uri.endswith("/") else uri + "/")
     sizes = list_sizes(session, bucket, prefix)
     if not sizes:
         raise NotFound(
-            f"there is nothing below s3://{bucket}/{prefix}",
-            next_step="Correct the prefix, or put it there with `peagle-sm heads stage`.",
+            f"no objects exist below s3://{bucket}/{prefix}",
+            next_step="Correct the prefix, or upload the files with `peagle-sm heads stage`.",
         )
 
     def read(name: str, start: int, length: int) -> bytes:
@@ -215,10 +215,10 @@ def s3_folder(session: Session, uri: str) -> Folder:
 
 
 def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
-    """Bytes of every object below the prefix, by its name there; markers of folders are left out.
+    """Return the sizes of all objects below the prefix, without folder markers.
 
     Raises:
-        NotFound: there is no such bucket.
+        NotFound: the bucket does not exist.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     with absent_is_not_found(f"s3://{bucket}"), aws_errors("ListObjectsV2", session.local_url):
@@ -232,10 +232,10 @@ def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
 
 
 def read_range(session: Session, bucket: str, key: str, start: int, length: int) -> bytes:
-    """A piece of an object.
+    """Return a byte range of an object.
 
     Raises:
-        NotFound: there is none of that name.
+        NotFound: the object does not exist.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     span = f"bytes={start}-{start + length - 1}"
@@ -244,10 +244,10 @@ def read_range(session: Session, bucket: str, key: str, start: int, length: int)
 
 
 class absent_is_not_found:
-    """S3's codes for what is not there become NotFound."""
+    """Context manager that maps S3's codes for missing objects to NotFound."""
 
     def __init__(self, what: str) -> None:
-        """Name what was looked for."""
+        """Take the object's name for the message."""
         self._what = what
 
     def __enter__(self) -> None:
@@ -256,17 +256,15 @@ class absent_is_not_found:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ServiceFault) and error.code in _ABSENT_CODES:
             raise NotFound(
-                f"there is no {self._what}", next_step="Correct the address; `aws s3 ls` shows what there is."
+                f"{self._what} does not exist", next_step="Correct the S3 URI; `aws s3 ls` lists objects."
             ) from error
         if isinstance(error, ServiceFault) and error.code == "403":
             raise _denied(self._what, error) from error
 
 
 def _denied(what: str, error: ServiceFault) -> PeagleError:
-    from peagle_sm.core.errors import CredentialsError
-
     return CredentialsError(
-        f"{what} belongs to somebody else, or you may not read it",
+        f"{what} belongs to another account, or you lack permission to read it",
         next_step="Ask for s3:ListBucket and s3:GetObject on it.",
         details=error.details,
     )

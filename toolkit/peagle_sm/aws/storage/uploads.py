@@ -1,7 +1,7 @@
-"""Files into S3: in parts, each with its sha256, taken up again where an earlier run ended.
+"""Uploads to S3 in parts with a sha256 each; a later run resumes them.
 
-The part size follows from the file's size, so a later run cuts it in the same places. S3 keeps the parts of
-an upload that was never completed, and bills them, until it is completed or aborted.
+The part size depends only on the file's size, so a later run makes the same parts. S3 keeps and bills the
+parts of an incomplete upload until it is completed or aborted.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from peagle_sm.core.errors import NotFound, ServiceFault
 
 PART_BYTES = 64 * 2**20
 MOST_PARTS = 10_000
-"""S3's own limit (user guide, "Amazon S3 multipart upload limits")."""
+"""Limit of S3 (user guide, "Amazon S3 multipart upload limits")."""
 WORKERS = 4
 SHA256 = "SHA256"
 _ALGORITHM = "ChecksumAlgorithm"
 
 Sent = Callable[[int], None]
-"""Told the bytes of each piece that S3 has taken, or had already."""
+"""Callback: bytes of each part that S3 received, or already had."""
 
 
 @dataclass(frozen=True)
 class Digests:
-    """A file's sha256: of the whole in hex, of each part, and as S3 tells it of the object."""
+    """A file's sha256: of the whole in hex, of each part, and in S3's format."""
 
     size: int
     part_bytes: int
@@ -41,7 +41,7 @@ class Digests:
 
     @property
     def s3(self) -> str:
-        """ChecksumSHA256 of the object: for several parts that of their checksums, and their number."""
+        """ChecksumSHA256 of the object: for parts, of their checksums, with the count."""
         if len(self.parts) == 1:
             return _b64(self.parts[0])
         return f"{_b64(hashlib.sha256(b''.join(self.parts)).digest())}-{len(self.parts)}"
@@ -49,17 +49,17 @@ class Digests:
 
 @dataclass(frozen=True)
 class Incomplete:
-    """An upload that was begun and neither completed nor aborted."""
+    """An upload that was started but neither completed nor aborted."""
 
     key: str
     upload_id: str
 
 
 def digests(path: Path, part_bytes: int = PART_BYTES) -> Digests:
-    """Read a file once.
+    """Compute a file's checksums in one pass.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     size = path.stat().st_size
     part = part_size(size, part_bytes)
@@ -74,14 +74,14 @@ def digests(path: Path, part_bytes: int = PART_BYTES) -> Digests:
 
 
 def part_size(size: int, part_bytes: int = PART_BYTES) -> int:
-    """The size of a part: doubled until S3's number of parts suffices."""
+    """Return the part size, doubled until S3's maximum number of parts suffices."""
     while size > part_bytes * MOST_PARTS:
         part_bytes *= 2
     return part_bytes
 
 
 def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | None] | None:
-    """Size and ChecksumSHA256 of an object; None when there is none.
+    """Return an object's size and ChecksumSHA256; None if it does not exist.
 
     Raises:
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
@@ -95,7 +95,7 @@ def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | Non
 
 
 def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
-    """Put a small object whole, with its checksum."""
+    """Upload a small object in one call, with its checksum."""
     checksum = _b64(hashlib.sha256(content).digest())
     with absent_is_not_found(f"s3://{bucket}"), aws_errors("PutObject", session.local_url):
         session.client("s3").put_object(
@@ -104,18 +104,18 @@ def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
 
 
 def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests, sent: Sent) -> None:
-    """Put a file: whole, or in parts, of which those that S3 has already are not sent again.
+    """Upload a file, whole or in parts; skip parts that S3 already has.
 
     Raises:
-        OSError: the file cannot be read, or changed meanwhile.
-        NotFound: there is no such bucket.
-        CredentialsError, ServiceFault: S3 refuses, or does not answer; what it has taken stays.
+        OSError: the file cannot be read, or changed during the upload.
+        NotFound: the bucket does not exist.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer; uploaded parts are kept.
     """
     if len(found.parts) == 1:
         put_bytes(session, bucket, key, path.read_bytes())
         sent(found.size)
         return
-    upload_id, there = _take_up(session, bucket, key, found)
+    upload_id, there = _resume(session, bucket, key, found)
     tags = _send_parts(session, _Upload(bucket, key, upload_id, path, found), there, sent)
     listed = [
         {"PartNumber": n, "ETag": tags[n], "ChecksumSHA256": _b64(each)}
@@ -128,10 +128,10 @@ def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests
 
 
 def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incomplete]:
-    """Every upload below the prefix that was never completed.
+    """Return all incomplete uploads below the prefix.
 
     Raises:
-        NotFound: there is no such bucket.
+        NotFound: the bucket does not exist.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     with absent_is_not_found(f"s3://{bucket}"), aws_errors("ListMultipartUploads", session.local_url):
@@ -144,7 +144,7 @@ def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incom
 
 
 def abort(session: Session, bucket: str, upload: Incomplete) -> None:
-    """Have S3 forget an upload and its parts; one that is gone already is no error."""
+    """Abort an upload and delete its parts; a missing upload is no error."""
     try:
         with aws_errors("AbortMultipartUpload", session.local_url):
             session.client("s3").abort_multipart_upload(
@@ -164,8 +164,8 @@ class _Upload:
     found: Digests
 
 
-def _take_up(session: Session, bucket: str, key: str, found: Digests) -> tuple[str, dict[int, str]]:
-    """An upload to go on with, and the tags of the parts it has: the fullest that fits, or a new one."""
+def _resume(session: Session, bucket: str, key: str, found: Digests) -> tuple[str, dict[int, str]]:
+    """Return the upload to resume with its parts, or a new upload."""
     best: tuple[str, dict[int, str]] | None = None
     for upload in incomplete_uploads(session, bucket, key):
         if upload.key != key:
@@ -217,7 +217,7 @@ def _send_parts(session: Session, upload: _Upload, there: dict[int, str], sent: 
             tags[number] = tag
             sent(length)
     finally:
-        # a part on its way is waited for: an abort that overtook it would leave it behind
+        # wait for parts in flight: an abort before their end would leave them in S3
         pool.shutdown(wait=True, cancel_futures=True)
     return tags
 
@@ -239,7 +239,7 @@ def _send(session: Session, upload: _Upload, number: int, start: int, length: in
         piece = file.read(length)
     checksum = upload.found.parts[number - 1]
     if hashlib.sha256(piece).digest() != checksum:
-        raise OSError(f"{upload.path} changed while it was read")
+        raise OSError(f"{upload.path} changed during the upload")
     with aws_errors("UploadPart", session.local_url):
         answer = session.client("s3").upload_part(
             Bucket=upload.bucket,

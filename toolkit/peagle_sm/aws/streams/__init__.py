@@ -1,1 +1,1 @@
-"""SageMaker's data plane: requests, response streams, and what they tell."""
+"""SageMaker's data plane: requests, response streams and their content."""

@@ -1,8 +1,8 @@
-"""The content of an answer: text, tool calls, tokens, times, acceptance. Pure.
+"""Content of an answer: text, tool calls, tokens, times, acceptance. Pure.
 
-The forms are OpenAI's as vLLM 0.32.0 writes them (``entrypoints/generate/base/protocol.py``,
-``entrypoints/openai/*/protocol.py``). Functions that read a part raise `ValueError`, `TypeError`, `KeyError`
-or `AttributeError` on another form.
+The formats are OpenAI's, as written by vLLM 0.32.0 (``entrypoints/generate/base/protocol.py``,
+``entrypoints/openai/*/protocol.py``). Functions that parse a part raise `ValueError`, `TypeError`, `KeyError`
+or `AttributeError` on another format.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peagle_sm.core.display import Card, Shown
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call that the model asks for; ``arguments`` is JSON as the model wrote it, not checked."""
+    """One tool call of the model; ``arguments`` is its JSON text, not validated."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolCallPart:
-    """A piece of a tool call: joined by ``index``, the pieces make a `ToolCall`."""
+    """A piece of a tool call; the pieces with one ``index`` form a `ToolCall`."""
 
     index: int
     id: str = ""
@@ -36,10 +36,10 @@ class ToolCallPart:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """One output token and its natural log-probability; ``top`` are the likeliest tokens at its place.
+    """One output token with its natural log-probability.
 
-    ``data`` are the token's bytes, which need not be whole characters; None where the engine does not tell
-    them. ``logprob`` is None where the engine gives none.
+    ``top`` are the most likely tokens at its position. ``data`` are the token's bytes, which may be part of a
+    character; None if not reported. ``logprob`` is None if not reported.
     """
 
     token: str
@@ -50,7 +50,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class Usage:
-    """The engine's own count of tokens; None where it does not say."""
+    """Token counts of the engine; None if not reported."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -62,9 +62,10 @@ class Usage:
 def said_in(
     choice: Mapping[str, Any],
 ) -> tuple[str, str, tuple[ToolCallPart, ...], tuple[TokenLogprob, ...]]:
-    """Text, reasoning, tool calls and log-probabilities of one choice: completion or chat, whole or delta.
+    """Return text, reasoning, tool calls and log-probabilities of one choice.
 
-    vLLM calls a model's thoughts ``reasoning``; it called them ``reasoning_content`` before, as others do.
+    The choice may be of a completion or a chat, whole or a delta. vLLM's field is ``reasoning``; older
+    versions and other engines use ``reasoning_content``.
     """
     told = choice.get("logprobs")
     logprobs = logprobs_of(told) if told else ()
@@ -83,7 +84,7 @@ def said_in(
 
 
 def usage_of(told: Mapping[str, Any]) -> Usage:
-    """Read a ``usage`` object."""
+    """Parse a ``usage`` object."""
     prompt = told.get("prompt_tokens_details") or {}
     completion = told.get("completion_tokens_details") or {}
     return Usage(
@@ -96,7 +97,7 @@ def usage_of(told: Mapping[str, Any]) -> Usage:
 
 
 def tool_call_parts(told: Any) -> tuple[ToolCallPart, ...]:
-    """Read the ``tool_calls`` of a delta, or of a whole message, which numbers them by their order."""
+    """Parse the ``tool_calls`` of a delta, or of a whole message (in order)."""
     return tuple(_tool_call_part(call, place) for place, call in enumerate(told))
 
 
@@ -111,21 +112,21 @@ def _tool_call_part(call: Mapping[str, Any], place: int) -> ToolCallPart:
 
 
 class ToolCalls:
-    """Joins the pieces of tool calls."""
+    """Collector that joins the pieces of tool calls."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without tool calls."""
         self._calls: dict[int, tuple[list[str], list[str], list[str]]] = {}
 
     def add(self, part: ToolCallPart) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         ids, names, arguments = self._calls.setdefault(part.index, ([], [], []))
         ids.append(part.id)
         names.append(part.name)
         arguments.append(part.arguments)
 
     def all(self) -> tuple[ToolCall, ...]:
-        """The calls as far as they have come, in the order of their index."""
+        """Return the calls so far, in the order of their index."""
         return tuple(
             ToolCall(next(filter(None, ids), ""), "".join(names), "".join(arguments))
             for _, (ids, names, arguments) in sorted(self._calls.items())
@@ -133,7 +134,7 @@ class ToolCalls:
 
 
 def logprobs_of(told: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
-    """Read the ``logprobs`` of a choice, in the form of chats or of completions."""
+    """Parse the ``logprobs`` of a choice, in the format of chats or completions."""
     if not told:
         return ()
     if "tokens" in told:
@@ -183,7 +184,7 @@ def _count(told: Any) -> int | None:
     raise TypeError(f"a count of type {type(told).__name__}")
 
 
-#: Of vLLM's finish reasons (``v1/engine/__init__.py``, 0.32.0) those of an answer that is not whole.
+#: vLLM's finish reasons for incomplete answers (``v1/engine/__init__.py``, 0.32.0).
 _GIVEN_UP = ("abort", "error")
 
 
@@ -191,10 +192,10 @@ _GIVEN_UP = ("abort", "error")
 class Chunk:
     """One piece of a stream.
 
-    ``token_count`` is None when the engine does not say; a chunk may hold several tokens when
-    speculating. ``at_ms`` counts from the sending of the request. ``reasoning`` is what a reasoning
-    model thinks before it answers; ``tool_calls`` are pieces, which `TokenStream.tool_calls` joins;
-    ``logprobs`` has one entry a token where they were asked for.
+    ``token_count`` is None if not reported; with speculation a chunk may hold several tokens. ``at_ms``
+    counts from the sending of the request. ``reasoning`` is a reasoning model's text before its answer;
+    ``tool_calls`` are pieces, which `TokenStream.tool_calls` joins; ``logprobs`` has one entry per token if
+    requested.
     """
 
     text: str
@@ -208,7 +209,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How one request's drafts fared.
+    """Acceptance of one request's draft tokens.
 
     ``acceptance_length`` is tokens per target step, the bonus token included; ``survival[i - 1]`` is the
     share of steps that accepted at least i draft tokens; ``histogram[j]`` counts steps that accepted
@@ -226,12 +227,12 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class StreamSummary(Shown):
-    """The figures of one request.
+    """Times and token counts of one request.
 
     ``ttft_ms``: sending to first text; None when not streamed. ``total_ms``: sending to the end.
     ``otps``: output tokens per second of ``total_ms``. ``tpot_ms``: (last text - first text) /
     (output tokens - 1); None below two tokens. Token counts come from the engine's ``usage``, which is kept
-    whole; None where the engine did not send it.
+    in full; None if the engine did not send it.
     """
 
     output_tokens: int | None
@@ -247,7 +248,7 @@ class StreamSummary(Shown):
 
     @property
     def acceptance_length(self) -> float | None:
-        """Tokens per target step, or None when the engine does not report it (mode none)."""
+        """Tokens per target step; None if not reported (mode none)."""
         return None if self.acceptance is None else self.acceptance.acceptance_length
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,11 +256,11 @@ class StreamSummary(Shown):
         return {**asdict(self), "acceptance_length": self.acceptance_length}
 
     def card(self) -> Card:
-        """What a notebook shows of it."""
+        """Return the summary that a notebook shows."""
         told = self.acceptance
-        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens a pass of the target"
+        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens per target step"
         if told is not None:
-            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens taken)"
+            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens accepted)"
         fields = (
             ("tokens", "" if self.output_tokens is None else f"{self.output_tokens} out"),
             ("speed", "" if self.otps is None else f"{self.otps:.1f} tokens/s"),
@@ -273,7 +274,7 @@ class StreamSummary(Shown):
 
 @dataclass(frozen=True)
 class Choice:
-    """One of the answers to a request that asks for several."""
+    """One of several answers to a request."""
 
     index: int
     text: str
@@ -285,10 +286,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Completion:
-    """A whole answer; ``raw`` is the engine's own document (of a stream: the last one with ``usage``).
+    """A whole answer; ``raw`` is the engine's JSON document.
 
-    Where a request asks for several answers (``n`` above 1, or a list of prompts), the fields are those of
-    the first, ``others`` are the rest, and the summary counts the tokens of all.
+    For a stream, ``raw`` is the last document with ``usage``. If a request has several answers (``n`` above
+    1, or a list of prompts), the fields are those of the first, ``others`` are the rest, and the summary
+    counts the tokens of all.
     """
 
     text: str
@@ -303,13 +305,13 @@ class Completion:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Every answer, in the engine's order."""
+        """All answers, in the engine's order."""
         first = Choice(0, self.text, self.finish_reason, self.reasoning, self.tool_calls, self.logprobs)
         return (first, *self.others)
 
 
 def choices_of(document: Mapping[str, Any]) -> list[Choice]:
-    """Read every answer of a whole response, in the engine's order."""
+    """Parse all answers of a whole response, in the engine's order."""
     read = [_choice(told, place) for place, told in enumerate(document["choices"])]
     return sorted(read, key=lambda choice: choice.index)
 
@@ -326,10 +328,10 @@ def _choice(told: Mapping[str, Any], place: int) -> Choice:
 
 
 def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
-    """Read vLLM's per-request speculative-decoding metrics (0.32 and later) from a response or last chunk.
+    """Parse vLLM's per-request speculation metrics from a response or last chunk.
 
-    None when they are absent (speculation off, ``n`` above 1, or the flag not set), or in a form that is not
-    known: vLLM calls them experimental, and an answer is no worse for them.
+    vLLM 0.32 and later writes them. None if they are absent (speculation off, ``n`` above 1, or the flag not
+    set) or have an unknown format: vLLM calls them experimental, and they do not affect the answer.
     """
     told = speculation_in(document)
     if told is None:
@@ -355,17 +357,17 @@ def _acceptance(told: Mapping[str, Any]) -> Acceptance:
 
 
 def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The metrics that `acceptance_of` reads, wherever in a response they stand; None without any."""
+    """Return the metrics for `acceptance_of` from a response; None without any."""
     metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics")
     told = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
     return told if isinstance(told, Mapping) else None
 
 
 def error_in(document: Mapping[str, Any]) -> str | None:
-    """The message of an error that the engine sent as JSON; None where the document is no error.
+    """Return the message of an engine's JSON error; None if it is not an error.
 
-    vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and FastAPI
-    below it ``{"detail": ...}``.
+    vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and its FastAPI
+    layer ``{"detail": ...}``.
     """
     found = engine_error(document)
     if found is None:
@@ -375,7 +377,7 @@ def error_in(document: Mapping[str, Any]) -> str | None:
 
 
 def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The fields of an error (message, and where given type, code, param); None where it is no error."""
+    """Return an error's fields (message, type, code, param); None if not an error."""
     error = document.get("error")
     if not error and document.get("object") == "error":
         error = {name: value for name, value in document.items() if name not in ("object", "error")}
@@ -389,7 +391,7 @@ def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def aborted_in(document: Mapping[str, Any]) -> str | None:
-    """The finish_reason of an answer that the engine gave up (vLLM: abort, error); None for any other."""
+    """Return the finish_reason of an aborted answer (abort, error); else None."""
     choices = document.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         reason = choice.get("finish_reason") if isinstance(choice, Mapping) else None
@@ -408,7 +410,7 @@ def summarise(
     first_ms: float | None = None,
     last_ms: float | None = None,
 ) -> StreamSummary:
-    """Make the summary from the engine's counts and the times."""
+    """Create the summary from the engine's token counts and the times."""
     tokens = None if usage is None else usage.completion_tokens
     otps = tokens / total_ms * 1000 if tokens is not None and total_ms > 0 else None
     tpot = None

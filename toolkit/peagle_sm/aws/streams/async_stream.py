@@ -1,6 +1,6 @@
 """`AsyncTokenStream`: a response stream read with asyncio, over aiohttp.
 
-Requests are signed here. It has the same decoder and the same errors as `TokenStream`.
+It signs its requests itself. Decoder and errors are the same as of `TokenStream`.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ if TYPE_CHECKING:
 
 
 class AsyncSource(Protocol):
-    """The bytes of one response."""
+    """Source of one response's bytes."""
 
     request_id: str
 
     async def part(self) -> bytes:
-        """Return what has come, cut anywhere; nothing at the end."""
+        """Return the next bytes, cut anywhere; empty at the end."""
 
     async def close(self) -> None:
-        """Free the connection; where the response was read to its end it may be used again."""
+        """Free the connection; it can be reused if the response was read to its end."""
 
     def problem(self, error: Exception) -> StreamError | None:
-        """What an error of `part` means; None for one that is no transport's."""
+        """Convert an error of `part`; None if it is not a transport error."""
 
 
 class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
-    """The chunks of one answer, then its `summary` and `completion`; the request is sent as it is opened.
+    """Chunks of one answer, then its `summary` and `completion`.
 
-    Use it as a context manager, so that a loop that is left frees the connection::
+    Entering it sends the request. Use it as a context manager, so that leaving a loop frees the connection::
 
         async with endpoint.astream(prompt="def fib(n):", max_tokens=64) as stream:
             async for chunk in stream:
                 print(chunk.text, end="")
 
-    A task that is cancelled frees it too. It never repeats a request.
+    A cancelled task frees the connection, too. It never retries a request.
 
     Raises:
-        StreamError: while iterating, after all chunks that came before: see `TokenStream`. Opening, or the
-            first chunk without opening, raises what `Endpoint.stream` does.
+        StreamError: while iterating, after all earlier chunks: see `TokenStream`. Entering it, or the first
+            chunk without entering, raises the errors of `Endpoint.stream`.
     """
 
     def __init__(
@@ -73,20 +73,20 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         patience: Patience | None = None,
         assembler: Assembler | None = None,
     ) -> None:
-        """``send`` sends the request and returns its response, or raises."""
+        """Take ``send``, which sends the request and returns its response, or raises."""
         super().__init__(assembler or Assembler(framed=True), monotonic, monotonic())
         self._send = send
         self._patience = patience or Patience()
         self._source: AsyncSource | None = None
         self._ready: deque[Chunk] = deque()
         self._total_ms = self._patience.total_s * 1000
-        self._live = False  #: there is a response, and more of the answer to come
+        self._live = False  #: a response exists, and its answer is not complete
         self._closed = False
         self._error: PeagleError | None = None
 
     async def __aenter__(self) -> AsyncTokenStream:
         """Send the request."""
-        await self._entered()
+        await self._open_source()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,10 +98,10 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         ready = self._ready
         while not ready:
             try:
-                await self._take(self._source if self._live and self._source else await self._entered())
+                await self._take(self._source if self._live and self._source else await self._open_source())
             except (StopAsyncIteration, PeagleError):
                 raise
-            except BaseException:  # cancelled, above all: nobody reads on
+            except BaseException:  # mostly a cancellation: nobody reads on
                 await self.aclose()
                 raise
         return ready.popleft()
@@ -112,8 +112,8 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         self._ready.clear()
         await self._free()
 
-    async def _entered(self) -> AsyncSource:
-        """The response to read from; StopAsyncIteration at the end of a whole answer."""
+    async def _open_source(self) -> AsyncSource:
+        """Return the response; StopAsyncIteration at the end of a whole answer."""
         if self._error is not None:
             raise self._error
         if self._assembler.done:
@@ -126,7 +126,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             try:
                 self._source = await self._send()
             except PeagleError as error:
-                self._error = error  # asked again, it is not sent again
+                self._error = error  # a second call raises this error again, and does not send again
                 raise
             self.request_id = self._source.request_id
             self._live = True
@@ -139,7 +139,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             await source.close()
 
     async def _take(self, source: AsyncSource) -> None:
-        """Take one part."""
+        """Process one part."""
         assembler = self._assembler
         try:
             part = await source.part()
@@ -159,11 +159,11 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             await self._settle()
 
     async def _settle(self) -> None:
-        """The answer is whole, or something is wrong with it."""
+        """Finish after a whole answer or a problem."""
         self._live = False
         problem = self._assembler.problem
         if problem is not None:
-            self._error = self._told(problem)
+            self._error = self._with_context(problem)
             await self._free()
             return
         self._conclude()
@@ -172,10 +172,10 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             await self._free()
 
     async def _drain(self) -> None:
-        """Read to the end of the response, so that its connection can be used again; not for long."""
+        """Read the response's end for a short time, so that its connection can be reused."""
         source = self._source
         if source is not None:
-            with contextlib.suppress(Exception):  # the answer is whole; what breaks after it does not matter
+            with contextlib.suppress(Exception):  # the answer is whole, so later errors do not matter
                 async with asyncio.timeout(DRAIN_S):
                     while await source.part():
                         pass
@@ -187,7 +187,7 @@ _OPERATION = "InvokeEndpointWithResponseStream"
 
 @dataclass(frozen=True)
 class AsyncCall:
-    """One request; ``http`` is the caller's own aiohttp session, None for one of the call's own."""
+    """One request; ``http`` is the caller's aiohttp session, None for a new one."""
 
     session: Session
     endpoint: str
@@ -197,18 +197,18 @@ class AsyncCall:
     utc: Callable[[], float] = time.time
 
     async def send(self, component: str | None) -> AiohttpSource:
-        """Send it and return its response once the headers are there. It is tried once.
+        """Send it once and return its response after the headers arrive.
 
         Raises:
             ComponentRequired: the endpoint runs inference components, and none was named.
-            CredentialsError: there are no credentials, or they are refused.
-            NotFound: there is no such endpoint, or aiohttp is not installed.
-            ServiceFault: the engine failed, or nobody answered.
-            SpecError: the engine refuses the request as wrong.
-            StreamStalled: nothing came in time.
+            CredentialsError: there are no credentials, or AWS refuses them.
+            NotFound: the endpoint does not exist, or aiohttp is not installed.
+            ServiceFault: the engine failed, or no answer came.
+            SpecError: the engine refuses the request as invalid.
+            StreamStalled: no answer came within the timeout.
         """
         aiohttp = _aiohttp()
-        # Making a client and renewing credentials may take long, and neither knows asyncio.
+        # Creating a client and refreshing credentials may be slow, and both are blocking calls.
         endpoint_url, keys = await asyncio.to_thread(self._place)
         url, headers = signed_stream_request(
             endpoint_url=endpoint_url,
@@ -239,11 +239,11 @@ class AsyncCall:
         patience = self.patience
         loop = asyncio.get_running_loop()
         began = loop.time()
-        # The source counts by itself: aiohttp would set a timer anew for every part.
+        # The source has its own timer: aiohttp would set a new timer for every part.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         try:
             async with asyncio.timeout(patience.silence_s) as waiting:
-                # A redirect is no answer, and its signature would be for another place.
+                # A redirect is not an answer, and the signature would not fit its target.
                 response = await http.post(
                     URL(url, encoded=True),
                     data=self.body,
@@ -255,14 +255,14 @@ class AsyncCall:
                     raise await self._refused(response, component)
         except TimeoutError as error:
             if not waiting.expired():
-                raise self._nobody(error) from error
+                raise self._no_answer(error) from error
             raise patience.silent() from error
         except (aiohttp.ClientError, OSError) as error:
-            raise self._nobody(error) from error
+            raise self._no_answer(error) from error
         end_with_its_connection(response)
         return AiohttpSource(response, own, patience, loop, began + patience.total_s)
 
-    def _nobody(self, error: Exception) -> ServiceFault:
+    def _no_answer(self, error: Exception) -> ServiceFault:
         local = self.session.local_url
         return ServiceFault(
             f"{_OPERATION}: no answer: {str(error) or type(error).__name__}",
@@ -270,12 +270,12 @@ class AsyncCall:
             code=NO_ANSWER,
             next_step="Check the network and the region."
             if local is None
-            else "Look with `peagle-sm local status`; start the local SageMaker with `peagle-sm local up`.",
+            else "Check it with `peagle-sm local status`, or start it with `peagle-sm local up`.",
             details={"operation": _OPERATION, "code": NO_ANSWER},
         )
 
     async def _refused(self, response: Any, component: str | None) -> PeagleError:
-        """The error that boto3's answer to the same response becomes."""
+        """Return the same error as for boto3's response."""
         from botocore.exceptions import ClientError
 
         async with response:
@@ -284,7 +284,7 @@ class AsyncCall:
             **told,
             "Error": {
                 "Code": error_name(response.headers, told) or str(response.status),
-                # Throttling comes with `"message": null`; a proxy's page has no JSON at all.
+                # Throttling has `"message": null`; an error page of a proxy has no JSON.
                 "Message": told.get("Message") or told.get("message") or ("" if told else response.reason),
             },
             "ResponseMetadata": {
@@ -293,17 +293,17 @@ class AsyncCall:
             },
         }
         asked = Asked(self.session, _OPERATION, self.endpoint, component)
-        # It may ask AWS what the matter is.
+        # It may call AWS to find the cause.
         return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), asked)  # type: ignore[arg-type]
 
 
 class AiohttpSource:
-    """The body of one response; one timer watches it, however many parts come."""
+    """Body of one response, with one timer for all its parts."""
 
     def __init__(
         self, response: Any, own: Any, patience: Patience, loop: asyncio.AbstractEventLoop, until: float
     ) -> None:
-        """``own``: an aiohttp session to close with it; ``until``: the end of patience by ``loop``'s time."""
+        """Take the response; ``own`` is a session to close, ``until`` the deadline."""
         self.request_id = str(response.headers.get("x-amzn-RequestId", ""))
         self._response = response
         self._content = response.content
@@ -317,14 +317,14 @@ class AiohttpSource:
         self._watch()
 
     async def part(self) -> bytes:
-        """Return what has come; nothing at the end."""
+        """Return the next bytes; empty at the end."""
         self._waiting_since = self._loop.time()
         part: bytes = await self._content.readany()
-        self._waiting_since = None  # however long the program now takes, it is no silence
+        self._waiting_since = None  # time that the program takes now is not silence of the server
         return part
 
     async def close(self) -> None:
-        """Close a connection in mid-answer, give back one that was read to its end."""
+        """Close the connection, or return it to the pool if it was read to its end."""
         if self._timer is not None:
             self._timer.cancel()
         self._response.close()
@@ -333,7 +333,7 @@ class AiohttpSource:
                 await self._own.close()
 
     def problem(self, error: Exception) -> StreamError | None:
-        """What an error of `part` means; None for one that is not the transport's."""
+        """Convert an error of `part`; None if it is not a transport error."""
         import aiohttp
 
         if self._late is not None:
@@ -343,7 +343,7 @@ class AiohttpSource:
         return None
 
     def _watch(self) -> None:
-        """End a read that has waited too long, else look again when it would have."""
+        """End a read that has waited too long, else check again at its deadline."""
         now, since = self._loop.time(), self._waiting_since
         silent_at = (now if since is None else since) + self._patience.read_s
         if now >= self._until:
@@ -353,7 +353,7 @@ class AiohttpSource:
         else:
             self._timer = self._loop.call_at(min(silent_at, self._until), self._watch)
             return
-        self._response.close()  # the read that waits ends with an error
+        self._response.close()  # the waiting read then raises an error
 
 
 def _aiohttp() -> Any:

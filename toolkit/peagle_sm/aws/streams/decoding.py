@@ -1,8 +1,8 @@
-"""From a stream's bytes to events, typed chunks and the whole answer. Pure.
+"""Decoding of a stream's bytes to events, chunks and the whole answer. Pure.
 
-The bytes may be cut anywhere; they are server-sent events, inside event-stream messages where ``framed``.
-`TokenStream` and `AsyncTokenStream` only move bytes. What the bytes mean, and what broke a stream, is decided
-here, once for both.
+The bytes may be cut anywhere; they are server-sent events, inside event-stream messages if ``framed``.
+`TokenStream` and `AsyncTokenStream` only move bytes. This module decodes the bytes and classifies the errors
+for both.
 """
 
 from __future__ import annotations
@@ -54,34 +54,32 @@ from peagle_sm.core.errors import (
 Document = dict[str, Any]
 
 _QUOTED_BYTES = 200
-#: Half a character of UTF-16, which JSON can write and no text can hold.
+#: A lone UTF-16 surrogate: JSON can contain it, text cannot.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_FAILED_STEP = (
-    "Read the engine's output with `peagle-sm logs NAME`; partial_text in the details holds what came."
-)
-_SMALLER_STEP = "Ask for fewer tokens, or for less beside them (logprobs)."
+_FAILED_STEP = "Read the engine's log with `peagle-sm logs NAME`; details.partial_text has the text so far."
+_SMALLER_STEP = "Request fewer tokens, or fewer logprobs."
 _WHOLE_STEP = (
-    "Ask for the answer without a stream: endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`."
+    "Request the answer without a stream: endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`."
 )
 
 
 class EventReader:
-    """Feed parts, get documents; ``problem`` is what ended the stream before its answer did.
+    """Parser from parts to documents; ``problem`` is the error that ended it early.
 
-    Documents that came whole before a problem are still returned: the problem comes after them.
+    Complete documents before a problem are still returned: the problem comes after them.
     """
 
     def __init__(self, *, framed: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        """``framed``: the events come inside messages of ``application/vnd.amazon.eventstream``."""
+        """Start empty; ``framed``: in AWS event-stream messages, not bare SSE."""
         self._frames = FrameDecoder() if framed else None
         self._sse = SseParser(max_event_bytes)
-        self._begun = False  #: whether an event has come
-        self.done = False  #: whether [DONE] has come
+        self._begun = False  #: whether an event has arrived
+        self.done = False  #: whether [DONE] has arrived
         self.problem: StreamError | None = None
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be read."""
+        """True if nothing more must be read."""
         return self.done or self.problem is not None
 
     def feed(self, part: bytes) -> list[Document]:
@@ -103,22 +101,22 @@ class EventReader:
         return found
 
     def finish(self, *, finished: bool) -> list[Document]:
-        """The bytes have ended; ``finished``: a finish_reason has come. Judge whether the answer is whole."""
+        """Process the end of the bytes; ``finished``: a finish_reason has arrived."""
         if self.over:
             return []
         if self._frames is not None and not self._frames.is_whole:
             self.problem = StreamCut("The stream was cut in the middle of a message.")
             return []
-        found, problem = self._left()
+        found, problem = self._rest_at_end()
         if problem is None and not (self.done or finished or any(map(_finishes, found))):
             problem = StreamCut(
-                "The stream ended before the answer did: no finish_reason and no [DONE] came."
+                "The stream ended before the answer was complete: no finish_reason and no [DONE] arrived."
             )
         self.problem = problem
         return found
 
-    def _left(self) -> tuple[list[Document], StreamError | None]:
-        """What an end leaves; what is damaged there was cut."""
+    def _rest_at_end(self) -> tuple[list[Document], StreamError | None]:
+        """Return the events at the end; a damaged event there counts as cut."""
         try:
             found = self._parsed(self._sse.finish())
         except SseError as error:
@@ -138,12 +136,12 @@ class EventReader:
         return self._parsed(events)
 
     def _not_a_stream(self, error: SseError) -> StreamError | None:
-        """The problem where the engine answered with one JSON document; None where it began a stream."""
+        """Return the error if the engine answered with one JSON document, else None."""
         if self._begun or not isinstance(error, StrangeLine) or not error.line.lstrip().startswith(b"{"):
             return None
         try:
             document = json.loads(error.line)
-        except (ValueError, RecursionError):  # written over several lines, or cut
+        except (ValueError, RecursionError):  # on several lines, or cut
             document = {}
         return _reported(document) or StreamDamaged(
             "The engine ignored `stream`: it answered with one JSON document instead of a stream of events.",
@@ -165,33 +163,33 @@ class EventReader:
                 else:
                     self.problem = _not_json(event, error)
                 break
-            self.problem = self._wrong(document, event)
+            self.problem = self._document_error(document, event)
             if self.problem is not None:
                 break
             found.append(document)
-            if b"abort" in event or b"error" in event:  # cheap, and rarely true
+            if b"abort" in event or b"error" in event:  # a fast test that is rarely true
                 self.problem = _aborted(document)
                 if self.problem is not None:
                     break
         return found
 
-    def _wrong(self, document: Any, event: bytes) -> StreamError | None:
-        """What is wrong with one document, if anything."""
+    def _document_error(self, document: Any, event: bytes) -> StreamError | None:
+        """Return the error of one document, if any."""
         if not isinstance(document, dict):
-            return StreamDamaged(f"The stream holds an event that is not an object: {_quoted(event)}")
+            return StreamDamaged(f"The stream has an event that is not an object: {_quoted(event)}")
         if "error" in document or "choices" not in document:
             reported = _reported(document)
             if reported is not None:
                 return reported
             if "choices" not in document:
-                return StreamDamaged(f"The stream holds an event that is no completion's: {_quoted(event)}")
+                return StreamDamaged(f"The stream has an event that is not a completion: {_quoted(event)}")
         if b"\\u" in event and _SURROGATE.search(event) and not _is_text(document):
-            return StreamDamaged(f"The stream holds half a character: {_quoted(event)}")
+            return StreamDamaged(f"The stream has half a character: {_quoted(event)}")
         return None
 
 
 def _reported(document: Document) -> StreamError | None:
-    """The error that a document reports, with the engine's own fields in its details."""
+    """Return the error in a document, with the engine's fields in its details."""
     message = error_in(document)
     if message is None:
         return None
@@ -203,12 +201,12 @@ def _reported(document: Document) -> StreamError | None:
 
 
 def _aborted(document: Document) -> StreamError | None:
-    """The error of an answer that the engine gave up; its last text still counts."""
+    """Return the error of an answer that the engine aborted; its last text counts."""
     reason = aborted_in(document)
     if reason is None:
         return None
     return StreamReportedError(
-        f"The engine gave the answer up: finish_reason {reason!r}.",
+        f"The engine aborted the answer: finish_reason {reason!r}.",
         next_step=_FAILED_STEP,
         details={"finish_reason": reason},
     )
@@ -216,7 +214,7 @@ def _aborted(document: Document) -> StreamError | None:
 
 def _not_json(event: bytes, error: Exception) -> StreamError:
     what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
-    return StreamDamaged(f"The stream holds an event that is {what}: {_quoted(event)}")
+    return StreamDamaged(f"The stream has an event that is {what}: {_quoted(event)}")
 
 
 def _of_message(broken: Exception) -> StreamError:
@@ -232,12 +230,12 @@ def _of_message(broken: Exception) -> StreamError:
 
 def _of_line(error: SseError) -> StreamError:
     if isinstance(error, EventTooLarge):
-        return StreamTooLarge(f"The stream was dropped: {error}.", next_step=_SMALLER_STEP)
+        return StreamTooLarge(f"The stream was closed: {error}.", next_step=_SMALLER_STEP)
     return StreamDamaged(f"The stream is damaged: {error}.")
 
 
 def _is_text(document: Document) -> bool:
-    """Whether every string can be written: two halves that JSON writes side by side make a character."""
+    """Return whether all strings are valid text; surrogate pairs are."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -255,14 +253,14 @@ def _quoted(event: bytes) -> str:
 
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""The most that is kept of one answer: a hundred times what eight minutes at 300 tokens/s are as text."""
+"""Limit of one answer's size: a hundred times the text of eight minutes at 300 tokens/s."""
 
-_ONE_STEP = "Ask for one answer a stream (one prompt, n=1), or for all without a stream."
+_ONE_STEP = "Request one answer per stream (one prompt, n=1), or all answers without a stream."
 _OTHER_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
 class Assembler:
-    """Feed parts and the time of their arrival, get chunks; in the end the answer, or `problem`."""
+    """Assembler from timed parts to chunks, and to the answer or a `problem`."""
 
     def __init__(
         self,
@@ -271,7 +269,7 @@ class Assembler:
         max_event_bytes: int = MAX_EVENT_BYTES,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """``framed``: the bytes are ``application/vnd.amazon.eventstream``, not bare server-sent events."""
+        """Start empty; ``framed``: in AWS event-stream messages, not bare SSE."""
         self._events = EventReader(framed=framed, max_event_bytes=max_event_bytes)
         self._room = max_answer_bytes
         self._text = StringIO()
@@ -288,57 +286,57 @@ class Assembler:
 
     @property
     def done(self) -> bool:
-        """Whether the engine has said that the answer is whole; what comes after it does not matter."""
+        """True if the engine marked the answer as complete; later bytes do not matter."""
         return self._events.done
 
     @property
     def over(self) -> bool:
-        """Whether the answer is whole, or something ended it before."""
+        """True if the answer is complete, or an error ended it."""
         return self._events.over
 
     @property
     def problem(self) -> StreamError | None:
-        """What ended the stream before the answer; it came after the chunks that `feed` returned."""
+        """Error that ended the stream early; it came after the chunks of `feed`."""
         return self._events.problem
 
     @property
     def text(self) -> str:
-        """The answer so far."""
+        """Text of the answer so far."""
         return self._text.getvalue()
 
     @property
     def reasoning(self) -> str:
-        """What a reasoning model has thought so far."""
+        """Reasoning text so far."""
         return self._reasoning.getvalue()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls so far; the last may not be whole before the end."""
+        """Tool calls so far; the last may be incomplete before the end."""
         return self._calls.all()
 
     @property
     def logprobs(self) -> tuple[TokenLogprob, ...]:
-        """The log-probabilities so far, one a token; empty unless asked for."""
+        """Log-probabilities so far, one per token; empty unless requested."""
         return tuple(self._logprobs)
 
     def feed(self, part: bytes, at_ms: float) -> list[Chunk]:
-        """Return the chunks that ``part`` completes; ``at_ms`` is when it came."""
+        """Return the chunks that ``part`` completes; ``at_ms`` is its arrival time."""
         return self._chunks(self._events.feed(part), at_ms)
 
     def finish(self, at_ms: float) -> list[Chunk]:
-        """The bytes have ended: return what was left, and judge whether the answer is whole."""
+        """Return the remaining chunks at the end; check that the answer is complete."""
         return self._chunks(self._events.finish(finished=self._finish_reason is not None), at_ms)
 
     def fail(self, problem: StreamError) -> None:
-        """The transport broke; nothing happens where the answer is whole, or a problem came before."""
+        """Record a transport error, unless the answer is complete or a problem exists."""
         if not self._events.over:
             self._events.problem = problem
 
     def told(self, problem: StreamError, request_id: str) -> PeagleError:
-        """Return ``problem`` with the text that came before it and the request's id.
+        """Return ``problem`` with the text before it and the request's id.
 
-        vLLM checks some fields only after it has opened the stream (min_p with speculation): a 4xx that
-        comes before any output refuses the request, as the same 4xx does without a stream.
+        vLLM checks some fields only after it has opened the stream (min_p with speculation): a 4xx before any
+        output refuses the request, as the same 4xx without a stream does.
         """
         if self._first_ms is None:
             reported = problem.details.get("engine_error") or {}
@@ -348,7 +346,7 @@ class Assembler:
         return with_what_came(problem, self.text, request_id)
 
     def summary(self, request_id: str, total_ms: float) -> StreamSummary:
-        """The figures, of a request that took ``total_ms`` to its end."""
+        """Return the figures of a request that took ``total_ms``."""
         return summarise(
             self._usage,
             self._acceptance,
@@ -360,7 +358,7 @@ class Assembler:
         )
 
     def completion(self, summary: StreamSummary) -> Completion:
-        """The whole answer; its ``raw`` is the engine's last document with usage, if any."""
+        """Return the whole answer; ``raw`` is the last document with usage, if any."""
         return Completion(
             self.text,
             self._finish_reason,
@@ -378,21 +376,21 @@ class Assembler:
             try:
                 if _is_of_another(document["choices"]):
                     self._events.problem = StreamDamaged(
-                        "The stream holds several answers, and this reader reads one.", next_step=_ONE_STEP
+                        "The stream has several answers; expected one.", next_step=_ONE_STEP
                     )
                     break
                 chunk = self._chunk(document, at_ms)
             except _OTHER_FORM as error:
                 self._events.problem = StreamDamaged(
-                    f"The stream holds an event that is no completion's: {error!r}"
+                    f"The stream has an event that is not a completion: {error!r}"
                 )
                 break
             if chunk is not None:
                 chunks.append(chunk)
                 if self._room < 0:
                     self._events.problem = StreamTooLarge(
-                        "The stream was dropped: the answer is larger than the reader keeps.",
-                        next_step="Ask for fewer tokens, or for less beside them (logprobs).",
+                        "The stream was closed: the answer is larger than the limit.",
+                        next_step="Request fewer tokens, or fewer logprobs.",
                     )
                     break
         return chunks
@@ -409,7 +407,7 @@ class Assembler:
             raise TypeError(f"finish_reason of type {type(reason).__name__}")
         ids = choice.get("token_ids")
         if not (text or reason or reasoning or calls or logprobs or ids):
-            return None  # the role that opens a chat answer
+            return None  # the role that starts a chat answer
         chunk = Chunk(text, self._tokens_in(ids, usage), reason, at_ms, reasoning, calls, logprobs)
         self._room -= self._text.write(text)
         if reasoning or calls or logprobs:
@@ -423,7 +421,7 @@ class Assembler:
         return chunk
 
     def _keep(self, chunk: Chunk) -> None:
-        """Keep what few chunks have; the sizes are those of Python's objects, roughly."""
+        """Keep rare chunk fields; the sizes are rough sizes of Python objects."""
         self._room -= self._reasoning.write(chunk.reasoning)
         for call in chunk.tool_calls:
             self._calls.add(call)
@@ -447,5 +445,5 @@ class Assembler:
 
 
 def _is_of_another(choices: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether an event belongs to another answer than the first: another prompt, or n above 1."""
+    """Return whether an event belongs to another answer than the first."""
     return bool(choices) and (len(choices) > 1 or (choices[0].get("index") or 0) != 0)

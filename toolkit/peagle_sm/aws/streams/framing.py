@@ -1,13 +1,14 @@
-"""Server-sent events and event-stream messages out of bytes, however cut. Pure.
+"""Parsers of server-sent events and event-stream messages. Pure.
 
-Parts of a SageMaker response stream need not coincide with events, lines or characters. Readers that decode
-part by part lose text silently, so bytes are kept until a line is whole. Nearly always a part is one event of
-one line that ends in LF LF. Such parts are taken as they are, in a quarter of the time; all others go line by
-line. Tests compare both ways on any bytes, however cut.
+Parts of a SageMaker response stream may split events, lines and characters. Clients that decode part by part
+lose text silently, so bytes are kept until a line is complete. Nearly always a part is one event of one line
+that ends with LF LF. Such parts have a fast path that takes a quarter of the time; all others are parsed line
+by line. Tests compare both ways on arbitrary bytes and cuts.
 
 A message of ``application/vnd.amazon.eventstream`` is: total length, header length, a CRC of those two, the
-headers, the payload, and a CRC of all before it; integers are big-endian (Smithy specification, "Amazon Event
-Stream"). botocore's own decoder takes about twice the time per message, and loses an exception's ErrorCode.
+headers, the payload, and a CRC of everything before it; integers are big-endian (Smithy specification,
+"Amazon Event Stream"). botocore's decoder needs about twice the time per message, and drops an exception's
+ErrorCode.
 """
 
 from __future__ import annotations
@@ -20,52 +21,52 @@ from zlib import crc32
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
-#: What a line may begin with. The standard has readers drop all other lines, but a line lost is text lost.
+#: Allowed starts of a line. The standard drops other lines, but a dropped line may be lost text.
 _KNOWN = (b":", b"event", b"id", b"retry")
 
 
 class SseError(ValueError):
-    """The bytes are no server-sent events; ``events`` are those that came whole before."""
+    """The bytes are not server-sent events; ``events`` are the complete ones before."""
 
     events: tuple[bytes, ...] = ()
 
 
 class EventTooLarge(SseError):
-    """One event is larger than the reader accepts."""
+    """One event is larger than the limit."""
 
 
 class StrangeLine(SseError):
-    """``line`` begins with a field that the standard does not have: a damaged ``data`` looks like that."""
+    """``line`` starts with an unknown field, as a damaged ``data`` line does."""
 
     def __init__(self, line: bytes) -> None:
         """Keep the line."""
-        super().__init__(f"a line of the stream is of no event: {line[:100]!r}")
+        super().__init__(f"a line of the stream has no known field: {line[:100]!r}")
         self.line = line
 
 
 class SseParser:
-    """Feed bytes, get the data of each event that is complete.
+    """Parser from bytes to the data of complete events.
 
-    Lines end in LF, CRLF or CR; several ``data`` lines of an event are joined by LF; comments and other
-    standard fields are dropped, as the HTML standard says; so are events without data.
+    Lines end with LF, CRLF or CR; several ``data`` lines of an event are joined by LF. As in the HTML
+    standard, comments, other standard fields and events without data are dropped.
     """
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        """Start empty; ``max_event_bytes`` bounds what is kept for one event."""
+        """Start empty; ``max_event_bytes`` limits the bytes of one event."""
         self._line = bytearray()
         self._data: list[bytes] = []
         self._kept = 0
         self._after_cr = False
         self._first = True
         self._max = max_event_bytes
-        self._between = True  #: nothing is kept: the next byte begins an event
+        self._between = True  #: no partial event is kept: the next byte starts an event
 
     def feed(self, part: bytes) -> list[bytes]:
         """Return the data of the events that ``part`` completes.
 
         Raises:
-            EventTooLarge: an event outgrew the limit.
-            StrangeLine: a line of no field that the standard has.
+            EventTooLarge: an event is larger than the limit.
+            StrangeLine: a line has an unknown field.
         """
         if (
             self._between
@@ -88,10 +89,10 @@ class SseParser:
         return events
 
     def finish(self) -> list[bytes]:
-        """Return what an end without a closing blank line leaves: at most one event, possibly cut.
+        """Return the event at an end without a blank line, if any; it may be cut.
 
         Raises:
-            StrangeLine: as `feed`; at an end it is most likely a line that was cut.
+            StrangeLine: as in `feed`; at an end the line was probably cut.
         """
         events: list[bytes] = []
         if self._line:
@@ -102,7 +103,7 @@ class SseParser:
         return events
 
     def _take_lines(self, part: bytes, events: list[bytes]) -> None:
-        if self._after_cr and part.startswith(b"\n"):  # the LF of a CRLF that was cut in two
+        if self._after_cr and part.startswith(b"\n"):  # the LF of a split CRLF
             part = part[1:]
         self._after_cr = part.endswith(b"\r")
         if b"\r" in part:
@@ -147,24 +148,24 @@ MAX_HEADER_BYTES = 128 * 1024  #: the specification's limit
 _PRELUDE = Struct("!III")
 _CRC = Struct("!I")
 _FRAME_OVERHEAD = 16
-#: Bytes of a header's value by its type; None: a length of two bytes comes first.
+#: Bytes of a header's value by its type; None: a two-byte length comes first.
 _VALUE_BYTES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, 7: None, 8: 8, 9: 16}
 _PAYLOAD_EVENT = "PayloadPart"
-#: Headers that were read before: all payload parts of a service have the same.
+#: Cache of parsed headers: all payload parts of a service have the same ones.
 _PAYLOAD_HEADERS: set[bytes] = set()
 
 
-Timed = tuple[bytes, float]  #: bytes, and when they were complete
+Timed = tuple[bytes, float]  #: bytes and their completion time
 
 
 class FrameError(ValueError):
-    """The bytes are no event stream."""
+    """The bytes are not an event stream."""
 
 
 class FrameException(Exception):
-    """The service ended the stream with an exception message: ``name``, what it says, and its ErrorCode.
+    """The service ended the stream with an exception message.
 
-    ``message`` begins with the code where there is one.
+    ``message`` starts with the ErrorCode, if there is one.
     """
 
     def __init__(self, name: str, message: str, error_code: str = "") -> None:
@@ -175,20 +176,20 @@ class FrameException(Exception):
 
 
 class FrameDecoder:
-    """Feed parts with the time of their arrival, get payloads, each with the time that completed it."""
+    """Decoder from timed parts to payloads, each with its completion time."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._rest = bytearray()
-        self._wanted = 0  #: bytes of the message that `_rest` begins, as far as is known
+        self._wanted = 0  #: length of the message that starts `_rest`, if known
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of a message is left over."""
+        """True if no partial message is kept."""
         return not self._rest
 
     def feed(self, parts: Iterable[Timed]) -> tuple[list[Timed], Exception | None]:
-        """Return the payloads that ``parts`` complete, and the error that came after them, if any."""
+        """Return the payloads that ``parts`` complete, and the error after them, if any."""
         payloads: list[Timed] = []
         take = self.take
         for part, at in parts:
@@ -200,12 +201,12 @@ class FrameDecoder:
         return payloads, None
 
     def take(self, part: bytes) -> tuple[list[bytes], Exception | None]:
-        """As `feed`, for one part without its time."""
+        """Do the same as `feed`, for one part without a time."""
         payloads: list[bytes] = []
         rest = self._rest
         if rest:
             rest += part
-            if len(rest) < self._wanted:  # so that a large message in small parts is copied once
+            if len(rest) < self._wanted:  # a large message in small parts is copied only once
                 return payloads, None
             part = bytes(rest)
             rest.clear()
@@ -223,18 +224,20 @@ class FrameDecoder:
         while size - start >= 12:
             total, header_bytes, prelude_crc = _PRELUDE.unpack_from(data, start)
             if crc32(data[start : start + 8]) != prelude_crc:
-                raise FrameError("a message's prelude has a bad checksum")
+                raise FrameError("a message's prelude has a wrong checksum")
             if (
                 not _FRAME_OVERHEAD + header_bytes <= total <= MAX_FRAME_BYTES
                 or header_bytes > MAX_HEADER_BYTES
             ):
-                raise FrameError(f"a message says that it has {total:,} bytes, {header_bytes:,} of headers")
+                raise FrameError(
+                    f"a message has a wrong length: {total:,} bytes, {header_bytes:,} of headers"
+                )
             end = start + total
             if end > size:
                 self._wanted = total
                 break
             if crc32(data[start : end - 4]) != _CRC.unpack_from(data, end - 4)[0]:
-                raise FrameError("a message has a bad checksum")
+                raise FrameError("a message has a wrong checksum")
             headers_end = start + 12 + header_bytes
             payload = data[headers_end : end - 4]
             headers = data[start + 12 : headers_end]
@@ -245,11 +248,11 @@ class FrameDecoder:
 
 
 def _holds_payload(headers: bytes, payload: bytes) -> bool:
-    """Whether a message is a part of the answer; a new kind of event, as AWS may add, is not.
+    """Return whether a message is a payload part; unknown event types are not.
 
     Raises:
         FrameError: the headers cannot be read.
-        FrameException: it is an exception or an error.
+        FrameException: the message is an exception or an error.
     """
     named = parse_headers(headers)
     if named.get(":message-type") != "event":
@@ -265,7 +268,7 @@ def parse_headers(data: bytes) -> dict[str, str]:
     """Return the string headers of a message; those of other types are skipped.
 
     Raises:
-        FrameError: they are cut, or hold a type that does not exist.
+        FrameError: they are cut, or have an unknown type.
     """
     found: dict[str, str] = {}
     place = 0

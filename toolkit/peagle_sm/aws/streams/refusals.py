@@ -1,7 +1,7 @@
-"""Fields that the engine would ignore, and what a refused invocation means.
+"""Checks of request fields, and the mapping of refused invocations.
 
-The engine silently ignores a field that it does not know, so fields are checked before a request is sent. A
-refusal by SageMaker or the engine becomes an error with the next step.
+The engine silently ignores unknown fields, so fields are checked before a request is sent. A refusal by
+SageMaker or the engine becomes an error with a next step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ thinking_token_budget tool_choice tools top_k top_logprobs top_p truncate_prompt
 truncation_side use_beam_search user vllm_xargs watermarking
 """
 CHAT = frozenset(_CHAT_FIELDS.split())
-# Of OpenAI's API, of clients, and of vLLM before 0.32.
+# Fields of OpenAI's API, of other clients, and of vLLM before 0.32.
 _OTHERS_FIELDS = """
 audio best_of function_call functions guided_choice guided_decoding_backend guided_grammar
 guided_json guided_regex guided_whitespace_pattern metadata modalities prediction prompt_cache_key
@@ -60,16 +60,16 @@ KNOWN = COMPLETION | CHAT | _OTHERS
 
 
 def check_fields(document: Mapping[str, Any]) -> None:
-    """Refuse a field that is most likely a misspelt one; any other unknown field is left to the engine.
+    """Refuse a probably misspelt field; pass other unknown fields to the engine.
 
     Raises:
-        SpecError: with the field that was most likely meant.
+        SpecError: the message suggests the correct field.
     """
     for name in document:
         if not isinstance(name, str):
             raise SpecError(
                 f"the request body has a field {name!r} of type {type(name).__name__}; allowed: text.",
-                next_step="Write the names of fields as text.",
+                next_step="Use text for field names.",
                 details={"found": repr(name)},
             )
         if name in KNOWN:
@@ -77,17 +77,17 @@ def check_fields(document: Mapping[str, Any]) -> None:
         near = get_close_matches(name.lower(), sorted(KNOWN), n=1, cutoff=_CLOSE)
         if near:
             raise SpecError(
-                f"the engine knows no field {name!r} and would ignore it; did you mean {near[0]!r}?",
-                next_step=f"Write {near[0]} instead. Nothing was sent.",
+                f"the engine has no field {name!r} and would ignore it; did you mean {near[0]!r}?",
+                next_step=f"Use {near[0]} instead. Nothing was sent.",
                 details={"found": name, "near": near},
             )
 
 
 def check_question(body: Any, prompt: Any, messages: Any) -> None:
-    """Refuse a body, prompt or messages of a type that cannot be one.
+    """Refuse a body, prompt or messages of a wrong type.
 
     Raises:
-        SpecError: with the argument that was most likely meant.
+        SpecError: the message suggests the correct argument.
     """
     if body is not None and not isinstance(body, Mapping):
         step = "Give prompt='…', messages=[…] or body={…}."
@@ -117,23 +117,23 @@ def _wrong_type(name: str, found: Any, allowed: str, next_step: str) -> SpecErro
     )
 
 
-# The API reference names no error for these; the words are those of users' reports
+# The API reference does not document these errors; the messages are from users' reports
 # (docs/explanation/local.md).
 _REQUIRED = "inference component name header is required"
 _NOT_ALLOWED = "inference component name header is not allowed"
 _NO_CAPACITY = "inference component has no capacity"
 _NO_COMPONENT = "inference component "
 ON_ITS_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
-"""The statuses that end in another one by themselves."""
+"""Statuses that change without a further call."""
 
 
 class ComponentRequired(ServiceFault):
-    """The endpoint runs inference components, and the request named none; nothing was carried out."""
+    """The endpoint runs inference components and the request named none; nothing ran."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """An invocation: ``operation`` is AWS's name of the call, ``component`` the one that it named."""
+    """An invocation: ``operation`` is AWS's call name, ``component`` may be None."""
 
     session: Session
     operation: str
@@ -155,7 +155,7 @@ def refusal(error: Any, asked: Asked) -> PeagleError:
 
 
 def request_id_of(answer: Mapping[str, Any]) -> str:
-    """Return the request's id of an answer or an error's response; empty when there is none."""
+    """Return the request id of an answer or error; empty if there is none."""
     return str(answer.get("ResponseMetadata", {}).get("RequestId", ""))
 
 
@@ -170,8 +170,7 @@ def _of_the_engine(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
         operation=asked.operation,
         code="ModelError",
         request_id=request_id_of(error.response),
-        next_step=f"Read the engine's output: `peagle-sm logs {asked.endpoint}"
-        f"{asked.session.command_flags()}`.",
+        next_step=f"Read the engine's log: `peagle-sm logs {asked.endpoint}{asked.session.command_flags()}`.",
         details=details,
     )
 
@@ -180,7 +179,7 @@ def _of_components(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
     said = str(error.response.get("Error", {}).get("Message", "")).lower()
     if said.startswith(_NOT_ALLOWED):
         return SpecError(
-            f"endpoint {asked.endpoint!r} runs a model of its own: found component {asked.component!r}; "
+            f"endpoint {asked.endpoint!r} has no inference components: found component {asked.component!r}; "
             "allowed: none.",
             next_step="Leave --component out (in Python: component=…).",
             details=mapped.details,
@@ -200,16 +199,16 @@ def _of_components(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
     }
     if said.startswith(_REQUIRED):
         return ComponentRequired(
-            f"endpoint {asked.endpoint!r} runs inference components; the request names none.",
+            f"endpoint {asked.endpoint!r} runs inference components, and the request names none.",
             next_step="Name one with --component (in Python: component=…).",
             **facts,
         )
     if said.startswith(_NO_CAPACITY):
         return ServiceFault(
-            f"inference component {asked.component!r} of endpoint {asked.endpoint!r} has no copy that could "
-            "answer: it is being made, or was scaled to zero.",
-            next_step="Where it scales by itself, this request has asked for an instance: send it again in a "
-            "few minutes. Otherwise look with "
+            f"inference component {asked.component!r} of endpoint {asked.endpoint!r} has no copy that can "
+            "answer: it is being created, or it was scaled to zero.",
+            next_step="With autoscaling, this request has started an instance: send it again in a few "
+            "minutes. Otherwise check it with "
             f"`peagle-sm status {asked.endpoint}{asked.session.command_flags()}`.",
             **facts,
         )
@@ -218,21 +217,20 @@ def _of_components(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
 
 def _those_of(asked: Asked) -> str:
     found: tuple[str, ...] = ()
-    with suppress(PeagleError):  # the refusal is worth telling without the list
+    with suppress(PeagleError):  # the error is useful without the list
         found = component_names(asked.session, asked.endpoint)
-    return f"it has: {', '.join(found)}" if found else "none of its components could be listed"
+    return f"it has: {', '.join(found)}" if found else "its components could not be listed"
 
 
 def _not_serving(absent: NotFound, asked: Asked, request_id: str) -> PeagleError:
     session, endpoint = asked.session, asked.endpoint
-    # The data plane calls an endpoint "not found" until it is in service; only DescribeEndpoint knows better.
+    # The data plane returns "not found" for an endpoint that is not InService: ask DescribeEndpoint.
     facts = None
     with suppress(PeagleError):
         facts = control.describe_endpoint(session, endpoint)
     if facts is None:
         return NotFound(
-            f"endpoint {endpoint!r}: there is none of that name in {session.region}."
-            + did_you_mean(session, endpoint),
+            f"endpoint {endpoint!r} does not exist in {session.region}." + did_you_mean(session, endpoint),
             next_step=f"Run `peagle-sm list{session.command_flags()}` to see the existing endpoints.",
             details=absent.details,
         )
@@ -248,22 +246,22 @@ def _not_serving(absent: NotFound, asked: Asked, request_id: str) -> PeagleError
 
 
 def serving_step(session: Session, name: str, status: str) -> str:
-    """Say what to do for an endpoint in ``status`` to answer."""
+    """Return the next step for an endpoint with this status."""
     flags = session.command_flags()
     if status == "InService":
         return f"Send the request again; `peagle-sm status {name}{flags}` shows the endpoint."
     if status in ON_ITS_WAY:
-        return f"Wait until it is in service: `peagle-sm wait {name}{flags}`."
+        return f"Wait until it is InService: `peagle-sm wait {name}{flags}`."
     if status == "Deleting":
         return f"Wait until it is gone: `peagle-sm wait {name} --deleted{flags}`. Then deploy it again."
     return (
-        f"It does not come into service by itself. Read its log with `peagle-sm logs {name}{flags}`, "
+        f"It will not become InService by itself. Read its log with `peagle-sm logs {name}{flags}`, "
         f"delete it with `peagle-sm delete {name}{flags}`, correct the spec, and deploy again."
     )
 
 
 def reason_block(facts: EndpointFacts) -> str:
-    """Return the failure reason as lines of its own, its cause first; nothing without a reason."""
+    """Return the failure reason as separate lines, its cause first, if there is one."""
     reason = cause_first(facts.failure_reason or "", WHOLE_IN_JSON)
     return "\nThe failure reason:\n" + textwrap.indent(reason, "  ") if reason else ""
 

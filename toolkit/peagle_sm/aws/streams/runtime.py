@@ -1,4 +1,4 @@
-"""SageMaker's data plane: one answer, whole or streamed."""
+"""Calls of SageMaker's data plane: one answer, whole or streamed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from peagle_sm.aws.streams.token_stream import (
     source_of,
 )
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.files import encoded_utf8
+from peagle_sm.core.words import encoded_utf8
 
 __all__ = [
     "BODY_LIMIT_BYTES",
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 BODY_LIMIT_BYTES = 6_291_456
-"""The most bytes of a request body (the limit in botocore's model of InvokeEndpoint)."""
+"""Maximum bytes of a request body (the limit in botocore's model of InvokeEndpoint)."""
 
 
 def request_body(
@@ -68,11 +68,11 @@ def request_body(
     *,
     streamed: bool,
 ) -> bytes:
-    """Make the JSON body of a request from exactly one of a whole body, a prompt, or chat messages.
+    """Return the JSON body for exactly one of a body, a prompt, or chat messages.
 
     Raises:
-        SpecError: none or several are given, one has the wrong type, a field is most likely misspelt, it is
-            not JSON, or it is larger than the limit.
+        SpecError: none or several are given, one has a wrong type, a field is probably misspelt, the body
+            cannot be written as JSON, or it is larger than the limit.
     """
     given = [
         name
@@ -95,14 +95,14 @@ def request_body(
     check_fields(document)
     document["stream"] = streamed
     if streamed:
-        # Without usage there is no token count, and acceptance rides on the same last chunk.
+        # Without usage there is no token count; the acceptance metrics are in the same last chunk.
         document["stream_options"] = {"include_usage": True, **(document.get("stream_options") or {})}
         if answers_asked(document) != 1:
             prompts = _prompts_in(document)
             raise SpecError(
-                f"a stream carries one answer: found {prompts} prompt{'s'[: prompts > 1]} and "
+                f"a stream has one answer: found {prompts} prompt{'s'[: prompts > 1]} and "
                 f"n={document.get('n') or 1}; allowed: one prompt and n=1.",
-                next_step="Send one request for each answer, or ask for all of them without a stream: "
+                next_step="Send one request for each answer, or request all of them without a stream: "
                 "endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`.",
             )
     else:
@@ -120,10 +120,10 @@ def request_body(
 
 
 def answers_asked(document: Mapping[str, Any]) -> int:
-    """Return how many answers (``choices``) a request asks for: its prompts times ``n``.
+    """Return how many answers (``choices``) a request has: its prompts times ``n``.
 
     Raises:
-        SpecError: ``n`` is no whole number; the engine reads "2", 2.0 and true as numbers.
+        SpecError: ``n`` is not an integer; the engine reads "2", 2.0 and true as numbers.
     """
     n = document.get("n")
     if n is not None and (type(n) is not int or n < 1):
@@ -134,7 +134,7 @@ def answers_asked(document: Mapping[str, Any]) -> int:
 
 
 def _prompts_in(document: Mapping[str, Any]) -> int:
-    """A list of texts or of token lists are several prompts, a list of numbers is one."""
+    """Count prompts: a list of texts or token lists is several, of numbers one."""
     prompt = document.get("prompt")
     if not isinstance(prompt, list | tuple) or not all(
         isinstance(each, str | list | tuple) for each in prompt
@@ -144,10 +144,10 @@ def _prompts_in(document: Mapping[str, Any]) -> int:
 
 
 def check_size(body: bytes) -> None:
-    """Refuse a body that SageMaker would refuse.
+    """Refuse a body that is larger than SageMaker's limit.
 
     Raises:
-        SpecError: it is over the limit.
+        SpecError: the body is too large.
     """
     if len(body) > BODY_LIMIT_BYTES:
         raise SpecError(
@@ -165,14 +165,14 @@ def invoke(
     *,
     component: str | None = None,
 ) -> Completion:
-    """Send one request and return the whole answer; ``component`` names the inference component to ask.
+    """Send one request, to the inference component if named; return the whole answer.
 
     Raises:
         ComponentRequired: the endpoint runs inference components, and none was named.
-        NotFound: there is no such endpoint.
-        SpecError: the body is over the limit, the engine refuses the request as wrong, or a component was
-            named for an endpoint that runs a model.
-        ServiceFault: the engine failed, endpoint or component is not in service, or no answer came.
+        NotFound: the endpoint does not exist.
+        SpecError: the body is too large, the engine refuses the request as invalid, or a component was named
+            for an endpoint without components.
+        ServiceFault: the engine failed, endpoint or component is not InService, or no answer came.
     """
     check_size(body)
     started = monotonic()
@@ -186,11 +186,11 @@ def invoke(
         failed = error_in(document) or aborted_in(document)
         if failed is not None:
             raise ServiceFault(
-                f"InvokeEndpoint: the engine gave no whole answer: {failed[:500]}",
+                f"InvokeEndpoint: the engine did not complete the answer: {failed[:500]}",
                 operation="InvokeEndpoint",
                 code="ModelError",
                 request_id=request_id,
-                next_step=f"Read the engine's output: `peagle-sm logs {endpoint}{session.command_flags()}`.",
+                next_step=f"Read the engine's log: `peagle-sm logs {endpoint}{session.command_flags()}`.",
                 details={"document": document},
             )
         first, *others = choices_of(document)
@@ -201,7 +201,7 @@ def invoke(
             operation="InvokeEndpoint",
             code="UnexpectedAnswer",
             request_id=request_id,
-            next_step="Check that the endpoint runs a vLLM image, with `peagle-sm status`.",
+            next_step="Check with `peagle-sm status` that the endpoint runs a vLLM image.",
         ) from error
     summary = summarise(
         usage,
@@ -232,10 +232,10 @@ def stream(
     component: str | None = None,
     patience: Patience | None = None,
 ) -> TokenStream:
-    """Send one request and return its answer as it comes; errors as `invoke`, then `StreamError`.
+    """Send one request and stream the answer; errors as `invoke`, then `StreamError`.
 
     Raises:
-        StreamStalled: not even the response's headers came in time.
+        StreamStalled: the response's headers did not arrive within the timeout.
     """
     check_size(body)
     started = monotonic()
@@ -252,9 +252,9 @@ def stream_source(
     component: str | None = None,
     patience: Patience | None = None,
 ) -> tuple[Source, str]:
-    """Send one request and return the bytes of its stream, and the request's id; errors as `stream`.
+    """Send one request; return its stream's bytes and its id; errors as `stream`.
 
-    For what a `TokenStream` leaves out, such as token ids; `aws.streams.decoding` reads them.
+    For content that a `TokenStream` leaves out, such as token ids; see `aws.streams.decoding`.
     """
     waiting = patience or Patience()
     operation = "invoke_endpoint_with_response_stream"

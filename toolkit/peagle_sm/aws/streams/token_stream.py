@@ -1,8 +1,8 @@
-"""`TokenStream`: a response stream read without asyncio.
+"""`TokenStream`: reader of a response stream without asyncio.
 
-Every way to end early is a `StreamError`. Its bytes come from the HTTP response under botocore's EventStream,
-or from its events. `Patience` says how long a stream is waited for; `Deadline` ends a wait that nothing else
-would end. `StreamedAnswer` is what a stream gives, read with or without asyncio.
+Every early end is a `StreamError`. The bytes come from the HTTP response below botocore's EventStream, or
+from its events. `Patience` holds a stream's timeouts; `Deadline` ends a blocked read. `StreamedAnswer` is
+the result of a stream, with or without asyncio.
 """
 
 from __future__ import annotations
@@ -33,65 +33,65 @@ from peagle_sm.core.errors import (
 Result = TypeVar("Result")
 
 READ_TIMEOUT_S = float(RUNTIME_READ_TIMEOUT_S)
-"""SageMaker ends a stream after 8 minutes by itself, and nothing need arrive before the first token."""
+"""SageMaker ends a stream after 8 minutes; the first token may take that long."""
 TOTAL_TIMEOUT_S = 500.0
 DRAIN_S = 1.0
-"""How long the end of the connection is waited for once the answer is whole, so that it can be used again."""
+"""Wait for the response's end after a complete answer, so that its connection can be reused."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """``read_s``: the longest silence; ``total_s``: the longest answer, counted from the sending."""
+    """Timeouts: ``read_s`` for the next bytes, ``total_s`` from the sending on."""
 
     read_s: float = READ_TIMEOUT_S
     total_s: float = TOTAL_TIMEOUT_S
 
     def __post_init__(self) -> None:
-        """Raises: SpecError: a time that is not above 0."""
+        """Raises: SpecError: a timeout is not above 0."""
         for name, value in (("read_timeout_s", self.read_s), ("total_timeout_s", self.total_s)):
             if not value > 0:
                 raise SpecError(
                     f"{name}: found {value}; allowed: seconds above 0.",
-                    next_step="Leave it out to wait as long as SageMaker streams (8 minutes).",
+                    next_step="Leave it out for SageMaker's maximum (8 minutes).",
                 )
 
     @classmethod
     def of(cls, read_s: float | None, total_s: float | None) -> Patience:
-        """Take what is given, and the longest that SageMaker streams for the rest."""
+        """Create timeouts; a missing one is SageMaker's maximum."""
         return cls(
             READ_TIMEOUT_S if read_s is None else read_s, TOTAL_TIMEOUT_S if total_s is None else total_s
         )
 
     @property
     def silence_s(self) -> float:
-        """The longest wait for the next byte."""
+        """Longest wait for the next bytes."""
         return min(self.read_s, self.total_s)
 
     def silent(self) -> StreamStalled:
-        """Nothing came for too long."""
+        """Return the error for a read timeout."""
         if self.total_s < self.read_s:
             return self.too_long()
         return StreamStalled(
-            f"The stream stalled: nothing came for {self.read_s:g} s.",
+            f"The stream stalled: no bytes for {self.read_s:g} s.",
             details={"read_timeout_s": self.read_s},
         )
 
     def too_long(self) -> StreamStalled:
-        """There was no end in time."""
+        """Return the error for a total timeout."""
         return StreamStalled(
-            f"The stream was dropped: it had not ended {self.total_s:g} s after the request was sent.",
+            f"The stream was closed: it did not end within {self.total_s:g} s after the request.",
             details={"total_timeout_s": self.total_s},
         )
 
 
 class Deadline:
-    """Calls ``interrupt`` from a thread of its own when the time is over: it ends a read that is blocked.
+    """Timer thread that calls ``interrupt`` at its end, to stop a blocked read.
 
-    A socket's own timeout counts silence only, so a stream that trickles would outlast any total.
+    A socket's timeout counts only silence, so a slow trickle would never reach a total timeout.
     """
 
     def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
-        """Start to count."""
+        """Start the timer."""
         self.passed = False
         self._until = time.monotonic() + seconds
         self._interrupt = interrupt
@@ -100,13 +100,13 @@ class Deadline:
         threading.Thread(target=self._watch, name="peagle-sm stream deadline", daemon=True).start()
 
     def shorten(self, seconds: float) -> None:
-        """Let it end ``seconds`` from now, if that is sooner."""
+        """End ``seconds`` from now, if that is earlier."""
         with self._changed:
             self._until = min(self._until, time.monotonic() + seconds)
             self._changed.notify()
 
     def cancel(self) -> None:
-        """Let it never end."""
+        """Cancel the timer."""
         with self._changed:
             self._over = True
             self._changed.notify()
@@ -125,20 +125,20 @@ class Deadline:
 
 
 def call_within(seconds: float, call: Callable[[], Result], discard: Callable[[Result], object]) -> Result:
-    """Run ``call`` in a thread of its own; return its result, or raise its error.
+    """Run ``call`` in a thread; return its result, or raise its error.
 
-    A socket's own timeout counts silence only, so headers that trickle would outlast any total. A call
-    that is given up ends in its thread, and ``discard`` gets what it returns.
+    A socket's timeout counts only silence, so slowly arriving headers would never reach a total timeout.
+    After a timeout the call ends in its thread, and ``discard`` receives its result.
 
     Raises:
-        CallTooLong: it had not ended after ``seconds``.
+        CallTooLong: it did not end within ``seconds``.
     """
     outcome: Future[Result] = Future()
 
     def run() -> None:
         try:
             result = call()
-        except BaseException as error:  # raised again where it is waited for
+        except BaseException as error:  # raised again in the waiting thread
             outcome.set_exception(error)
         else:
             outcome.set_result(result)
@@ -152,31 +152,31 @@ def call_within(seconds: float, call: Callable[[], Result], discard: Callable[[R
 
 
 class CallTooLong(Exception):
-    """A call had not ended in time."""
+    """A call did not end within its timeout."""
 
 
-def _nothing() -> None:
-    """There is nothing to close."""
+def _no_op() -> None:
+    """Do nothing: there is nothing to close."""
 
 
 @dataclass
 class Source:
-    """Parts, cut anywhere; ``framed``: as an event stream; ``interrupt`` ends a read that is blocked."""
+    """Source of parts, cut anywhere; ``interrupt`` ends a blocked read."""
 
     parts: Iterator[bytes]
     framed: bool = False
-    close: Callable[[], object] = _nothing
+    close: Callable[[], object] = _no_op
     interrupt: Callable[[], None] | None = None
 
 
 def source_of(events: Any) -> Source:
-    """Take botocore's EventStream apart.
+    """Return the bytes below botocore's EventStream.
 
-    Its decoder drops a ModelStreamError's ErrorCode and returns normally when the bytes end in the middle of
-    a message, so the bytes are read under it. ``_raw_stream`` is not part of botocore's public interface:
-    where it is not there, the events are read as botocore gives them, without the ErrorCode.
+    Its decoder drops a ModelStreamError's ErrorCode, and reports no error if the bytes end in the middle of a
+    message. So this reads the bytes below it. ``_raw_stream`` is not part of botocore's public API: without
+    it, the events are read as botocore returns them, without the ErrorCode.
     """
-    close = getattr(events, "close", _nothing)
+    close = getattr(events, "close", _no_op)
     raw = getattr(events, "_raw_stream", None)
     if raw is None or not callable(getattr(raw, "stream", None)):
         return Source(_payloads(events), close=close)
@@ -188,7 +188,7 @@ def _parts(raw: Any) -> Iterator[bytes]:
     if getattr(raw, "chunked", True) or not hasattr(raw, "read1"):
         yield from raw.stream()
         return
-    while part := raw.read1():  # `stream` would wait until 64 KiB are there
+    while part := raw.read1():  # `stream` would wait for 64 KiB
         yield part
 
 
@@ -200,13 +200,13 @@ def _payloads(events: Any) -> Iterator[bytes]:
 
 
 def _interrupter(raw: Any) -> Callable[[], None]:
-    """Shuts the socket's reading side; it keeps nothing alive that nobody reads any more."""
+    """Return a function that shuts the socket's read side, by a weak reference."""
     alive = weakref.ref(raw)
 
     def interrupt() -> None:
         response = alive()
         if response is not None:
-            # Closed, or back in the pool: there is nothing to interrupt.
+            # The socket is closed, or back in the pool: nothing to interrupt.
             with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError):
                 response.shutdown()
 
@@ -214,10 +214,10 @@ def _interrupter(raw: Any) -> Callable[[], None]:
 
 
 class StreamedAnswer:
-    """The answer as far as it has come, and its figures once it has ended."""
+    """Answer of a stream so far, and its figures after its end."""
 
     def __init__(self, assembler: Assembler, monotonic: Callable[[], float], started: float) -> None:
-        """``started`` is ``monotonic()`` when the request was sent."""
+        """Take the assembler; ``started`` is ``monotonic()`` at the sending."""
         self.request_id = ""
         self._assembler = assembler
         self._monotonic = monotonic
@@ -226,27 +226,27 @@ class StreamedAnswer:
 
     @property
     def text(self) -> str:
-        """The text so far."""
+        """Text so far."""
         return self._assembler.text
 
     @property
     def reasoning(self) -> str:
-        """What a reasoning model has thought so far."""
+        """Reasoning text so far."""
         return self._assembler.reasoning
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls so far, their pieces joined; the last may not be whole before the end."""
+        """Tool calls so far; the last may be incomplete before the end."""
         return self._assembler.tool_calls
 
     @property
     def logprobs(self) -> tuple[TokenLogprob, ...]:
-        """The log-probabilities so far, one a token, where they were asked for."""
+        """Log-probabilities so far, one per token, if requested."""
         return self._assembler.logprobs
 
     @property
     def summary(self) -> StreamSummary:
-        """The figures; there are none before the end.
+        """Figures of the request; available after its end.
 
         Raises:
             PeagleError: the stream has not been read to its end.
@@ -260,7 +260,7 @@ class StreamedAnswer:
 
     @property
     def completion(self) -> Completion:
-        """The whole answer, as `Endpoint.invoke` returns it.
+        """Whole answer, as `Endpoint.invoke` returns it.
 
         Raises:
             PeagleError: the stream has not been read to its end.
@@ -271,21 +271,21 @@ class StreamedAnswer:
         return (self._monotonic() - self._started) * 1000
 
     def _conclude(self) -> None:
-        """The answer is whole: settle its figures, once."""
+        """Compute the figures of a complete answer, once."""
         if self._summary is None:
             self._summary = self._assembler.summary(self.request_id, self._now_ms())
 
-    def _told(self, problem: StreamError) -> PeagleError:
+    def _with_context(self, problem: StreamError) -> PeagleError:
         return self._assembler.told(problem, self.request_id)
 
 
 class TokenStream(StreamedAnswer, Iterator[Chunk]):
-    """The chunks of one answer, then its `summary` and `completion`.
+    """Chunks of one answer, then its `summary` and `completion`.
 
-    It never repeats a request: after the first byte a repetition would be another answer.
+    It never retries a request: after the first byte a retry would give another answer.
 
     Raises:
-        StreamError: while iterating, after all chunks that came before: `StreamCut`, `StreamStalled`,
+        StreamError: while iterating, after all earlier chunks: `StreamCut`, `StreamStalled`,
             `StreamDamaged`, `StreamTooLarge`, `ModelStreamFailed` or `StreamReportedError`.
         SpecError: while iterating, before any chunk: the engine refuses the request.
     """
@@ -300,7 +300,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         patience: Patience | None = None,
         assembler: Assembler | None = None,
     ) -> None:
-        """Read ``source`` (bytes cut anywhere); ``started`` is ``monotonic()`` when the request was sent."""
+        """Read ``source``; ``started`` is ``monotonic()`` at the sending."""
         chosen = source if isinstance(source, Source) else Source(iter(source))
         super().__init__(assembler or Assembler(framed=chosen.framed), monotonic, started)
         self.request_id = request_id
@@ -323,21 +323,21 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         return ready.popleft()
 
     def close(self) -> None:
-        """Stop reading and free the connection, from any thread; the engine then drops the request."""
+        """Stop reading and free the connection, from any thread; the engine then stops."""
         self._closed = True
         self._ready.clear()
         self._stop_counting()
         if self._source.interrupt is not None:
-            self._source.interrupt()  # a read that is blocked in another thread holds a lock on the rest
+            self._source.interrupt()  # a blocked read in another thread holds a lock
         self._source.close()
 
     def show(self, file: TextIO | None = None) -> StreamSummary:
-        """Print the answer as it comes, on ``file`` or stdout, and return its figures.
+        """Print the answer while it arrives, to ``file`` or stdout; return its figures.
 
-        What a reasoning model thinks is not printed; `reasoning` has it.
+        Reasoning text is not printed; see `reasoning`.
 
         Raises:
-            StreamError: as while iterating; what came before is printed.
+            StreamError: as while iterating; the text before it is printed.
         """
         for chunk in self:
             print(chunk.text, end="", file=file, flush=True)
@@ -353,7 +353,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         self.close()
 
     def _read(self) -> None:
-        """Take one part; StopIteration at the end of a whole answer."""
+        """Process one part; StopIteration at the end of a whole answer."""
         assembler = self._assembler
         if self._error is not None:
             raise self._error
@@ -385,7 +385,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             self._settle()
 
     def _settle(self, *, at_end: bool = False) -> None:
-        """The answer is whole, or something is wrong with it."""
+        """Finish after a whole answer or a problem."""
         problem = self._assembler.problem
         if problem is None:
             self._conclude()
@@ -393,7 +393,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
                 self._closed = True
                 self._stop_counting()
             return
-        self._error = self._told(problem)
+        self._error = self._with_context(problem)
         self._stop_counting()
         self._free()
 
@@ -402,17 +402,17 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             self._deadline.cancel()
 
     def _free(self) -> None:
-        """Give the connection up."""
+        """Free the connection."""
         with contextlib.suppress(Exception):
             self._source.close()
 
     def _drain(self) -> None:
-        """Read to the end of the response, so that its connection can be used again; not for long."""
+        """Read the response's end for a short time, so that its connection can be reused."""
         self._closed = True
         began = self._monotonic()
         if self._deadline is not None:
             self._deadline.shorten(DRAIN_S)
-        with contextlib.suppress(Exception):  # the answer is whole; what breaks after it does not matter
+        with contextlib.suppress(Exception):  # the answer is whole, so later errors do not matter
             while next(self._source.parts, None) is not None:
                 if self._monotonic() - began > DRAIN_S:
                     break
@@ -421,7 +421,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         self._free()
 
     def _problem(self, error: Exception) -> StreamError | None:
-        """What an error of the transport means; None for one that is no transport's."""
+        """Convert a transport error; None if it is another error."""
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.exceptions import ReadTimeoutError as BotocoreTimeout
         from urllib3.exceptions import HTTPError, ReadTimeoutError
@@ -432,13 +432,13 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             return self._patience.too_long()
         if isinstance(error, ReadTimeoutError | BotocoreTimeout):
             return self._patience.silent()
-        if isinstance(error, ClientError):  # an exception message, decoded by botocore
+        if isinstance(error, ClientError):  # an exception message that botocore decoded
             told = error.response.get("Error", {})
             name = str(told.get("Code") or "error")
             return ModelStreamFailed(f"The stream broke: {name}: {told.get('Message') or error}", name=name)
         if isinstance(error, BotoCoreError | HTTPError | OSError):
             return StreamCut(f"The connection broke in the middle of the stream: {error}")
         if type(error).__module__ == "botocore.eventstream":
-            # Its ParserErrors (bad checksum, bad lengths) have no base in common with BotoCoreError.
+            # Its ParserErrors (wrong checksum or length) are not subclasses of BotoCoreError.
             return StreamDamaged(f"The stream is damaged: {error}.")
         return None

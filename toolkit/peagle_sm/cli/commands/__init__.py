@@ -1,1 +1,1 @@
-"""One module a command; each is imported when its command runs, and not before."""
+"""One module for each command or family, imported when the command runs."""

@@ -1,8 +1,8 @@
-"""`peagle-sm guard`: install, watch and remove the guard, which turns off idle endpoints.
+"""`peagle-sm guard`: install, inspect and remove the guard.
 
 `install` shows what the stack creates and costs, asks, and waits for the stack. `uninstall` is refused
-while the guard is needed, unless an option overrides that. Where another command is refused because the
-region has no guard, `with_guard` offers to install it.
+while the guard is needed, unless an option overrides that. If another command needs a guard and the region
+has none, `with_guard` offers to install it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import confirmed, emit, note, say
+from peagle_sm.cli.console import confirmed, emit, note, say, show_offer
 from peagle_sm.cli.endpoint_status import when_to
 from peagle_sm.cli.progress import Follower
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -35,9 +35,9 @@ ENTRIES = (
     Entry(
         "status",
         "peagle_sm.cli.commands.guard:status",
-        "Show its version, its last sweep, its alarms and the endpoints it knows.",
+        "Show the guard's version, last sweep, alarms and endpoints.",
     ),
-    Entry("sweep", "peagle_sm.cli.commands.guard:sweep", "Let it look at every endpoint now."),
+    Entry("sweep", "peagle_sm.cli.commands.guard:sweep", "Make the guard check every endpoint now."),
     Entry("uninstall", "peagle_sm.cli.commands.guard:uninstall", "Remove the guard from this region."),
 )
 
@@ -45,43 +45,45 @@ ENTRIES = (
 @click.group(cls=LazyGroup, entries=ENTRIES)
 @global_options
 def guard() -> None:
-    """Install, watch and remove what turns off unused endpoints.
+    """Install, inspect and remove the guard, which turns off unused endpoints.
 
-    Once in an account and region. It looks at every endpoint of peagle-sm every five minutes and turns off
-    what is proven quiet, over its lifetime or over its budget, after notifying people.
+    One guard serves all endpoints of peagle-sm in an account and region. It checks them every five minutes
+    and turns off those that are idle by their metrics, past their lifetime or over their budget. It sends a
+    notification first.
     """
 
 
 @click.command(cls=Command)
 @click.option(
-    "--email", metavar="ADDRESS", help="Address that is notified before and after an endpoint is turned off."
+    "--email", metavar="ADDRESS", help="Address to notify before and after an endpoint is turned off."
 )
 @click.option(
     "--model-bucket",
     "model_buckets",
     metavar="NAME",
     multiple=True,
-    help="A bucket of yours that the endpoints' containers may read models from; may be given again.",
+    help="Bucket of yours that the endpoints' containers may read models from. May be repeated.",
 )
 @click.option(
     "--endpoint-key",
     "endpoint_keys",
     metavar="ARN",
     multiple=True,
-    help="A KMS key of your endpoints' volumes or model buckets; may be given again.",
+    help="KMS key of your endpoints' volumes or model buckets. May be repeated.",
 )
-@click.option("--encryption-key", metavar="ARN", help="A KMS key for what the guard itself keeps.")
+@click.option("--encryption-key", metavar="ARN", help="KMS key to encrypt the guard's own data with.")
 @click.option(
     "--image-repository",
     metavar="NAME",
-    help="Your own ECR repository that endpoints run images from; a * at its end is allowed.",
+    help="ECR repository of yours that endpoints run images from; may end with *.",
 )
 @click.option(
     "--reserve-concurrency/--no-reserve-concurrency",
     default=None,
-    help="Whether two functions run alone by Lambda's own rule; no where the quota leaves none to reserve.",
+    help="Reserve Lambda concurrency, so that two of the functions never run in parallel. Impossible if the "
+    "account's quota leaves none to reserve.",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def install(
@@ -96,11 +98,11 @@ def install(
 ) -> None:
     """Install the guard, or bring it up to date.
 
-    What is not given stays as the last installation had it. Run it again after every upgrade of peagle-sm.
-    Needs no Node and no CDK.
+    Options that you do not give keep the values of the last installation. Run the command again after each
+    upgrade of peagle-sm. It does not need Node or the CDK.
     """
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import need_terminal, to_json
+    from peagle_sm.cli.console import need_terminal
     from peagle_sm.cli.progress import follower
     from peagle_sm.service.guard import installation as guard
 
@@ -118,10 +120,7 @@ def install(
 
         def ask(plan: InstallPlan) -> bool:
             follow.pause()
-            if state.format == "json":
-                click.echo(to_json({"installing": plan_data(plan)}, indent=None), err=True)
-            elif state.format == "table" or not yes:
-                say(render_install_plan(plan) + "\n")
+            show_offer(state, yes, render_install_plan(plan), {"installing": plan_data(plan)})
             return confirmed(state, f"{'Update' if plan.update else 'Install'} the guard?", yes)
 
         report = guard.install(session, settings, confirm=ask, progress=follow)
@@ -141,9 +140,9 @@ def install(
 @global_options
 @click.pass_obj
 def status(state: State) -> None:
-    """Show its version, its last sweep, its alarms and the endpoints it knows.
+    """Show the guard's version, last sweep, alarms and endpoints.
 
-    Exit code 4 when no guard is installed in this region.
+    Exit code 4 if no guard is installed in this region.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.guard.status import guard_status
@@ -159,14 +158,14 @@ def status(state: State) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@click.option("--dry-run", is_flag=True, help="Only show what the guard would do.")
 @global_options
 @click.pass_obj
 def sweep(state: State, dry_run: bool) -> None:
-    """Let it look at every endpoint now.
+    """Make the guard check every endpoint now.
 
-    Runs the deployed function, by the rules of the scheduled sweep: without --dry-run it may turn endpoints
-    off.
+    Runs the deployed function with the same rules as the scheduled sweep. Without --dry-run it may turn
+    endpoints off.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.guard.status import sweep as run
@@ -182,20 +181,20 @@ def sweep(state: State, dry_run: bool) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--yes-leave-endpoints-unguarded",
     "leave_unguarded",
     is_flag=True,
-    help="Also while endpoints run: nobody turns them off then, and they are billed until you delete them.",
+    help="Uninstall although endpoints run: they are then billed until you delete them.",
 )
 @global_options
 @click.pass_obj
 def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
     """Remove the guard from this region.
 
-    Its stack goes, and the bucket that its package lay in. Refused while endpoints of peagle-sm run, and
-    while endpoint stacks import from it.
+    Deletes the guard's stack and the bucket with its package. Refused while endpoints of peagle-sm run, and
+    while endpoint stacks import the guard's outputs.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.console import need_terminal
@@ -209,7 +208,7 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
         def ask(unguarded: Sequence[str]) -> bool:
             follow.pause()
             if unguarded:
-                note(state, f"These run on without a guard and without a limit: {', '.join(unguarded)}.")
+                note(state, f"These keep running without guard or lifetime schedule: {', '.join(unguarded)}.")
             return confirmed(state, f"Remove the guard from {session.region}?", yes)
 
         report = guard.uninstall(session, leave_unguarded=leave_unguarded, confirm=ask, progress=follow)
@@ -225,17 +224,17 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
     )
 
 
-_COLUMNS = ("endpoint", "state", "quiet since", "kept until", "expires")
+_COLUMNS = ("endpoint", "state", "idle since", "kept until", "expires")
 
 
 def render_install_plan(plan: InstallPlan) -> str:
-    """What will be made, where, and what it costs."""
+    """Render what will be created, where, and what it costs."""
     fields = [
         ("account", f"{plan.account}, region {plan.region}"),
-        ("stack", f"PeagleGuard {plan.version}{', in place of the one there' if plan.update else ''}"),
+        ("stack", f"PeagleGuard {plan.version}{' (updates the installed one)' if plan.update else ''}"),
         ("bucket", f"{plan.bucket} (closed to the public, encrypted, versioned, TLS only)"),
-        ("makes", "4 Lambdas, 1 table, 1 topic, 1 queue, 1 schedule, 3 alarms, 7 roles"),
-        ("notices", plan.email or "to nobody by mail; give --email ADDRESS"),
+        ("creates", "4 Lambdas, 1 table, 1 topic, 1 queue, 1 schedule, 3 alarms, 7 roles"),
+        ("notifies", plan.email or "nobody by email; to change this, give --email ADDRESS"),
         ("cost", "nothing: this is the local SageMaker" if plan.local else _cost(plan.price)),
     ]
     return render_fields(fields)
@@ -246,15 +245,15 @@ def _cost(price: GuardPrice) -> str:
     return "\n".join(
         [
             f"{usd(price.usd_per_month, 'month')}, and {usd(price.per_variant.usd, 'month')} "
-            "for each variant of an endpoint that it watches",
+            "for each endpoint variant that it watches",
             *sums,
-            f"  {price.source}; free tiers not counted",
+            f"  {price.source}; without free tiers",
         ]
     )
 
 
 def plan_data(plan: InstallPlan) -> dict[str, Any]:
-    """The plan for --format json."""
+    """Return the plan for --format json."""
     return {
         "account": plan.account,
         "region": plan.region,
@@ -266,30 +265,30 @@ def plan_data(plan: InstallPlan) -> dict[str, Any]:
 
 
 def render_installed(report: InstallReport, flags: str) -> str:
-    """What stands now, and what is left to do."""
-    done = {"created": "installed", "updated": "updated", "unchanged": "up to date already"}[report.action]
+    """Render what was installed, and what remains to do."""
+    done = {"created": "installed", "updated": "updated", "unchanged": "already up to date"}[report.action]
     lines = [f"The guard of {report.plan.region} is {done}: version {report.plan.version}."]
     if report.plan.email and report.action == "created":
-        lines.append(f"{report.plan.email} gets a mail with a link: notices come once it is confirmed.")
-    lines.append(f"Look at it with `peagle-sm guard status{flags}`.")
+        lines.append(f"{report.plan.email} gets an email with a link: confirm it to receive notifications.")
+    lines.append(f"Check it with `peagle-sm guard status{flags}`.")
     return "\n".join(lines)
 
 
 def render_uninstalled(report: UninstallReport) -> str:
-    """What is gone, and what runs on."""
+    """Render what was removed, and which endpoints now run without a guard."""
     lines = [f"The guard of {report.region} is removed."]
     if not report.bucket_removed:
-        lines.append("Its bucket was not removed: it is not there, or holds what is not the guard's.")
+        lines.append("Its bucket was not removed: it does not exist, or it contains other objects.")
     if report.unguarded:
         lines.append(f"Running without a guard: {', '.join(report.unguarded)}.")
     return "\n".join(lines)
 
 
 def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
-    """One guard: what is installed, how it is, what it knows."""
+    """Render one guard: its version, alarms, warnings and endpoints."""
     version = found.version or "unknown"
     if not found.current:
-        version += f"; this peagle-sm brings {found.available}: run `peagle-sm guard install{flags}`"
+        version += f"; this peagle-sm has {found.available}: run `peagle-sm guard install{flags}`"
     notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in found.notices]
     fields = [
         ("guard", f"{found.region}, stack {found.stack_status}"),
@@ -298,14 +297,14 @@ def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
         ("last sweep", when_to(found.last_sweep_at, now) if found.last_sweep_at else "none yet"),
         ("alarms", "\n".join(f"{one.name}: {one.state}" for one in found.alarms) or "none"),
         ("dead letters", str(found.dead_letters)),
-        ("notices to", ", ".join(notices) or "nobody"),
+        ("notifies", ", ".join(notices) or "nobody"),
         ("warnings", "\n".join(found.warnings) or "none"),
     ]
     text = render_fields(fields)
     if not found.endpoints:
-        return f"{text}\n\nIt knows no endpoints."
+        return f"{text}\n\nIt watches no endpoints."
     rows = [_row(one, now) for one in found.endpoints]
-    # A column of dashes says nothing: without leases, for example, none is kept.
+    # Columns that have only dashes are left out, for example `kept until` without leases.
     shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
     table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
     return f"{text}\n\n{table}"
@@ -327,10 +326,10 @@ def _row(one: Watched, now: datetime) -> tuple[str, ...]:
 
 
 def render_sweep(report: SweepReport) -> str:
-    """One line for each endpoint, and what the sweep asked of AWS."""
+    """Render one line for each endpoint, and the number of AWS calls."""
     title = f"{'Dry run' if report.dry_run else 'Sweep'} at {report.time}"
     if report.skipped:
-        return f"{title}: nothing was looked at: {report.skipped}"
+        return f"{title}: skipped: {report.skipped}"
     headers = ("endpoint", "status", "evidence", "action", "expires", "owner", "reason")
     rows = [_swept(row) for row in report.endpoints]
     body = render_table(headers, rows) if rows else "no endpoints of peagle-sm"
@@ -355,11 +354,11 @@ def with_guard(
     action: Callable[[], Result],
     pacing: Pacing | None = None,
 ) -> Result:
-    """Run ``action``; where it needs a guard and there is none, install one and run it again.
+    """Run ``action``; if it lacks a guard, install one and run it again.
 
-    The local SageMaker gets the guard without a question, since it costs nothing there. On AWS the guard is
-    shown with its price, and installed after a yes on a terminal. --yes answers the command's own question
-    and not this one, so a script is refused as before.
+    The local SageMaker gets the guard without a prompt, since it costs nothing there. On AWS the guard is
+    shown with its price, and installed after a yes on a terminal. --yes answers the command's own prompt
+    but not this one, so a script is refused.
 
     Raises:
         GuardMissing: the guard was not installed; nothing was created.
@@ -381,11 +380,13 @@ def _installed(state: State, session: Session, follow: Follower, pacing: Pacing 
     def ask(plan: InstallPlan) -> bool:
         follow.pause()
         if plan.local:
-            note(state, "note: no guard is installed; installing it (the local SageMaker costs nothing)")
+            note(
+                state, "note: no guard is installed; installing it (it costs nothing in the local SageMaker)"
+            )
             return True
         say(
-            f"No guard is installed in {plan.region}. It turns idle endpoints off, and is needed once in an "
-            f"account and region:\n\n{render_install_plan(plan)}\n"
+            f"No guard is installed in {plan.region}. The guard turns idle endpoints off; each account and "
+            f"region needs one:\n\n{render_install_plan(plan)}\n"
         )
         return confirmed(state, "Install the guard now?", False)
 

@@ -1,4 +1,4 @@
-"""`peagle-sm local`: start, show and stop the SageMaker on this machine."""
+"""`peagle-sm local`: start, inspect and stop the SageMaker on this machine."""
 
 from __future__ import annotations
 
@@ -27,28 +27,30 @@ ENTRIES = (
     Entry(
         "status",
         "peagle_sm.cli.commands.local:status",
-        "Show where it listens, what a script needs to use it, and its engines.",
+        "Show the local server's URL, role, images, artifacts and engines.",
     ),
-    Entry(
-        "logs", "peagle_sm.cli.commands.local:logs", "Print what the server wrote, or an endpoint's engine."
-    ),
-    Entry("clock", "peagle_sm.cli.commands.local_faults:clock", "Move its clock forward."),
+    Entry("logs", "peagle_sm.cli.commands.local:logs", "Print the log of the local server, or of an engine."),
+    Entry("clock", "peagle_sm.cli.commands.local_faults:clock", "Move the local server's clock forward."),
     Entry(
         "fault",
         "peagle_sm.cli.commands.local_faults:fault",
-        "Make answers go wrong on demand, to test a client.",
+        "Inject faults into answers, to test a client.",
     ),
-    Entry("down", "peagle_sm.cli.commands.local:down", "Stop it, and end every process that it started."),
+    Entry(
+        "down",
+        "peagle_sm.cli.commands.local:down",
+        "Stop the local server and every process that it started.",
+    ),
 )
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES)
 @global_options
 def local() -> None:
-    """Run a SageMaker on this machine.
+    """Run a local SageMaker on this machine.
 
-    It speaks the AWS API on one port of the loopback address, and behind each endpoint it runs the real vLLM
-    on small stand-in weights. Needs the extra `local`. Nothing survives `down`.
+    It serves the AWS API on one port of the loopback address. Behind each endpoint it runs the real vLLM on
+    small stand-in weights. Needs the extra `local`. `peagle-sm local down` deletes everything in it.
     """
 
 
@@ -56,21 +58,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def port_option(function: F) -> F:
-    """`--port`, by which two servers are told apart."""
+    """Add `--port`, which selects one of several local servers."""
     return click.option(
         "--port",
         type=click.IntRange(1, 65535),
-        help="Which server, when several run.",
+        help="Port of the local server, if several run.",
     )(function)
 
 
 def chosen_port(state: State, port: int | None) -> int | None:
-    """`--port`, else the global `--local-port` or its environment variable."""
+    """Return `--port`, else the global `--local-port` or its environment variable."""
     return port if port is not None else state.local_port
 
 
 def render_local(status: LocalStatus) -> str:
-    """One local server: address, what a script needs, engines."""
+    """Render one local server: its URL, the role and images for scripts, its engines."""
     data = status.to_dict()
     fields = [
         ("endpoint URL", str(data["endpoint_url"])),
@@ -100,21 +102,21 @@ _PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port on the loopback address.  [default: a free one]"
 )
-@click.option("--detach", "-d", is_flag=True, help="Return when it is ready, and leave it running.")
+@click.option("--detach", "-d", is_flag=True, help="Run in the background; return when the server is ready.")
 @click.option(
     "--engine-python",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"Python of an engine environment that is there already.  [env: {_PYTHON}]",
+    help=f"Python of an existing engine environment.  [env: {_PYTHON}]",
 )
 @global_options
 @click.pass_obj
 def up(state: State, port: int | None, detach: bool, engine_python: Path | None) -> None:
     """Start the local SageMaker.
 
-    In the foreground it says what it runs until Ctrl-C, which ends everything. With --detach it prints its
-    status when it is ready and stays; `peagle-sm local down` ends it. One that runs already is used; --port
-    starts a second one. The first start builds the engine's environment from the shipped lock (about
-    2.5 GB, once).
+    In the foreground, the server prints its log until Ctrl-C, which stops it and all its engines. With
+    --detach, it runs in the background; `peagle-sm local down` stops it. If a server runs already, --detach
+    prints its status; --port starts a second one. The first start builds the engine environment from the
+    shipped lock (about 2.5 GB, once).
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
@@ -129,18 +131,18 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
         if others:
             say(others)
         if not detach:
-            say("Ctrl-C ends it, with every engine that it runs.")
+            say("Ctrl-C stops it and all its engines.")
 
     named = engine_python or (Path(state.environ[_PYTHON]) if state.environ.get(_PYTHON) else None)
     at = port if port is not None else state.local_port
     if at is not None:
-        refuse_taken(at)  # before minutes are spent on the environment
+        refuse_taken(at)  # before the environment is built, which takes minutes
     else:
         running = servers()
         if running and not detach:
             refuse_taken(running[0].port)
         if running:
-            note(state, f"a local SageMaker runs already, at port {running[0].port}: using it")
+            note(state, f"a local SageMaker is already running at port {running[0].port}: using it")
             _print(state, running[0])
             return
     if not detach:
@@ -172,13 +174,13 @@ def _others_note(port: int) -> str | None:
         return None
     named = " and ".join(f"port {known.port} (process {known.server.pid})" for known in others)
     return (
-        f"note: another local SageMaker runs already, at {named}; "
-        f"from now on --local alone is refused: write --local-port {port} for this one"
+        f"note: another local SageMaker is already running at {named}; "
+        f"--local alone is now ambiguous: use --local-port {port} for this one"
     )
 
 
 class _Notes(logging.Handler):
-    """Hands the server's own log to the terminal that it runs in."""
+    """Log handler that prints the server's log on its terminal."""
 
     def __init__(self, state: State) -> None:
         super().__init__(logging.INFO)
@@ -202,10 +204,10 @@ def _show_log(state: State) -> None:
 @global_options
 @click.pass_obj
 def status(state: State, port: int | None) -> None:
-    """Show where it listens, what a script needs to use it, and its engines.
+    """Show the local server's URL, role, images, artifacts and engines.
 
-    With --format json: one object, as `local up` prints it; a list of them when several run and no port is
-    given. Exit code 4 when none runs.
+    With --format json, prints one object, as `local up` does; a list of objects if several servers run and
+    no port is given. Exit code 4 if no server runs.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import find_server, servers
@@ -213,7 +215,7 @@ def status(state: State, port: int | None) -> None:
     wanted = chosen_port(state, port)
     found = servers(wanted)
     if len(found) < 2:
-        found = [find_server(wanted)]  # it has the words for "none runs"
+        found = [find_server(wanted)]  # raises NotFound if none runs
     emit(
         state,
         table=lambda: "\n\n".join(render_local(each) for each in found),
@@ -227,24 +229,22 @@ POLL_S = 0.25
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-@click.option(
-    "--follow", "-f", is_flag=True, help="Go on printing new lines until Ctrl-C (the server's log)."
-)
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C (server log only).")
 @click.option(
     "--tail",
     type=click.IntRange(1, 100000),
     default=100,
     show_default=True,
-    help="Begin with the last N lines.",
+    help="Start with the last N lines.",
 )
 @port_option
 @global_options
 @click.pass_obj
 def logs(state: State, name: str | None, follow: bool, tail: int, port: int | None) -> None:
-    """Print what the server wrote, or an endpoint's engine.
+    """Print the log of the local server, or of an engine.
 
-    Without NAME: the server's own log. With NAME: the last lines of that endpoint's engine; with --local,
-    `peagle-sm logs` reads them as CloudWatch has them, and can follow.
+    Without NAME, prints the server's log; with NAME, the last lines of that endpoint's engine. To follow an
+    engine's log, use `peagle-sm logs NAME --follow --local`.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import endpoint_logs, find_server
@@ -269,13 +269,13 @@ def _existing(path: Path) -> Path:
     from peagle_sm.core.errors import NotFound
 
     raise NotFound(
-        f"there is no log at {path}: a server in the foreground writes to its terminal",
-        next_step="look there, or start it with --detach; an endpoint's engine: peagle-sm local logs NAME",
+        f"there is no log at {path}: a server in the foreground writes its log to its terminal",
+        next_step="read it there, or start it with --detach; for an engine: peagle-sm local logs NAME",
     )
 
 
 def read_file(path: Path, tail: int, follow: bool, state: State) -> Iterator[str]:
-    """The last `tail` lines of a file, then, with `follow`, whatever is added to it."""
+    """Yield the last `tail` lines of a file; with `follow`, then each new line."""
     with path.open(encoding="utf-8", errors="replace") as stream:
         yield from (line.rstrip("\n") for line in deque(stream, maxlen=tail))
         part = ""
@@ -293,10 +293,10 @@ def read_file(path: Path, tail: int, follow: bool, state: State) -> Iterator[str
 @global_options
 @click.pass_obj
 def down(state: State, port: int | None) -> None:
-    """Stop it, and end every process that it started.
+    """Stop the local server and every process that it started.
 
-    Without a port every server of yours on this machine is stopped, with all its endpoints. Each process
-    is looked for again afterwards, so that what is listed as ended is proven gone.
+    Without --port, stops all your local servers on this machine, with all their endpoints. The command checks
+    that each process has ended before it lists it.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import down as stop
@@ -308,7 +308,7 @@ def down(state: State, port: int | None) -> None:
         table=lambda: (
             render_table(("port", "kind", "name", "pid", "ended"), rows, right=("port", "pid"))
             if rows
-            else "nothing was running"
+            else "no local server was running"
         ),
         data=lambda: {"ended": [asdict(each) for each in ended]},
         names=[str(each.pid) for each in ended],
@@ -319,11 +319,11 @@ _COMMON = ("id", "kind", "endpoint", "operation", "times", "probability", "seed"
 
 
 def render_faults(faults: Sequence[Mapping[str, Any]]) -> str:
-    """One row a fault, oldest first: the one that strikes before the others."""
+    """Render one row for each fault, in the order in which they apply: oldest first."""
     if not faults:
         return "no fault is set"
-    headers = ("id", "kind", "endpoint", "operation", "options", "struck", "left")
-    return render_table(headers, [_row(fault) for fault in faults], right=("struck", "left"))
+    headers = ("id", "kind", "endpoint", "operation", "options", "injected", "remaining")
+    return render_table(headers, [_row(fault) for fault in faults], right=("injected", "remaining"))
 
 
 def _row(fault: Mapping[str, Any]) -> tuple[str, ...]:

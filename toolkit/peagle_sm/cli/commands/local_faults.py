@@ -1,4 +1,4 @@
-"""`peagle-sm local fault` and `local clock`: make answers fail, and move time forward.
+"""`peagle-sm local fault` and `local clock`: inject faults, move time forward.
 
 Faults test clients. Moving the clock forward ends lifetimes, runs schedules and ages metrics without
 waiting.
@@ -18,75 +18,79 @@ from peagle_sm.cli.commands.local import chosen_port, port_option
 from peagle_sm.cli.console import emit, note
 
 FAULT_ENTRIES = (
-    Entry("add", f"{__name__}:add", "Set a fault: from now on answers go wrong in this way."),
-    Entry("list", f"{__name__}:list_", "List the faults that are set, and how often each has struck."),
-    Entry("clear", f"{__name__}:clear", "Take faults back: those named, or all of them."),
+    Entry("add", f"{__name__}:add", "Add a fault, which applies to the answers from now on."),
+    Entry("list", f"{__name__}:list_", "List the faults, and how often each was injected."),
+    Entry("clear", f"{__name__}:clear", "Remove the given faults, or all of them."),
 )
 
 
 @click.group(cls=LazyGroup, entries=FAULT_ENTRIES)
 @global_options
 def fault() -> None:
-    """Make answers go wrong on demand, to test a client.
+    """Inject faults into answers, to test a client.
 
-    One fault strikes a request at most: the oldest that is for it. docs/how-to/faults.md shows each kind, and
-    what an unmodified boto3 makes of it.
+    Each request gets at most one fault: the oldest that matches it. docs/how-to/faults.md shows each kind,
+    and how an unmodified boto3 reacts to it.
     """
 
 
 @click.command(cls=Command)
 @click.argument("kind")
-@click.option("--endpoint", metavar="GLOB", help="Names of the endpoints that it strikes.  [default: *]")
+@click.option("--endpoint", metavar="GLOB", help="Names of the endpoints to inject it into.  [default: *]")
 @click.option(
     "--operation",
     type=click.Choice(("stream", "invoke", "openai")),
-    help="Which calls it strikes.  [default: all that the kind can strike]",
-)
-@click.option("--times", type=click.IntRange(min=1), help="Strike so often, then be gone.  [default: no end]")
-@click.option(
-    "--probability", type=click.FloatRange(0, 1), help="Strike only this share of the calls.  [default: 1]"
+    help="Calls to inject it into.  [default: all that the kind supports]",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), help="Decides every draw and every random place.  [default: 0]"
+    "--times", type=click.IntRange(min=1), help="Inject it this often, then remove it.  [default: no limit]"
 )
 @click.option(
-    "--after-events", type=click.IntRange(min=0), help="Let so many events of a stream pass.  [default: 1]"
+    "--probability", type=click.FloatRange(0, 1), help="Share of the calls to inject it into.  [default: 1]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Seed of all random choices of this fault.  [default: 0]"
+)
+@click.option(
+    "--after-events",
+    type=click.IntRange(min=0),
+    help="Events of a stream to send before the fault.  [default: 1]",
 )
 @click.option("--where", help="cut: frame, part, event, start. corrupt: message, prelude, garbage.")
-@click.option("--clean", is_flag=True, default=None, help="cut: end the response properly all the same.")
-@click.option("--seconds", type=click.FloatRange(0, 3600), help="stall: for how long.  [default: 30]")
+@click.option("--clean", is_flag=True, default=None, help="cut: still end the HTTP response properly.")
+@click.option("--seconds", type=click.FloatRange(0, 3600), help="stall: duration.  [default: 30]")
 @click.option("--parts", help="split: random, bytes, one.  [default: random]")
 @click.option(
-    "--status", type=int, help="throttle: 400, 429. model-error: the container's.  [default: 400; 500]"
+    "--status", type=int, help="throttle: 400, 429. model-error: the container's status.  [default: 400; 500]"
 )
-@click.option("--code", help="service-error and stream-error: AWS's name of the error.")
-@click.option("--message", help="What an error says.")
+@click.option("--code", help="service-error and stream-error: AWS's error code.")
+@click.option("--message", help="Text of the error.")
 @port_option
 @global_options
 @click.pass_obj
 def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
-    """Set a fault: from now on answers go wrong in this way.
+    """Add a fault, which applies to the answers from now on.
 
     \b
     KIND is one of
       cut                      the connection breaks inside a frame, between events, or before the first byte
-      stall                    nothing comes for some seconds
+      stall                    the stream pauses for some seconds
       corrupt                  damaged bytes
-      split                    the same bytes in other parts
-      utf8-split               every character of several bytes in two parts
+      split                    the same bytes, split at other places
+      utf8-split               every multi-byte character is split in two
       throttle                 ThrottlingException
-      service-error            InternalFailure, ServiceUnavailable and their like
+      service-error            InternalFailure, ServiceUnavailable and similar errors
       model-error              ModelError: the container answers with an error
       stream-error             the exception ModelStreamError inside the stream
       internal-stream-failure  the exception InternalStreamFailure inside the stream
-      sse-error                an error event inside the answer, as vLLM reports one
+      sse-error                an error event inside the answer, as vLLM sends it
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server
     from peagle_sm.cli.commands.local import render_faults
 
-    told = {name: value for name, value in given.items() if value is not None}
-    wanted = fault_of({"kind": kind, **told})
+    options = {name: value for name, value in given.items() if value is not None}
+    wanted = fault_of({"kind": kind, **options})
     added = add_fault(find_server(chosen_port(state, port)).port, wanted)
     emit(state, table=lambda: render_faults([added]), data=lambda: added, names=[added["id"]])
 
@@ -96,7 +100,7 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
 @global_options
 @click.pass_obj
 def list_(state: State, port: int | None) -> None:
-    """List the faults that are set, and how often each has struck."""
+    """List the faults, and how often each was injected."""
     need_local_extra()
     from peagle_sm.aws.session.local_server import faults, find_server
 
@@ -109,9 +113,9 @@ def list_(state: State, port: int | None) -> None:
 @global_options
 @click.pass_obj
 def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
-    """Take faults back: those named, or all of them.
+    """Remove the given faults, or all of them.
 
-    What was taken back is printed, with how often it struck. Exit code 4 when none is called so.
+    Prints the removed faults, and how often each was injected. Exit code 4 if an ID does not exist.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import clear_faults, find_server
@@ -133,13 +137,13 @@ def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
 # A shorter wait needs no progress.
 _SILENCE_S = 3.0
 
-CLOCK_ENTRIES = (Entry("advance", f"{__name__}:advance", "Move the local clock forward."),)
+CLOCK_ENTRIES = (Entry("advance", f"{__name__}:advance", "Move the clock forward by a duration."),)
 
 
 @click.group(cls=LazyGroup, entries=CLOCK_ENTRIES)
 @global_options
 def clock() -> None:
-    """Move its clock forward."""
+    """Move the local server's clock forward."""
 
 
 @click.command(cls=Command)
@@ -148,9 +152,9 @@ def clock() -> None:
 @global_options
 @click.pass_obj
 def advance(state: State, duration: str, port: int | None) -> None:
-    """Move the local clock forward.
+    """Move the clock forward by a duration.
 
-    DURATION is, for example, 90s, 45m, 2h or 1h30m. Schedules that come due run: with a guard
+    DURATION is, for example, 90s, 45m, 2h or 1h30m. Schedules that become due are run: with a guard
     installed, eight hours take about a minute and a half.
     """
     from peagle_sm.cli.terminal import parse_duration
@@ -180,7 +184,7 @@ def advance(state: State, duration: str, port: int | None) -> None:
     now = advance_clock(server.port, seconds, progress)
     emit(
         state,
-        table=lambda: f"the local clock reads {now}",
+        table=lambda: f"the local clock is now at {now}",
         data=lambda: {"now": now, "advanced_seconds": seconds},
         names=[str(now)],
     )

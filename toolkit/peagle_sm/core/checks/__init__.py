@@ -1,4 +1,4 @@
-"""Each known trap is one check: what it looks for, why it hurts, who says so, how to mend it."""
+"""Checks of known problems, each with its cause, source and fix."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from peagle_sm.core.checks import (
     placement,
     resources,
 )
-from peagle_sm.core.checks.base import SPEC, Check, Fix, Note, check, preflight_check
-from peagle_sm.core.plan.records import Finding
+from peagle_sm.core.checks.base import SPEC, Check, Fix, check, preflight_check
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding, worst_first
 
 __all__ = [
     "ALL_CHECKS",
     "SPEC_CHECKS",
     "Check",
     "Fix",
-    "Note",
     "check",
     "preflight_check",
     "run_checks",
@@ -51,24 +50,9 @@ ALL_CHECKS: tuple[Check, ...] = (
 )
 
 SPEC_CHECKS = tuple(one for one in ALL_CHECKS if one.reads == SPEC)
-"""Those that a plan runs: they need the spec and the catalogue alone."""
-
-_ORDER = {"error": 0, "warning": 1, "info": 2}
+"""Checks that a plan runs: they need only the spec and the catalogue."""
 
 
 def run_checks(draft: Draft) -> tuple[Finding, ...]:
-    """Run every check; errors come first, otherwise in the order of the checks."""
-    findings = [
-        Finding(
-            one.id,
-            note.severity,
-            note.message,
-            note.next_step or one.remedy,
-            one.source,
-            one.url,
-            note.expires.isoformat() if note.expires else None,
-        )
-        for one in SPEC_CHECKS
-        for note in one.look(draft)
-    ]
-    return tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))
+    """Run all checks; errors come first, otherwise in the order of the checks."""
+    return tuple(worst_first(finding for one in SPEC_CHECKS for finding in one.findings(draft)))

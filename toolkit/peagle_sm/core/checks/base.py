@@ -1,46 +1,33 @@
-"""What a check is, the facts that a preflight reads, and their results. Pure.
+"""Checks, the facts that a preflight reads, and results. Pure.
 
-A check explains one trap. `check` makes one of a function over the spec's draft, `preflight_check` one of a
-function over a fact that a reader in `peagle_sm.aws.readers` brings. In a fact None means that the place does
-not say. `judge` turns facts into results; nothing here looks anything up.
+A check covers one known problem. `check` makes a check from a function of the spec's draft, `preflight_check`
+from a function of a fact that a reader in `peagle_sm.aws.readers` returns. None in a fact means not reported.
+`judge` turns facts into results; nothing here does I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.words import Severity
+from peagle_sm.core.words import Finding, Severity
 
 SPEC = "spec"
-"""What a check of the spec alone reads: nothing."""
+"""Reader name of a check that needs only the spec."""
 
 Edits = Mapping[str, Any]
-"""Fields of a spec by their dotted names, and what to write there."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """What a check found; without a ``next_step`` the check's remedy stands.
-
-    An advisory ``expires``: from that day on it may no longer hold, and says so.
-    """
-
-    severity: Severity
-    message: str
-    next_step: str = ""
-    expires: date | None = None
+"""New values of spec fields, by dotted name."""
 
 
 @dataclass(frozen=True)
 class Fix:
-    """How `doctor --fix` mends it: by ``edits`` to the spec, or by a ``command`` that asks for itself.
+    """Fix for `doctor --fix`: ``edits`` of the spec, or a ``command``.
 
-    ``edits`` are pure and may be empty where nothing can be written. ``command`` is one of this program's,
-    without its name, such as ("guard", "install").
+    ``edits`` are pure and may be empty. ``command`` is a command of this program without its name, such as
+    ("guard", "install"); it has its own confirmation prompt.
     """
 
     what: str
@@ -48,18 +35,18 @@ class Fix:
     command: tuple[str, ...] = ()
 
 
-Look = Callable[[Draft], Iterator[Note]]
-Judge = Callable[[Any, "Draft | None"], Iterator[Note]]
+Look = Callable[[Draft], Iterator[Finding]]
+Judge = Callable[[Any, "Draft | None"], Iterator[Finding]]
 AnyFact = TypeVar("AnyFact")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One trap: ``what`` is looked for, ``why`` it hurts, the ``source`` that says so, the ``remedy``.
+    """One check: ``what`` it finds, ``why`` that matters, ``source`` and ``remedy``.
 
-    ``url`` is the public page behind ``source``, empty where the rule is this project's own. ``severity``
-    is the worst that it reports. ``reads`` names the reader whose fact it judges, "spec" for none. ``look``
-    takes the draft, or the fact and the draft. ``needs_spec`` is False where it says something without one.
+    ``url`` is the public page of ``source``, empty for this project's own rules. ``severity`` is the worst
+    that it reports. ``reads`` names the reader of its fact, "spec" for none. ``look`` takes the draft, or the
+    fact and the draft. ``needs_spec`` is False if it also works without a spec.
     """
 
     id: str
@@ -67,12 +54,28 @@ class Check:
     why: str
     source: str
     remedy: str
-    look: Callable[..., Iterator[Note]]
+    look: Callable[..., Iterator[Finding]]
     severity: Severity = "error"
     url: str = ""
     reads: str = SPEC
     needs_spec: bool = True
     fix: Fix | None = None
+
+    def findings(self, *given: Any) -> list[Finding]:
+        """Return what ``look`` finds, with this check's id, source and url.
+
+        A finding without a next step takes the check's remedy.
+        """
+        return [
+            replace(
+                finding,
+                check=self.id,
+                next_step=finding.next_step or self.remedy,
+                source=self.source,
+                url=self.url,
+            )
+            for finding in self.look(*given)
+        ]
 
 
 def check(
@@ -85,7 +88,7 @@ def check(
     url: str = "",
     fix: Fix | None = None,
 ) -> Callable[[Look], Check]:
-    """Make a check of a function over a draft; its docstring is the ``what``."""
+    """Make a check from a function of a draft; its docstring is the ``what``."""
 
     def wrap(look: Look) -> Check:
         what = (look.__doc__ or "").strip()
@@ -105,13 +108,14 @@ def preflight_check(
     url: str = "",
     needs_spec: bool = True,
     fix: Fix | None = None,
-) -> Callable[[Callable[[AnyFact, Draft | None], Iterator[Note]]], Check]:
+) -> Callable[[Callable[[AnyFact, Draft | None], Iterator[Finding]]], Check]:
     """Make a check of a pure function over a fact that was read (``reads`` names it) and the draft, if any.
 
-    The docstring is the ``what``. It is only called where the fact could be read.
+    ``reads`` names the fact's reader. The docstring is the ``what``. The function is called only if the fact
+    could be read.
     """
 
-    def wrap(judge: Callable[[AnyFact, Draft | None], Iterator[Note]]) -> Check:
+    def wrap(judge: Callable[[AnyFact, Draft | None], Iterator[Finding]]) -> Check:
         what = (judge.__doc__ or "").strip()
         return Check(check_id, what, why, source, remedy, judge, severity, url, reads, needs_spec, fix)
 
@@ -120,7 +124,7 @@ def preflight_check(
 
 @dataclass(frozen=True)
 class Identity:
-    """Who calls; ``problem`` says why nobody can, and then account and ARN are None.
+    """Caller's identity; if ``problem`` is set, account and ARN are None.
 
     ``skew_s`` is this machine's clock minus AWS's, in seconds.
     """
@@ -134,7 +138,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Rights:
-    """What a simulation of a role's or caller's policies says; both lists name actions."""
+    """Result of a policy simulation; both lists have actions."""
 
     principal: str
     allowed: tuple[str, ...] = ()
@@ -143,7 +147,7 @@ class Rights:
 
 @dataclass(frozen=True)
 class KeyRights:
-    """What the containers' role may do with the keys by which the artifacts are encrypted."""
+    """Permissions of the containers' role for the keys of the artifacts."""
 
     keys: tuple[str, ...]
     rights: Rights
@@ -151,7 +155,7 @@ class KeyRights:
 
 @dataclass(frozen=True)
 class Role:
-    """A role as IAM has it; ``exists`` False leaves the rest empty. ``policies`` are the names attached."""
+    """A role in IAM; ``policies`` are the attached ones. All empty unless ``exists``."""
 
     arn: str
     exists: bool = True
@@ -161,10 +165,10 @@ class Role:
 
 @dataclass(frozen=True)
 class Quotas:
-    """Service quotas by instance type, and what counts against them now.
+    """Service quotas by instance type, and their present use.
 
-    ``granted`` lacks a type whose quota the account does not have at all. ``in_use`` counts the instances of
-    all endpoints by type, ``own_in_use`` those of the spec's own; ``all_granted`` is the quota for all types.
+    ``granted`` lacks types that have no quota in the account. ``in_use`` counts the instances of all
+    endpoints by type, ``own_in_use`` those of the spec's endpoint; ``all_granted`` is the quota of all types.
     """
 
     granted: Mapping[str, float] = field(default_factory=dict)
@@ -175,7 +179,7 @@ class Quotas:
 
 @dataclass(frozen=True)
 class Prefix:
-    """An S3 prefix: ``keys`` are the first of it with their bytes; ``problem`` says why it cannot be read."""
+    """An S3 prefix: its first ``keys`` with sizes, or a ``problem`` of reading it."""
 
     uri: str
     keys: Mapping[str, int] = field(default_factory=dict)
@@ -186,21 +190,21 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The prefixes of target and head."""
+    """Prefixes of target and head."""
 
     target: Prefix | None = None
     head: Prefix | None = None
 
     @property
     def all(self) -> tuple[tuple[str, Prefix], ...]:
-        """Each with the spec's field that names it."""
+        """Return each prefix with its field in the spec."""
         pairs = (("model_uri", self.target), ("head_uri", self.head))
         return tuple((name, prefix) for name, prefix in pairs if prefix is not None)
 
 
 @dataclass(frozen=True)
 class EcrImage:
-    """Whether a registry has the image; ``reason`` is its own word where it does not."""
+    """Whether a registry has the image; ``reason`` is the registry's error if not."""
 
     uri: str
     exists: bool
@@ -209,7 +213,7 @@ class EcrImage:
 
 @dataclass(frozen=True)
 class Key:
-    """A KMS key: its state, "" where there is none of that name."""
+    """A KMS key and its state, "" if it does not exist."""
 
     key_id: str
     state: str = ""
@@ -217,7 +221,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A training plan's reservation."""
+    """Reservation of a training plan."""
 
     arn: str
     status: str = ""
@@ -230,7 +234,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Guard:
-    """The guard's stack: None where there is none. ``installed`` and ``shipped`` are its versions."""
+    """Status of the guard's stack (None without one), and both versions."""
 
     status: str | None
     installed: str | None = None
@@ -240,7 +244,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Taken:
-    """What has the endpoint's name already; ``status`` None: nothing."""
+    """Endpoint that already has the name; ``status`` None: there is none."""
 
     status: str | None = None
     ours: bool = False
@@ -249,7 +253,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Price:
-    """AWS's own price of one instance, in USD an hour; None where its price list has none for hosting."""
+    """AWS's USD per hour of an instance; None without a hosting price in its list."""
 
     instance_type: str
     usd_per_hour: float | None = None
@@ -258,7 +262,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Network:
-    """The VPC's parts that were found, by id; subnets with their zone and free addresses."""
+    """Existing parts of the VPC by id; subnets with zone and free addresses."""
 
     subnets: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     security_groups: tuple[str, ...] = ()
@@ -266,10 +270,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine and Python: versions, what is missing, bytes free, and the local engine's environment.
+    """This machine: versions, missing parts, free bytes, state of the engine.
 
-    ``engine`` is "ready", "not built" or "incomplete"; ``missing_members`` are the request members that the
-    installed botocore does not know.
+    ``engine`` is "ready", "not built" or "incomplete"; ``missing_members`` are request members that the
+    installed botocore lacks.
     """
 
     python: tuple[int, int, int]
@@ -288,12 +292,12 @@ class Machine:
 
 Status = Literal["ok", "warning", "error", "unknown", "skipped"]
 STATUSES: tuple[Status, ...] = ("error", "warning", "unknown", "skipped", "ok")
-"""Worst first, as they are shown."""
+"""Statuses in display order, worst first."""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A fact that could not be read; ``permission`` is the action that was denied, where it was that."""
+    """A fact that could not be read; ``permission`` is the denied action, if any."""
 
     reason: str
     permission: str | None = None
@@ -301,9 +305,9 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Result:
-    """One verdict; a check that found several things has several.
+    """One line of a preflight's output; a check that found several things has several.
 
-    ``permission`` is what is missing for a check that is unknown, ``fix`` what `doctor --fix` would do.
+    ``permission`` is the missing one of an unknown check, ``fix`` what `doctor --fix` would do.
     """
 
     check: str
@@ -325,13 +329,13 @@ def judge(
     draft: Draft | None,
     skip: Collection[str] = (),
 ) -> tuple[Result, ...]:
-    """Let each check judge its fact; the worst come first, otherwise in the order of the checks.
+    """Run checks on facts; worst results first, otherwise in the checks' order.
 
     Args:
-        checks: those to run; one whose reader is not in ``facts`` was not asked for and is left out.
-        facts: what each reader brought, or an `Unknown`.
-        draft: the resolved spec, None where there is none.
-        skip: ids that are told as skipped, with what they would have looked for.
+        checks: the checks to run; a check whose reader is not in ``facts`` is left out.
+        facts: the result of each reader, or an `Unknown`.
+        draft: the resolved spec; None without one.
+        skip: ids to report as skipped, with what they check.
     """
     found = [result for check in checks for result in _results(check, facts, draft, skip)]
     return tuple(sorted(found, key=lambda result: STATUSES.index(result.status)))
@@ -352,25 +356,25 @@ def _results(
     if isinstance(fact, Unknown):
         yield _unknown(check, fact)
         return
-    notes = list(check.look(draft) if check.reads == SPEC else check.look(fact, draft))
-    yield from (_told(check, note, draft) for note in notes)
-    if not notes:
+    findings = check.findings(draft) if check.reads == SPEC else check.findings(fact, draft)
+    yield from (_result(check, finding, draft) for finding in findings)
+    if not findings:
         yield Result(check.id, "ok", "", check.what, check.why, source=check.source, url=check.url)
 
 
-def _told(check: Check, note: Note, draft: Draft | None) -> Result:
-    status: Status = "ok" if note.severity == "info" else note.severity
+def _result(check: Check, finding: Finding, draft: Draft | None) -> Result:
+    status: Status = "ok" if finding.severity == "info" else finding.severity
     return Result(
         check.id,
         status,
-        note.message,
+        finding.message,
         check.what,
         check.why,
-        note.next_step or check.remedy,
-        check.source,
-        check.url,
+        finding.next_step,
+        finding.source,
+        finding.url,
         fix=_fix(check, draft) if status != "ok" else None,
-        expires=note.expires.isoformat() if note.expires else None,
+        expires=finding.expires,
     )
 
 
@@ -383,15 +387,15 @@ def _fix(check: Check, draft: Draft | None) -> str | None:
 
 
 def _skipped(check: Check) -> Result:
-    message = f"skipped; it looks for this: {check.what} {check.why}"
+    message = f"skipped; it checks for: {check.what} {check.why}"
     return Result(check.id, "skipped", message, check.what, check.why, source=check.source, url=check.url)
 
 
 def _unknown(check: Check, fact: Unknown) -> Result:
     step = (
-        f"Ask for the permission {fact.permission}, or look yourself: {check.remedy}"
+        f"Ask for the permission {fact.permission}, or check it yourself: {check.remedy}"
         if fact.permission
-        else f"Look yourself: {check.remedy}"
+        else f"Check it yourself: {check.remedy}"
     )
     return Result(
         check.id,

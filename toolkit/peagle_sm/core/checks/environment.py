@@ -1,8 +1,7 @@
-"""Checks on the container's environment: limits, settings, exposure.
+"""Checks of the container's environment: limits, settings, security.
 
-Settings are variables that the image reads in another way than they were meant. Exposure is what an endpoint
-would let others see or do: secrets in variables, flags that open the engine, a volume without a key of one's
-own.
+The checks find variables that the image would read in another way than intended, and variables that expose
+something: secrets, flags that open the engine, a volume without your own key.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ import re
 from collections.abc import Iterator
 
 from peagle_sm.core.catalog import version_of
-from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.plan.environment import MODEL_MOUNT, OWNED, environment
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding
 
 MAX_ENTRIES = 100
 MAX_VALUE_BYTES = 1024
@@ -25,70 +25,74 @@ MAX_TOTAL_BYTES = 32 * 1024
     "environment-limits",
     why="CreateModel refuses the whole request.",
     source="SageMaker API: ContainerDefinition.Environment (100 entries, 1,024 bytes each, 32 KB in all)",
-    remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file beside the model.",
+    remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file in the model's folder.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def environment_limits(draft: Draft) -> Iterator[Note]:
-    """Too many entries, or too many bytes."""
+def environment_limits(draft: Draft) -> Iterator[Finding]:
+    """Too many environment entries, or too many bytes."""
     values = environment(draft)
     if len(values) > MAX_ENTRIES:
-        yield Note("error", f"serving.env: {len(values)} entries in all; allowed: at most {MAX_ENTRIES}")
+        yield Finding(
+            "error", f"serving.env: found {len(values)} entries in all; allowed: at most {MAX_ENTRIES}"
+        )
     total = 0
     for name, value in values.items():
         size = len(value.encode())
         total += size + len(name.encode())
         if size > MAX_VALUE_BYTES:
-            yield Note(
+            yield Finding(
                 "error",
                 f"serving.env.{name}: found {size} bytes; allowed: at most {MAX_VALUE_BYTES} bytes a value",
             )
     if total > MAX_TOTAL_BYTES:
-        yield Note("error", f"serving.env: {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}")
+        yield Finding("error", f"serving.env: found {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}")
 
 
 @check(
     "environment-owned",
-    why="Two places for one setting contradict each other sooner or later.",
+    why="A setting in two places can contradict itself.",
     source="this project",
     remedy="Use the field of the spec instead.",
 )
-def environment_owned(draft: Draft) -> Iterator[Note]:
-    """Variables that a field of the spec decides."""
+def environment_owned(draft: Draft) -> Iterator[Finding]:
+    """Variables that a field of the spec sets."""
     for name in draft.spec.serving.env:
         if name in OWNED:
-            yield Note(
+            yield Finding(
                 "error",
-                f"serving.env.{name}: not allowed here; the field {OWNED[name]} decides it",
+                f"serving.env.{name}: not allowed here; the field {OWNED[name]} sets it",
                 f"Remove it and set {OWNED[name]}.",
             )
 
 
 @check(
     "environment-port",
-    why="SageMaker asks port 8080 for /ping; on another port the endpoint never comes up.",
+    why="SageMaker sends /ping to port 8080; on another port the endpoint never becomes InService.",
     source="aws/deep-learning-containers: sagemaker_args.py appends SM_VLLM_PORT after --port 8080",
     remedy="Remove it from serving.env.",
     url="https://github.com/aws/deep-learning-containers",
 )
-def environment_port(draft: Draft) -> Iterator[Note]:
-    """A port or host of one's own."""
+def environment_port(draft: Draft) -> Iterator[Finding]:
+    """A user-defined port or host."""
     for name in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
         if name in draft.spec.serving.env:
-            yield Note("error", f"serving.env.{name}: not allowed; SageMaker expects the server on port 8080")
+            yield Finding(
+                "error", f"serving.env.{name}: not allowed; SageMaker expects the server on port 8080"
+            )
 
 
 @check(
     "environment-empty",
-    why="An empty value becomes a bare flag, which swallows the next argument or stops the engine.",
+    why="An empty value becomes a flag without a value, which takes the next argument or stops the engine.",
     source="aws/deep-learning-containers: sagemaker_args.py",
-    remedy="Write true for a bare flag, false to drop it, or a value.",
+    remedy="Write true for a flag without a value, false to drop it, or a value.",
     url="https://github.com/aws/deep-learning-containers",
 )
-def environment_empty(draft: Draft) -> Iterator[Note]:
+def environment_empty(draft: Draft) -> Iterator[Finding]:
     """An SM_VLLM_* variable without a value."""
     for name, value in draft.spec.serving.env.items():
         if name.startswith("SM_VLLM_") and not value:
-            yield Note("error", f"serving.env.{name}: found an empty value")
+            yield Finding("error", f"serving.env.{name}: found an empty value")
 
 
 LIMIT_CHECKS: tuple[Check, ...] = (environment_limits, environment_owned, environment_port, environment_empty)
@@ -106,25 +110,25 @@ _V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 
 @check(
     "environment-unread",
-    why="Only variables that begin with exactly SM_VLLM_ become arguments; others are ignored in silence.",
+    why="Only variables that begin with exactly SM_VLLM_ become arguments; others are silently ignored.",
     source=_ARGS,
     remedy="Write SM_VLLM_<ARGUMENT> in capitals.",
     severity="warning",
     url=_DLC,
 )
-def environment_unread(draft: Draft) -> Iterator[Note]:
-    """Variables that look meant for vLLM and are not read by its image."""
+def environment_unread(draft: Draft) -> Iterator[Finding]:
+    """Variables that look like vLLM's, but that the image does not read."""
     for name in draft.spec.serving.env:
         upper = name.upper()
         if name.startswith(_PREFIX):
             if name != upper:
-                yield Note("warning", f"serving.env.{name}: write it in capitals")
+                yield Finding("warning", f"serving.env.{name}: write it in capitals")
         elif upper.startswith((_PREFIX, "SM_VLM_", "SMVLLM_", "SM_LLM_", "SAGEMAKER_VLLM_")):
-            yield Note("warning", f"serving.env.{name}: not read; did you mean {_PREFIX}…?")
+            yield Finding("warning", f"serving.env.{name}: not read; did you mean {_PREFIX}…?")
         elif upper.startswith("OPTION_") and draft.image is not None and not draft.image.is_lmi:
-            yield Note(
+            yield Finding(
                 "warning",
-                f"serving.env.{name}: OPTION_* is read by the LMI image, and this is {_repo(draft)}",
+                f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {_repo(draft)}",
             )
 
 
@@ -134,57 +138,60 @@ def _repo(draft: Draft) -> str:
 
 @check(
     "environment-json",
-    why="vLLM refuses to start on broken JSON; an empty list drops the whole argument without a word.",
+    why="vLLM refuses to start with invalid JSON; an empty list silently drops the whole argument.",
     source=_ARGS,
-    remedy="Correct the JSON; write the list's elements, or remove the variable.",
+    remedy="Correct the JSON; add elements to the list, or remove the variable.",
     url=_DLC,
 )
-def environment_json(draft: Draft) -> Iterator[Note]:
-    """Values that begin like JSON and are none, and empty lists."""
+def environment_json(draft: Draft) -> Iterator[Finding]:
+    """Values that look like JSON but do not parse, and empty lists."""
     for name, value in draft.spec.serving.env.items():
         if not name.startswith(_PREFIX) or not value.startswith(("{", "[")):
             continue
         try:
             content = json.loads(value)
         except ValueError as error:
-            yield Note("error", f"serving.env.{name}: not JSON: {error}")
+            yield Finding("error", f"serving.env.{name}: not JSON: {error}")
             continue
         if content == []:
-            yield Note("warning", f"serving.env.{name}: an empty list drops the argument")
+            yield Finding("warning", f"serving.env.{name}: an empty list drops the argument")
 
 
 @check(
     "environment-booleans",
-    why="Images before March 2026 pass true and false on as values, and vLLM refuses to start.",
-    source=f"{_ARGS} (before it: a bash loop); that 0.17.0 is the first image with it is assumed",
+    why="Images before March 2026 pass true and false to vLLM as values, and vLLM refuses to start.",
+    source=f"{_ARGS} (before: a bash loop); assumed: 0.17.0 is the first image with it",
     remedy=f"Take an image of vLLM {_BOOLEANS_FROM} or newer, or leave the variable out.",
     severity="warning",
     url=_DLC,
 )
-def environment_booleans(draft: Draft) -> Iterator[Note]:
-    """true or false for an image that does not know them."""
+def environment_booleans(draft: Draft) -> Iterator[Finding]:
+    """true or false for an image that does not support them."""
     image = draft.image
     if image is None or image.version is None or image.version >= version_of(_BOOLEANS_FROM):
         return
     for name, value in draft.spec.serving.env.items():
         if name.startswith(_PREFIX) and value.lower() in ("true", "false"):
-            yield Note(
-                "warning", f"serving.env.{name}: vLLM {image.version_text}'s image passes {value!r} on"
+            yield Finding(
+                "warning",
+                f"serving.env.{name}: the image of vLLM {image.version_text} passes {value!r} as a value",
             )
 
 
 @check(
     "hub-model-id",
-    why="The image takes the files in /opt/ml/model first, and an isolated container cannot reach the hub.",
+    why="The image prefers the files in /opt/ml/model, and an isolated container cannot reach the hub.",
     source=f"{_ARGS}: SM_VLLM_MODEL, else /opt/ml/model, else HF_MODEL_ID",
-    remedy="Remove HF_MODEL_ID; model_uri says which files are served.",
+    remedy="Remove HF_MODEL_ID; model_uri selects the files that are served.",
     url=_DLC,
 )
-def hub_model_id(draft: Draft) -> Iterator[Note]:
-    """A model named by its id on a hub, in the environment."""
+def hub_model_id(draft: Draft) -> Iterator[Finding]:
+    """A hub's model id in the environment."""
     found = draft.spec.serving.env.get("HF_MODEL_ID")
     if found is not None and not found.startswith(MODEL_MOUNT):
-        yield Note("error", f"serving.env.HF_MODEL_ID: found {found!r}; it is not served: model_uri is")
+        yield Finding(
+            "error", f"serving.env.HF_MODEL_ID: found {found!r}, which is ignored: model_uri is served"
+        )
 
 
 def _without_v2(_: Draft) -> Edits:
@@ -193,65 +200,67 @@ def _without_v2(_: Draft) -> Edits:
 
 @check(
     "v2-model-runner",
-    why="That runner drafts a P-EAGLE head one token after the other, or refuses to start.",
+    why="That runner drafts one token at a time with a P-EAGLE head, or refuses to start.",
     source="vllm-project/vllm pull request 43010",
     remedy=f"Remove {_V2_RUNNER}, or set it to 0.",
     url="https://github.com/vllm-project/vllm/pull/43010",
     fix=Fix(f"set {_V2_RUNNER} to 0", edits=_without_v2),
 )
-def v2_model_runner(draft: Draft) -> Iterator[Note]:
+def v2_model_runner(draft: Draft) -> Iterator[Finding]:
     """The V2 model runner, which has no parallel drafting."""
     value = environment(draft).get(_V2_RUNNER, "0").lower()
     if draft.mode == "p-eagle" and value not in ("0", "false", ""):
-        yield Note("error", f"serving.env.{_V2_RUNNER}: found {value!r} with mode p-eagle; allowed: 0")
+        yield Finding("error", f"serving.env.{_V2_RUNNER}: found {value!r} with mode p-eagle; allowed: 0")
 
 
 @check(
     "metrics-off",
-    why="Acceptance is the only witness that the draft head works, and the engine then reports none.",
-    source="vLLM: --disable-log-stats turns the engine's Prometheus figures off",
+    why="Only the acceptance metrics show that the draft head works, and the engine then reports none.",
+    source="vLLM: --disable-log-stats turns the engine's Prometheus metrics off",
     remedy="Remove SM_VLLM_DISABLE_LOG_STATS.",
     severity="warning",
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
 )
-def metrics_off(draft: Draft) -> Iterator[Note]:
-    """The engine's own figures turned off beside a draft head."""
+def metrics_off(draft: Draft) -> Iterator[Finding]:
+    """Engine metrics that are turned off while a draft head is used."""
     value = draft.spec.serving.env.get("SM_VLLM_DISABLE_LOG_STATS")
     if draft.speculating and value is not None and value.lower() != "false":
-        yield Note("warning", "serving.env.SM_VLLM_DISABLE_LOG_STATS: nobody can see acceptance")
+        yield Finding("warning", "serving.env.SM_VLLM_DISABLE_LOG_STATS: the acceptance metrics are off")
 
 
 @check(
     "component-environment",
-    why="CreateInferenceComponent refuses more entries in a container of its own.",
+    why="CreateInferenceComponent refuses more entries if the component has its own container.",
     source="SageMaker API: InferenceComponentContainerSpecification.Environment (16 entries)",
-    remedy="Nothing to do: the plan's component names a model, whose own 100 entries count.",
+    remedy="Nothing to do: the plan's component uses a model, which may have 100 entries.",
     severity="info",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
     "API_InferenceComponentContainerSpecification.html",
 )
-def component_environment(draft: Draft) -> Iterator[Note]:
-    """More variables than an inference component takes in its container form."""
+def component_environment(draft: Draft) -> Iterator[Finding]:
+    """More variables than an inference component with its own container allows."""
     count = len(environment(draft))
     if draft.scales_to_zero and count > _COMPONENT_ENTRIES:
-        yield Note("info", f"{count} variables; a component's own container would take {_COMPONENT_ENTRIES}")
+        yield Finding(
+            "info", f"{count} variables; a component with its own container allows {_COMPONENT_ENTRIES}"
+        )
 
 
 @check(
     "head-context",
-    why="Below 10k tokens the heads' cards prefer the head that was not trained for long context.",
+    why="Below 10k tokens the model cards recommend the head that was not trained for long context.",
     source="model cards of amazon/gpt-oss-20b-p-eagle-long-context and of its siblings",
-    remedy="Take the other head, or measure both: peagle-sm compare.",
+    remedy="Use the other head, or measure both with `peagle-sm compare`.",
     severity="info",
     url="https://huggingface.co/amazon/gpt-oss-20b-p-eagle-long-context",
 )
-def head_context(draft: Draft) -> Iterator[Note]:
+def head_context(draft: Draft) -> Iterator[Finding]:
     """A head for long contexts on an endpoint with a short one."""
     longest = draft.max_model_len
     if draft.head_id is None or not draft.head_id.endswith("-long-context") or longest is None:
         return
     if longest <= _LONG_CONTEXT_TOKENS:
-        yield Note("info", f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens")
+        yield Finding("info", f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens")
 
 
 SETTING_CHECKS: tuple[Check, ...] = (
@@ -276,84 +285,86 @@ _OFF = ("", "0", "false")
 # the text of its own option (`vllm serve --help`, vllm/envs.py, both read at 0.32.0).
 FORBIDDEN = {
     "SM_VLLM_TRUST_REMOTE_CODE": "runs Python that comes with the weights",
-    "SM_VLLM_ENABLE_PROMPT_EMBEDS": "lets requests bring tensors, which have crashed the engine",
+    "SM_VLLM_ENABLE_PROMPT_EMBEDS": "lets requests send tensors, which have crashed the engine",
     "SM_VLLM_ALLOWED_LOCAL_MEDIA_PATH": "lets requests read files of the container",
-    "SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE": "lets requests bring a template, which is code",
+    "SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE": "lets requests send a chat template, which is code",
     "SM_VLLM_TRUST_REQUEST_MM_KWARGS": "lets requests reconfigure the media processor (GHSA-h3rc-6mm3-gc2m)",
     "SM_VLLM_TOOL_SERVER": "lets requests run tools",
     "SM_VLLM_TOOL_PARSER_PLUGIN": "runs a Python file, which may come with the weights",
     "SM_VLLM_REASONING_PARSER_PLUGIN": "runs a Python file, which may come with the weights",
     "SM_VLLM_PROFILER_CONFIG": "opens routes that record what the engine does",
     "VLLM_TORCH_PROFILER_DIR": "opens routes that record what the engine does, and writes it to disk",
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles what it is sent",
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles received data",
     "VLLM_SERVER_DEV_MODE": "opens routes that pause and change the engine",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
-    "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes what users get into the log",
+    "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes the users' answers to the log",
 }
 
 
 @check(
     "environment-secrets",
-    why="DescribeModel shows a model's environment to everybody who may read models, and keeps it.",
-    source="SageMaker API: DescribeModel answers ContainerDefinition.Environment",
-    remedy="Keep the secret out; an isolated container that reads S3 by its role needs none.",
+    why="DescribeModel shows a model's environment to everyone who may read models.",
+    source="SageMaker API: DescribeModel returns ContainerDefinition.Environment",
+    remedy="Remove the secret; an isolated container that reads S3 with its role needs none.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeModel.html",
 )
-def environment_secrets(draft: Draft) -> Iterator[Note]:
+def environment_secrets(draft: Draft) -> Iterator[Finding]:
     """A variable that looks like a secret."""
     for name, value in draft.spec.serving.env.items():
         if SECRET_VALUE.search(value):
-            yield Note("error", f"serving.env.{name}: its value looks like a key or token")
+            yield Finding("error", f"serving.env.{name}: its value looks like a key or token")
         elif value and SECRET_NAME.search(name.upper()) and not name.upper().endswith("TOKENS"):
-            yield Note("warning", f"serving.env.{name}: its name says secret")
+            yield Finding("warning", f"serving.env.{name}: its name suggests a secret")
 
 
 @check(
     "forbidden-flags",
-    why="Each lets a request, or the weights, do more than be answered.",
+    why="Each flag gives requests, or the weights, control over the engine.",
     source="vLLM: security; security advisories",
     remedy="Remove it from serving.env.",
     url=_SECURITY,
 )
-def forbidden_flags(draft: Draft) -> Iterator[Note]:
-    """Flags of the engine that open it."""
+def forbidden_flags(draft: Draft) -> Iterator[Finding]:
+    """Flags that open the engine to requests or code."""
     for name, harm in FORBIDDEN.items():
         value = draft.spec.serving.env.get(name)
         if value is not None and value.strip().lower() not in _OFF:
-            yield Note("error", f"serving.env.{name}: not allowed: it {harm}")
+            yield Finding("error", f"serving.env.{name}: not allowed: it {harm}")
 
 
 @check(
     "api-key",
-    why="vLLM asks for the key under /v1 alone; SageMaker sends to /invocations, which it does not guard.",
-    source="vLLM: --api-key guards the paths under /v1; /invocations, /pause and others lie outside",
+    why="vLLM checks the key only below /v1; SageMaker sends requests to /invocations.",
+    source="vLLM: --api-key protects the paths below /v1; /invocations, /pause and others are not protected",
     remedy="Remove it: IAM decides who may invoke an endpoint.",
     severity="warning",
     url=_SECURITY,
 )
-def api_key(draft: Draft) -> Iterator[Note]:
-    """An API key, which guards nothing here."""
+def api_key(draft: Draft) -> Iterator[Finding]:
+    """An API key, which has no effect on SageMaker."""
     for name in ("SM_VLLM_API_KEY", "VLLM_API_KEY"):
         if draft.spec.serving.env.get(name):
-            yield Note("warning", f"serving.env.{name}: guards nothing on SageMaker, and can be read there")
+            yield Finding(
+                "warning", f"serving.env.{name}: has no effect on SageMaker, and others can read it"
+            )
 
 
 @check(
     "volume-key",
-    why="The volume with weights and logs is then encrypted with AWS's key, which you cannot revoke.",
+    why="AWS's key then encrypts the volume with weights and logs, and you cannot revoke that key.",
     source="SageMaker API: CreateEndpointConfig.KmsKeyId",
-    remedy="Set security.kms_key_id where your rules ask for a key of your own.",
+    remedy="Set security.kms_key_id if your rules require your own key.",
     severity="info",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
-def volume_key(draft: Draft) -> Iterator[Note]:
-    """No key of one's own for a volume that would take one."""
+def volume_key(draft: Draft) -> Iterator[Finding]:
+    """No KMS key for a volume that supports one."""
     if draft.spec.security.kms_key_id is not None or draft.context.local:
         return
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and not entry.local_storage:
-            yield Note("info", f"security.kms_key_id is not set; the volume of {name} would take a key")
+            yield Finding("info", f"security.kms_key_id is not set; the volume of {name} supports one")
 
 
 EXPOSURE_CHECKS: tuple[Check, ...] = (environment_secrets, forbidden_flags, api_key, volume_key)

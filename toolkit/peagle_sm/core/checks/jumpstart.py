@@ -1,24 +1,21 @@
-"""Checks on JumpStart's settings for a model, and on a lock.
+"""Checks of JumpStart's settings for a model, and of a lock.
 
-`unaccelerated` gives each reason why JumpStart's settings would not run P-EAGLE, with the source.
+`unaccelerated` returns the reasons why JumpStart's settings would not run P-EAGLE, with sources.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from peagle_sm.core.catalog import ImageCatalog, ImageFacts, version_of
-from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.jumpstart.documents import is_same_model
-from peagle_sm.core.jumpstart.lock import Lock
-from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
-from peagle_sm.core.plan.records import Finding
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, ImageCatalog, ImageFacts, version_of
+from peagle_sm.core.checks.base import Check, check
+from peagle_sm.core.jumpstart.lock import Lock, is_same_model
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding, Severity, worst_first
 
-VLLM_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 LMI_CONFIG = "OPTION_SPECULATIVE_CONFIG"
 LMI_DRAFT = "OPTION_SPECULATIVE_DRAFT_MODEL"
 _MOUNT = "/opt/ml/additional-model-data-sources/"
@@ -28,109 +25,108 @@ _DOC = "vLLM, speculative decoding: P-EAGLE is method eagle3 with parallel_draft
 _TWO_SIZES = "JumpStart's spec of gpt-oss-20b on ml.p5.48xlarge: 8 beside 1"
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why P-EAGLE would be off, or in doubt; ``mended``: this program's own plan puts it right."""
-
-    code: str
-    message: str
-    source: str
-    mended: bool
-
-
 def unaccelerated(
     image: ImageFacts, environment: Mapping[str, str], channels: frozenset[str], images: ImageCatalog
-) -> tuple[Reason, ...]:
+) -> tuple[Finding, ...]:
     """Say what stands between this image with this environment and P-EAGLE; empty where nothing does.
 
-    ``channels`` are the further data sources that the model has.
+    A "warning" is what this program's own plan puts right, an "error" what it cannot. ``channels`` are the
+    further data sources that the model has.
     """
     reasons = _of_lmi(image, environment, images) if image.is_lmi else _of_vllm(image, environment, images)
     return (*reasons, *_of_config(image, environment, channels), *_of_sizes(environment))
 
 
-def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> Iterator[Reason]:
+def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> Iterator[Finding]:
     tag = image.uri.rpartition("/")[2]
-    if VLLM_CONFIG in env and LMI_CONFIG not in env:
-        yield Reason("lmi-image", f"image {tag} ignores {VLLM_CONFIG}", _DJL, mended=False)
+    if SPECULATIVE_CONFIG in env and LMI_CONFIG not in env:
+        yield Finding("error", f"image {tag} ignores {SPECULATIVE_CONFIG}", check="lmi-image", source=_DJL)
     if LMI_DRAFT in env and LMI_CONFIG not in env:
-        yield Reason(
-            "lmi-draft-model",
-            f"image {tag} ignores {LMI_DRAFT}: it wants {LMI_CONFIG}",
-            _SDK_SOURCE,
-            mended=False,
+        yield Finding(
+            "error",
+            f"image {tag} ignores {LMI_DRAFT}: it needs {LMI_CONFIG}",
+            check="lmi-draft-model",
+            source=_SDK_SOURCE,
         )
     engine = images.lmi_engine_at_most(image.uri)
     floor = images.parallel_drafting
     if engine is not None and engine < version_of(floor.version):
         has = ".".join(map(str, engine))
-        yield Reason(
-            "engine-version",
+        yield Finding(
+            "error",
             f"image {tag} has vLLM {has} at most; P-EAGLE needs {floor.version} or newer",
-            floor.source,
-            mended=False,
+            check="engine-version",
+            source=floor.source,
         )
 
 
-def _of_vllm(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> Iterator[Reason]:
+def _of_vllm(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> Iterator[Finding]:
     floor = images.parallel_drafting
     if image.version is not None and not image.at_least(floor.version):
-        yield Reason(
-            "engine-version",
+        yield Finding(
+            "error",
             f"the image has vLLM {image.version_text}; P-EAGLE needs {floor.version} or newer",
-            floor.source,
-            mended=False,
+            check="engine-version",
+            source=floor.source,
         )
-    if images.loses_quotes(image) and VLLM_CONFIG in env and env.get("PROCESS_AUTO_RECOVERY") != "false":
-        yield Reason(
-            "json-quotes",
-            f"the image strips the quotes of {VLLM_CONFIG}, and PROCESS_AUTO_RECOVERY is not false",
-            images.quotes_lost.source,
-            mended=True,
+    if (
+        images.loses_quotes(image)
+        and SPECULATIVE_CONFIG in env
+        and env.get("PROCESS_AUTO_RECOVERY") != "false"
+    ):
+        yield Finding(
+            "warning",
+            f"the image strips the quotes of {SPECULATIVE_CONFIG}, and PROCESS_AUTO_RECOVERY is not false",
+            check="json-quotes",
+            source=images.quotes_lost.source,
         )
 
 
-def _of_config(image: ImageFacts, env: Mapping[str, str], channels: frozenset[str]) -> Iterator[Reason]:
-    name = LMI_CONFIG if image.is_lmi else VLLM_CONFIG
-    mended = not image.is_lmi
+def _of_config(image: ImageFacts, env: Mapping[str, str], channels: frozenset[str]) -> Iterator[Finding]:
+    name = LMI_CONFIG if image.is_lmi else SPECULATIVE_CONFIG
+    severity: Severity = "error" if image.is_lmi else "warning"
     text = env.get(name)
     if text is None:
-        if not image.is_lmi or not {VLLM_CONFIG, LMI_DRAFT} & env.keys():
-            yield Reason("no-speculation", f"{name} is not set: nothing is drafted", _DOC, mended)
+        if not image.is_lmi or not {SPECULATIVE_CONFIG, LMI_DRAFT} & env.keys():
+            yield Finding(
+                severity, f"{name} is not set: there is no speculation", check="no-speculation", source=_DOC
+            )
         return
     config = _parsed(text)
     if config is None:
-        yield Reason("no-speculation", f"{name} is not a JSON object: {text[:60]!r}", _DOC, mended)
+        yield Finding(
+            severity, f"{name} is not a JSON object: {text[:60]!r}", check="no-speculation", source=_DOC
+        )
         return
     if config.get("parallel_drafting") is not True:
-        yield Reason(
-            "no-parallel-drafting",
-            f"{name} does not set parallel_drafting: true, so the head drafts token by token, and badly",
-            _DOC,
-            mended,
+        yield Finding(
+            severity,
+            f"{name} does not set parallel_drafting: true, so the head drafts one token at a time, badly",
+            check="no-parallel-drafting",
+            source=_DOC,
         )
     model = config.get("model")
     if isinstance(model, str) and model.startswith(_MOUNT):
         channel = model.removeprefix(_MOUNT).partition("/")[0]
         if channel not in channels:
             has = ", ".join(sorted(channels)) or "none"
-            yield Reason(
-                "no-head",
+            yield Finding(
+                "error",
                 f"{name} reads the head from channel {channel!r}, and the model's channels are: {has}",
-                "SageMaker API: AdditionalModelDataSources",
-                mended=False,
+                check="no-head",
+                source="SageMaker API: AdditionalModelDataSources",
             )
 
 
-def _of_sizes(env: Mapping[str, str]) -> Iterator[Reason]:
+def _of_sizes(env: Mapping[str, str]) -> Iterator[Finding]:
     degree, size = env.get("TENSOR_PARALLEL_DEGREE"), env.get("SM_VLLM_TENSOR_PARALLEL_SIZE")
     if degree is not None and size is not None and degree != size:
-        yield Reason(
-            "tensor-parallel",
-            f"TENSOR_PARALLEL_DEGREE={degree} stands beside SM_VLLM_TENSOR_PARALLEL_SIZE={size}; the vLLM "
-            "image reads the second only",
-            _TWO_SIZES,
-            mended=True,
+        yield Finding(
+            "warning",
+            f"found TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}; the vLLM image "
+            "reads only the second",
+            check="tensor-parallel",
+            source=_TWO_SIZES,
         )
 
 
@@ -144,21 +140,20 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 _SDK = "https://github.com/aws/sagemaker-python-sdk"
 _SPEC = "JumpStart spec"
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 # Said by checks of their own, which look at the plan and not at JumpStart's settings.
 _SAID_ELSEWHERE = frozenset({"lmi-image", "engine-version", "json-quotes", "tensor-parallel"})
 
 
 @check(
     "jumpstart-unaccelerated",
-    why="The same model deployed by the console or the SageMaker SDK would not run as this plan does.",
+    why="The same model deployed by the console or the SageMaker SDK would not run like this plan.",
     source="JumpStart spec: inference_environment_variables, hosting_instance_type_variants",
-    remedy="Nothing to do: this plan sets its own. Do not deploy this model with JumpStart's own button.",
+    remedy="Nothing to do: this plan has its own settings. Do not deploy this model with JumpStart's button.",
     severity="info",
     url=_SDK,
 )
-def jumpstart_unaccelerated(draft: Draft) -> Iterator[Note]:
-    """Settings of JumpStart's own that would run without P-EAGLE, where the plan puts them right."""
+def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
+    """JumpStart's settings that would run without P-EAGLE, and that the plan fixes."""
     entry, name = draft.jumpstart, draft.instance_types[0]
     if entry is None or draft.mode != "p-eagle" or draft.spec.image is not None or draft.image is None:
         return
@@ -167,42 +162,42 @@ def jumpstart_unaccelerated(draft: Draft) -> Iterator[Note]:
         environment[SPECULATIVE_CONFIG] = entry.speculative_config
     channels = frozenset({entry.draft_channel} if entry.draft_channel else ())
     for reason in unaccelerated(draft.image, environment, channels, draft.catalog.images):
-        if reason.code not in _SAID_ELSEWHERE:
-            yield Note("info", f"JumpStart's own settings for {name}: {reason.message}")
+        if reason.check not in _SAID_ELSEWHERE:
+            yield Finding("info", f"JumpStart's settings for {name}: {reason.message}")
 
 
 @check(
     "jumpstart-deprecated",
-    why="AWS stops mending a deprecated version, and lists known holes of what it ships.",
+    why="AWS does not fix deprecated versions, and lists known vulnerabilities.",
     source="JumpStart spec: deprecated, inference_vulnerable, inference_vulnerabilities",
-    remedy="Move to the newest version with `peagle-sm lock --upgrade SPEC`, or use source: container.",
+    remedy="Change to the newest version with `peagle-sm lock --upgrade SPEC`, or set source: container.",
     severity="warning",
     url=_SDK,
 )
-def jumpstart_deprecated(draft: Draft) -> Iterator[Note]:
-    """A version that AWS calls deprecated or vulnerable."""
+def jumpstart_deprecated(draft: Draft) -> Iterator[Finding]:
+    """A JumpStart version that AWS marks as deprecated or vulnerable."""
     entry = draft.jumpstart
     if entry is None:
         return
     name = f"{entry.jumpstart_model_id} {entry.version}"
     if entry.deprecated:
-        yield Note("warning", f"AWS calls {name} deprecated")
+        yield Finding("warning", f"AWS marks {name} as deprecated")
     if entry.vulnerabilities:
-        yield Note("warning", f"AWS names vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
+        yield Finding("warning", f"AWS lists vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
 
 
 @check(
     "jumpstart-message",
-    why="It is AWS's own word to whoever uses the model.",
+    why="AWS has a message for users of the model.",
     source="JumpStart spec: usage_info_message, deprecated_message, deprecate_warn_message",
-    remedy="Read it.",
+    remedy="Read the message.",
     severity="info",
     url=_SDK,
 )
-def jumpstart_message(draft: Draft) -> Iterator[Note]:
-    """What the model's spec has to say to its users."""
+def jumpstart_message(draft: Draft) -> Iterator[Finding]:
+    """A message for users in the model's JumpStart spec."""
     for message in draft.jumpstart.messages if draft.jumpstart else ():
-        yield Note("info", message)
+        yield Finding("info", message)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -215,12 +210,12 @@ CHECKS: tuple[Check, ...] = (
 def lock_findings(
     lock: Lock, images: ImageCatalog, *, newest: str | None = None, hub_id: str | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings on a lock, errors first; ``newest`` is the manifest's newest version.
+    """Return the findings on a lock, errors first; ``newest`` is the newest version.
 
-    An error is what no plan of this program can mend: with mode p-eagle, `plan` and `deploy` refuse it.
+    No plan of this program fixes an error: with mode p-eagle, `plan` and `deploy` refuse it.
     """
     found = [*_on_acceleration(lock, images), *_on_licence(lock), *_on_model(lock, newest, hub_id)]
-    return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+    return tuple(worst_first(found))
 
 
 def _on_acceleration(lock: Lock, images: ImageCatalog) -> Iterator[Finding]:
@@ -229,18 +224,16 @@ def _on_acceleration(lock: Lock, images: ImageCatalog) -> Iterator[Finding]:
         environment = {**lock.environment, **one.environment}
         for reason in unaccelerated(images.describe(one.image), environment, channels, images):
             step = (
-                "Nothing to do: `peagle-sm deploy` sets its own. Do not use JumpStart's own button."
-                if reason.mended
-                else "Choose another of placement.instance_types, or another config with --config."
+                "Nothing to do: `peagle-sm deploy` has its own settings. Do not use JumpStart's button."
+                if reason.severity == "warning"
+                else "Choose another type in placement.instance_types, or another config with --config."
             )
-            severity = "warning" if reason.mended else "error"
-            yield Finding(
-                f"jumpstart-{reason.code}",
-                severity,  # type: ignore[arg-type]
-                f"{name}: {reason.message}",
-                step,
-                reason.source,
-                _SDK,
+            yield replace(
+                reason,
+                message=f"{name}: {reason.message}",
+                next_step=step,
+                check=f"jumpstart-{reason.check}",
+                url=_SDK,
             )
 
 
@@ -249,12 +242,12 @@ def _on_licence(lock: Lock) -> Iterator[Finding]:
     if licence.gated and not licence.accepted:
         where = f"; its terms: {', '.join(licence.eula_uris)}" if licence.eula_uris else ""
         yield Finding(
-            "licence",
             "error",
             f"{lock.jumpstart.model_id} is gated, and accept_eula is false{where}",
             "Read the terms, set accept_eula: true, and lock again.",
-            "SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
-            _SDK,
+            check="licence",
+            source="SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
+            url=_SDK,
         )
 
 
@@ -262,25 +255,23 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
     model = lock.jumpstart
     name = f"{model.model_id} {model.version}"
     if model.deprecated:
-        yield _of_model("jumpstart-deprecated", "warning", f"AWS calls {name} deprecated")
+        yield _of_model("jumpstart-deprecated", "warning", f"AWS marks {name} as deprecated")
     if model.vulnerable or model.vulnerabilities:
         named = ", ".join(model.vulnerabilities) or "not named"
-        yield _of_model("jumpstart-vulnerable", "warning", f"AWS calls {name} vulnerable: {named}")
+        yield _of_model("jumpstart-vulnerable", "warning", f"AWS marks {name} as vulnerable: {named}")
     if hub_id is not None and model.url and not is_same_model(model.url, hub_id):
-        yield _of_model(
-            "jumpstart-url", "warning", f"its spec is of {model.url}, and {hub_id} was looked for"
-        )
+        yield _of_model("jumpstart-url", "warning", f"its spec is for {model.url}; expected {hub_id}")
     if newest is not None and newest != model.version:
         yield _of_model("jumpstart-newer", "info", f"JumpStart has {newest}; {model.version} is locked")
     for message in model.messages:
         yield _of_model("jumpstart-message", "info", message)
 
 
-def _of_model(check: str, severity: str, message: str) -> Finding:
+def _of_model(check: str, severity: Severity, message: str) -> Finding:
     steps = {
-        "jumpstart-message": "Read it.",
-        "jumpstart-url": "Look whether it is the model that you want before you deploy it.",
-        "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` moves to it.",
+        "jumpstart-message": "Read the message.",
+        "jumpstart-url": "Check that it is the model that you want before you deploy it.",
+        "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` changes to it.",
     }
-    step = steps.get(check, "Move to the newest version with `peagle-sm lock --upgrade SPEC`.")
-    return Finding(check, severity, message, step, _SPEC, _SDK)  # type: ignore[arg-type]
+    step = steps.get(check, "Change to the newest version with `peagle-sm lock --upgrade SPEC`.")
+    return Finding(severity, message, step, check=check, source=_SPEC, url=_SDK)

@@ -1,25 +1,29 @@
-"""Checks on the model and its draft head.
+"""Checks of the model and its draft head.
 
-They look for missing facts, the licence, memory, context length, whether the head fits, and gpt-oss's
-vocabulary. gpt-oss needs a vocabulary file to chat where the container has no network.
+They cover missing facts, the licence, memory, context length, the fit of the head, and gpt-oss's vocabulary
+file, which gpt-oss needs for chat if the container has no network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, Note, check, preflight_check
+from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, check, preflight_check
 from peagle_sm.core.guard import execution_role, scheduler_role
-from peagle_sm.core.heads.layout import HeadLook
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding
+
+if TYPE_CHECKING:
+    from peagle_sm.core.heads.layout import HeadLook
 
 
 def _guards_roles(draft: Draft) -> Edits:
-    """The roles that `guard install` makes; they are written where the account is known."""
-    account, missing = draft.context.account, {gap.field for gap in draft.gaps}
+    """Set the roles that `guard install` creates, if the account is known."""
+    account, missing = draft.context.account, {one.field for one in draft.missing_fields}
     if not account.isdigit() or draft.context.local:
         return {}
     names = {
@@ -32,15 +36,15 @@ def _guards_roles(draft: Draft) -> Edits:
 
 @check(
     "missing-fact",
-    why="A payload cannot be written without it, and a guess would be billed.",
+    why="A request cannot be built without it, and a guess could cost money.",
     source="this project: the catalogue",
-    remedy="Give the field named.",
-    fix=Fix("name the guard's own roles", edits=_guards_roles),
+    remedy="Set the field in the message.",
+    fix=Fix("set the guard's roles", edits=_guards_roles),
 )
-def missing_fact(draft: Draft) -> Iterator[Note]:
-    """Facts that neither the spec, nor the catalogue, nor the session gives."""
-    for gap in draft.gaps:
-        yield Note("error", gap.message, gap.next_step)
+def missing_fact(draft: Draft) -> Iterator[Finding]:
+    """Facts that the spec, the catalogue and the session all lack."""
+    for missing in draft.missing_fields:
+        yield Finding("error", missing.message, missing.next_step)
 
 
 def _accept(_: Draft) -> Edits:
@@ -49,53 +53,53 @@ def _accept(_: Draft) -> Edits:
 
 @check(
     "licence",
-    why="Without ModelAccessConfig.AcceptEula a gated model fails after the instance was started.",
+    why="Without ModelAccessConfig.AcceptEula a gated model fails after the instance has started.",
     source="SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
     remedy="Read the model's licence and set accept_eula: true.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ModelAccessConfig.html",
-    fix=Fix("accept the model's licence: read it first", edits=_accept),
+    fix=Fix("accept the model's licence (read it first)", edits=_accept),
 )
-def licence(draft: Draft) -> Iterator[Note]:
-    """A JumpStart model whose licence must be accepted, and was not."""
+def licence(draft: Draft) -> Iterator[Finding]:
+    """A JumpStart model whose licence must be accepted, but is not."""
     if draft.spec.accept_eula or draft.source != "jumpstart" or draft.jumpstart is None:
         return
     if draft.jumpstart.gated:
-        yield Note("error", f"accept_eula: found false; {draft.spec.model} is gated and needs true")
+        yield Finding("error", f"accept_eula: found false; {draft.spec.model} is gated and needs true")
 
 
 @check(
     "stand-in-weights",
-    why="A figure measured on a few million parameters says nothing of a real model.",
+    why="Figures of a model with a few million parameters say nothing about a real model.",
     source="this project: model cards of the shipped weights",
-    remedy="Nothing to do; never quote its figures as those of a real model.",
+    remedy="Nothing to do; do not quote its figures as those of a real model.",
     severity="info",
 )
-def stand_in_weights(draft: Draft) -> Iterator[Note]:
+def stand_in_weights(draft: Draft) -> Iterator[Finding]:
     """Small stand-in weights instead of a real model."""
     if draft.model.stand_in:
-        yield Note("info", f"{draft.spec.model} runs on small stand-in weights")
+        yield Finding("info", f"{draft.spec.model} runs on small stand-in weights")
 
 
 @check(
     "memory",
-    why="An engine that does not fit dies while loading, after minutes of billed time.",
+    why="An engine without enough memory crashes while loading, after minutes of billed time.",
     source="vLLM: weights + draft + KV cache of one full sequence must fit gpu_memory_utilization",
-    remedy="Lower serving.max_model_len, raise serving.tensor_parallel_size, or take a larger instance.",
+    remedy="Lower serving.max_model_len, raise serving.tensor_parallel_size, or use a larger instance.",
     url="https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
 )
-def memory(draft: Draft) -> Iterator[Note]:
+def memory(draft: Draft) -> Iterator[Finding]:
     """Weights, draft head and KV cache against the accelerators' memory."""
     fit = memory_fit(draft)
     if fit is None:
         missing = ", ".join(unknown_facts(draft))
-        yield Note(
+        yield Finding(
             "info",
-            f"whether the model fits cannot be said: not known: {missing}",
+            f"cannot check whether the model fits; unknown: {missing}",
             "Compare the model's size with the instance's memory yourself.",
         )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
-        yield Note("error", f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB")
+        yield Finding("error", f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB")
 
 
 def _own_context(draft: Draft) -> Edits:
@@ -104,17 +108,17 @@ def _own_context(draft: Draft) -> Edits:
 
 @check(
     "context-length",
-    why="vLLM refuses to start with a max_model_len beyond the model's positions.",
+    why="vLLM refuses to start with a max_model_len above the model's maximum.",
     source="vLLM: max_model_len against max_position_embeddings",
     remedy="Lower serving.max_model_len.",
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
-    fix=Fix("lower max_model_len to the model's own", edits=_own_context),
+    fix=Fix("lower max_model_len to the model's maximum", edits=_own_context),
 )
-def context_length(draft: Draft) -> Iterator[Note]:
-    """A max_model_len beyond the model's context."""
+def context_length(draft: Draft) -> Iterator[Finding]:
+    """A max_model_len above the model's context length."""
     longest, asked = draft.model.max_context, draft.max_model_len
     if longest is not None and asked is not None and asked > longest:
-        yield Note("error", f"serving.max_model_len: found {asked}; allowed: at most {longest}")
+        yield Finding("error", f"serving.max_model_len: found {asked}; allowed: at most {longest}")
 
 
 MODEL_CHECKS: tuple[Check, ...] = (missing_fact, licence, stand_in_weights, memory, context_length)
@@ -124,34 +128,34 @@ _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
 
 
 def _fits(draft: Draft) -> bool:
-    """Whether the head is one of this model and mode, as far as is known."""
+    """Return whether the head fits model and mode, as far as known."""
     head = draft.head
     return head is None or (head.target == draft.spec.model and head.method == draft.mode)
 
 
 @check(
     "head-fits",
-    why="vLLM loads a head of another model or method without a word; only acceptance collapses.",
+    why="vLLM silently loads a head of another model or method, and the acceptance collapses.",
     source="vLLM: a P-EAGLE head without parallel_drafting is accepted as autoregressive",
     remedy="Choose a head of this model and mode.",
     url="https://docs.vllm.ai/en/latest/features/speculative_decoding/",
 )
-def head_fits(draft: Draft) -> Iterator[Note]:
+def head_fits(draft: Draft) -> Iterator[Finding]:
     """A draft head of another target, or trained for another method."""
     if draft.head is None or _fits(draft):
         return
     fitting = sorted(
         n for n, h in draft.catalog.heads_for(draft.spec.model).items() if h.method == draft.mode
     )
-    allowed = ", ".join(fitting) or "none is catalogued; set head_uri and a name of your own"
+    allowed = ", ".join(fitting) or "no head is in the catalogue; set head_uri and your own name for it"
     if draft.head.target != draft.spec.model:
-        yield Note(
+        yield Finding(
             "error",
             f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
             f"allowed: {allowed}",
         )
     else:
-        yield Note(
+        yield Finding(
             "error",
             f"speculation.draft_head: found {draft.head_id!r}, {_METHODS[draft.head.method]}, with mode "
             f"{draft.mode}; allowed: {allowed}",
@@ -165,55 +169,55 @@ def _trained(draft: Draft) -> Edits:
 
 @check(
     "trained-depth",
-    why="Positions beyond those trained are guesses: they cost verification and are hardly ever accepted.",
+    why="Tokens beyond the trained depth are rarely accepted, but cost verification.",
     source="model cards of the heads: number of parallel tokens trained",
     remedy="Lower speculation.num_speculative_tokens.",
     url="https://huggingface.co/amazon",
     fix=Fix("lower num_speculative_tokens to the trained depth", edits=_trained),
 )
-def trained_depth(draft: Draft) -> Iterator[Note]:
+def trained_depth(draft: Draft) -> Iterator[Finding]:
     """More speculative tokens than the head was trained for."""
     tokens = draft.num_speculative_tokens
     if tokens is None or draft.head_id is None or not _fits(draft):
         return  # of a head that does not fit, the depth is beside the point
     depth = draft.head.trained_depth if draft.head else None
     if depth is None:
-        yield Note(
+        yield Finding(
             "info",
-            f"the depth that {draft.head_id} was trained for is not known; {tokens} tokens are asked for",
-            "Keep speculation.num_speculative_tokens at or below the depth of its training.",
+            f"the trained depth of {draft.head_id} is not known; {tokens} tokens are requested",
+            "Keep speculation.num_speculative_tokens at or below its trained depth.",
         )
     elif tokens > depth and draft.mode == "p-eagle":
-        yield Note(
+        yield Finding(
             "error",
             f"speculation.num_speculative_tokens: found {tokens}; allowed: 1 to {depth}, the depth that "
             f"{draft.head_id} was trained for",
         )
     elif tokens > depth:
         # An EAGLE-3 head feeds on its own states and drafts on; the small one was fastest beyond its depth.
-        yield Note(
+        yield Finding(
             "info",
-            f"{draft.head_id} was unrolled {depth} deep in training; found {tokens}, which may not pay",
-            "Measure it: peagle-sm tune.",
+            f"{draft.head_id} was trained with depth {depth}; found {tokens}, which may not be faster",
+            "Measure it with `peagle-sm tune`.",
         )
 
 
 @check(
     "ignored-speculation",
-    why="A field that does nothing misleads whoever reads the spec.",
+    why="A field without effect misleads readers of the spec.",
     source="this project",
     remedy="Remove the field, or choose mode eagle3 or p-eagle.",
     severity="info",
 )
-def ignored_speculation(draft: Draft) -> Iterator[Note]:
-    """Draft settings beside mode none."""
+def ignored_speculation(draft: Draft) -> Iterator[Finding]:
+    """Draft settings together with mode none."""
     given = draft.spec.speculation
     if draft.speculating:
         return
     fields = {"num_speculative_tokens": given.num_speculative_tokens, "draft_head": given.draft_head}
     for field, value in fields.items():
         if value is not None:
-            yield Note("info", f"speculation.{field}: {value!r} has no effect with mode none")
+            yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 
 DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, ignored_speculation)
@@ -222,32 +226,32 @@ DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, ignored_specul
 @preflight_check(
     "head-whole",
     reads="head",
-    why="vLLM loads some broken heads without a word (no d2t, a layer missing, layers out of order): the "
-    "answers stay right, and nothing is faster. Others end the engine after minutes of loading.",
+    why="vLLM silently loads some broken heads (no d2t, a layer missing, layers out of order): the answers "
+    "stay right, but nothing is faster. Other broken heads crash the engine after minutes of loading.",
     source="vLLM 0.32.0: model_executor/models/llama_eagle3.py, load_weights and compute_logits",
     url="https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/models/llama_eagle3.py",
-    remedy="Look at it with `peagle-sm heads check`, and put a whole one there with `peagle-sm heads stage`.",
+    remedy="Check it with `peagle-sm heads check`, and upload a complete one with `peagle-sm heads stage`.",
 )
-def head_whole(fact: HeadLook, draft: Draft | None) -> Iterator[Note]:
-    """A draft head that is not whole, is another target's, or was staged for another spec."""
+def head_whole(fact: HeadLook, draft: Draft | None) -> Iterator[Finding]:
+    """A draft head that is incomplete, or for another target or spec."""
     for fault in fact.faults:
         if fault.severity != "info":
             message = f"the head at {fact.uri}: {fault.message}"
-            yield Note(fault.severity, message, fault.next_step)
+            yield Finding(fault.severity, message, fault.next_step)
 
 
 HEAD_FILE_CHECKS: tuple[Check, ...] = (head_whole,)
 
 
 _VOCABULARY_WHY = (
-    "openai-harmony downloads the vocabulary when the first chat comes. Without network that fails: the "
-    "endpoint is InService and cannot chat."
+    "openai-harmony downloads the vocabulary at the first chat request. Without a network that fails: the "
+    "endpoint is InService but cannot chat."
 )
 _VOCABULARY_SOURCE = "vLLM issues 22525 and 54615; openai/harmony issues 95 and 101"
 _VOCABULARY_URL = "https://github.com/vllm-project/vllm/issues/22525"
 _VOCABULARY_REMEDY = (
-    "Stage the model with `peagle-sm heads stage MODEL --to PREFIX`, which adds the file; or take an image "
-    "with vLLM 0.31 or later, which embeds it; or set security.network_isolation: false."
+    "Stage the model with `peagle-sm heads stage MODEL --to PREFIX`, which adds the file; or use an image "
+    "with vLLM 0.31 or later, which contains it; or set security.network_isolation: false."
 )
 
 
@@ -259,23 +263,23 @@ _VOCABULARY_REMEDY = (
     severity="warning",
     url=_VOCABULARY_URL,
 )
-def chat_vocabulary(draft: Draft) -> Iterator[Note]:
-    """A model that chats only with a vocabulary file beside its weights."""
+def chat_vocabulary(draft: Draft) -> Iterator[Finding]:
+    """A model that needs a vocabulary file next to its weights for chat."""
     file, image = draft.possible_vocabulary, draft.image
     if file is None or image is None:
         return
     if image.version is not None:
-        yield Note(
+        yield Finding(
             "info",
-            f"model_uri: vLLM {image.version_text} needs {file.name} beside the weights to chat "
-            f"under network isolation ({file.url})",
+            f"model_uri: with network isolation, vLLM {image.version_text} needs {file.name} next to the "
+            f"weights for chat ({file.url})",
         )
     elif VOCABULARY_FOLDER not in draft.spec.serving.env:
         # Not set for the user: an engine that embeds the file cannot chat when the folder lacks it.
-        yield Note(
+        yield Finding(
             "warning",
-            f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)} {draft.spec.model} "
-            f"needs {file.name} beside the weights to chat under network isolation",
+            f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)}, with network "
+            f"isolation, {draft.spec.model} needs {file.name} next to the weights for chat",
             "Stage the model with `peagle-sm heads stage MODEL --to PREFIX`, and set "
             f"serving.env.{VOCABULARY_FOLDER}: {MODEL_MOUNT}. An image of your own with vLLM "
             f"{_embedded(draft)} or later needs neither: start its tag with the version, as in vllm:0.33.0.",
@@ -294,7 +298,7 @@ def _embedded(draft: Draft) -> str:
     remedy=_VOCABULARY_REMEDY,
     url=_VOCABULARY_URL,
 )
-def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
+def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
     """A prefix without the vocabulary file that the isolated container needs."""
     needed = draft.possible_vocabulary if draft is not None else None
     if draft is None or needed is None or fact.target is None or fact.target.problem is not None:
@@ -304,10 +308,10 @@ def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Note]
     if needed.name in fact.target.keys:
         return
     prefix, model = fact.target.uri, draft.spec.model
-    yield Note(
+    yield Finding(
         "error",
-        f"model_uri: there is no {needed.name} in {prefix}: {model} would serve and could not chat",
-        f"Add the file: `curl -fsSO {needed.url}`, then `aws s3 cp {needed.name} {prefix}`. Or take an image "
+        f"model_uri: {prefix} lacks {needed.name}: {model} would start but could not chat",
+        f"Add the file: `curl -fsSO {needed.url}`, then `aws s3 cp {needed.name} {prefix}`. Or use an image "
         "with vLLM 0.31 or later, or set security.network_isolation: false.",
     )
 

@@ -1,6 +1,6 @@
-"""Checks on where an endpoint runs: region, instances, GPUs, network.
+"""Checks of an endpoint's placement: region, instances, GPUs, network.
 
-They also say what the local SageMaker uses in place of the spec's region and roles.
+They also report what the local SageMaker uses instead of the spec's region and roles.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from peagle_sm.core.catalog import known_instance_types, known_regions
-from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.payloads import host_ami
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import suggest
+from peagle_sm.core.words import Finding
 
 
 @check(
     "local-roles",
-    why="The spec's roles live in an AWS account; the local server does not know them and would refuse them.",
+    why="The spec's roles exist only in an AWS account; the local server would refuse them.",
     source="this project: docs/explanation/local.md; the server's own roles, from `peagle-sm local status`",
     remedy="Nothing to do: on AWS the roles of the spec are used.",
     severity="info",
 )
-def local_roles(draft: Draft) -> Iterator[Note]:
-    """Roles of the spec that the local server's own roles replace."""
+def local_roles(draft: Draft) -> Iterator[Finding]:
+    """Roles in the spec that the local server replaces with its own."""
     if not draft.context.local:
         return
     roles = {
@@ -34,46 +35,46 @@ def local_roles(draft: Draft) -> Iterator[Note]:
     }
     for field, (given, used) in roles.items():
         if given is not None and given != used:
-            yield Note("info", f"{field}: {given} is replaced by the local server's {used}")
+            yield Finding("info", f"{field}: {given} is replaced by the local server's {used}")
 
 
 @check(
     "local-region",
-    why="A name or an address in the local plan differs from what the same spec makes on AWS.",
-    source="this project: docs/explanation/local.md; the local server stands in one region",
+    why="Names and addresses in the local plan differ from those of the same spec on AWS.",
+    source="this project: docs/explanation/local.md; the local server has one region",
     remedy="Nothing to do: on AWS the region of the spec is used.",
     severity="info",
 )
-def local_region(draft: Draft) -> Iterator[Note]:
-    """A region of the spec that the local server's own replaces."""
+def local_region(draft: Draft) -> Iterator[Finding]:
+    """A region in the spec that the local server replaces with its own."""
     given = draft.spec.placement.region
     if draft.context.local and given is not None and given != draft.region:
-        yield Note("info", f"placement.region: {given} is replaced by the local server's {draft.region}")
+        yield Finding("info", f"placement.region: {given} is replaced by the local server's {draft.region}")
 
 
 @check(
     "region-name",
-    why="In a region that does not exist, or has no SageMaker, no call is answered.",
+    why="Calls fail to connect if the region does not exist or has no SageMaker.",
     source="botocore's endpoint data: regions of SageMaker; regions of AWS's image registries",
-    remedy="Correct placement.region, or go on if the region is newer than this botocore.",
+    remedy="Correct placement.region, or continue if the region is newer than this botocore.",
     severity="warning",
     url="https://github.com/boto/botocore",
 )
-def region_name(draft: Draft) -> Iterator[Note]:
-    """A region that botocore does not know for SageMaker."""
+def region_name(draft: Draft) -> Iterator[Finding]:
+    """A region that botocore does not list for SageMaker."""
     given = draft.spec.placement.region
-    if given is None or any(gap.field == "placement.region" for gap in draft.gaps):
+    if given is None or any(missing.field == "placement.region" for missing in draft.missing_fields):
         return  # as a missing fact it has been named already
     known = known_regions() | draft.catalog.regions.keys()
     if given not in known:
-        yield Note("warning", f"placement.region: {given!r} is not a known region.{suggest(given, known)}")
+        yield Finding("warning", f"placement.region: {given!r} is not a known region.{suggest(given, known)}")
 
 
 REGION_CHECKS: tuple[Check, ...] = (local_roles, local_region, region_name)
 
 
 def unused_gpus(draft: Draft) -> int:
-    """Return the GPUs of one instance of the first type that no replica uses; 0 if its count is not known."""
+    """Return the unused GPUs of one instance of the first type; 0 if unknown."""
     entry = draft.instance(draft.instance_types[0])
     serving = draft.spec.serving
     used = serving.tensor_parallel_size * serving.data_parallel_size
@@ -85,7 +86,7 @@ def _family(name: str) -> str:
 
 
 def _known_type(name: str, draft: Draft) -> str:
-    """Point at the closest type of the same or nearly the same family; else name a few with GPUs."""
+    """Suggest the closest type of a similar family, else a few types with GPUs."""
     known = known_instance_types()
     families = {_family(each) for each in known}
     family = _family(name)
@@ -104,17 +105,17 @@ def _known_type(name: str, draft: Draft) -> str:
 
 @check(
     "instance-type",
-    why="AWS refuses a type that it does not have for endpoints.",
+    why="AWS refuses a type that is not available for endpoints.",
     source="botocore's service model: ProductionVariantInstanceType",
-    remedy="Use a type that AWS has for hosting.",
+    remedy="Use a type that is available for hosting.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
-def instance_type(draft: Draft) -> Iterator[Note]:
-    """An instance type that AWS does not have for endpoints."""
+def instance_type(draft: Draft) -> Iterator[Finding]:
+    """An instance type that is not available for endpoints."""
     known = known_instance_types()
     for name in draft.instance_types:
         if name not in known:
-            yield Note(
+            yield Finding(
                 "error",
                 f"placement.instance_types: found {name!r}; allowed: one of the {len(known)} types that AWS "
                 f"has for endpoints.{_known_type(name, draft)}",
@@ -124,38 +125,36 @@ def instance_type(draft: Draft) -> Iterator[Note]:
 
 @check(
     "jumpstart-instance",
-    why="JumpStart has tried the model only on the types that its spec lists.",
+    why="JumpStart supports the model only on the types in its spec.",
     source="JumpStart spec: supported_inference_instance_types",
-    remedy="Take one of the listed types, or be ready for surprises.",
+    remedy="Use one of the listed types, or test this type first.",
     severity="warning",
     url="https://github.com/aws/sagemaker-python-sdk",
 )
-def jumpstart_instance(draft: Draft) -> Iterator[Note]:
+def jumpstart_instance(draft: Draft) -> Iterator[Finding]:
     """An instance type that JumpStart's spec does not list for the model."""
     if draft.jumpstart is None:
         return
     for name in draft.instance_types:
         if name not in draft.jumpstart.instance_types:
             listed = ", ".join(draft.jumpstart.instance_types)
-            yield Note(
-                "warning", f"{name} is not among the types that JumpStart lists for the model: {listed}"
-            )
+            yield Finding("warning", f"{name} is not in JumpStart's list for the model: {listed}")
 
 
 @check(
     "instance-families",
-    why="One model has one image, but JumpStart resolves another image for another family.",
+    why="A model has one image, but JumpStart uses different images for these families.",
     source="JumpStart spec: hosting_instance_type_variants",
     remedy="List types of families that share an image.",
     url="https://github.com/aws/sagemaker-python-sdk",
 )
-def instance_families(draft: Draft) -> Iterator[Note]:
+def instance_families(draft: Draft) -> Iterator[Finding]:
     """Instance types for which JumpStart would use different images."""
     if draft.jumpstart is None or draft.spec.image is not None:
         return
     images = {draft.jumpstart.image_for(name) for name in draft.instance_types}
     if len(images) > 1:
-        yield Note("error", "placement.instance_types: JumpStart has different images for these families")
+        yield Finding("error", "placement.instance_types: JumpStart has different images for these families")
 
 
 def _fitting_ami(draft: Draft) -> Edits:
@@ -166,20 +165,20 @@ def _fitting_ami(draft: Draft) -> Edits:
 
 @check(
     "host-ami",
-    why="A mismatch crashes before any log line, or sticks in Creating while it is billed.",
+    why="With a mismatch the engine crashes without a log line, or the endpoint stays in Creating, billed.",
     source="SageMaker API: InferenceAmiVersion; drivers 535, 550 (CUDA 12.4), 580 (CUDA 13.0)",
-    remedy="Leave placement.inference_ami_version out: the fitting one is chosen.",
+    remedy="Leave placement.inference_ami_version out: the right one is chosen automatically.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
-    fix=Fix("set the host AMI that suits image and GPU", edits=_fitting_ami),
+    fix=Fix("set the host AMI that fits image and GPU", edits=_fitting_ami),
 )
-def host_ami_driver(draft: Draft) -> Iterator[Note]:
+def host_ami_driver(draft: Draft) -> Iterator[Finding]:
     """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
     images, ami = draft.catalog.images, host_ami(draft)
     if ami is None:
         return
     if ami not in images.amis:
         allowed = ", ".join(sorted(images.amis))
-        yield Note(
+        yield Finding(
             "error",
             f"placement.inference_ami_version: found {ami!r}; allowed: {allowed}.{suggest(ami, images.amis)}",
         )
@@ -188,11 +187,11 @@ def host_ami_driver(draft: Draft) -> Iterator[Note]:
     cuda = draft.image.cuda if draft.image else None
     needed = images.driver_for_cuda.get(cuda.partition(".")[0]) if cuda else None
     if needed is not None and driver < needed:
-        yield Note("error", f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}")
+        yield Finding("error", f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}")
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.min_driver is not None and driver < entry.min_driver:
-            yield Note(
+            yield Finding(
                 "error",
                 f"host AMI {ami} has driver {driver}; the {entry.gpu} of {name} needs {entry.min_driver}",
             )
@@ -200,13 +199,13 @@ def host_ami_driver(draft: Draft) -> Iterator[Note]:
 
 @check(
     "host-ami-too-new",
-    why="The CUDA libraries in the image clash with the host's newer driver: the engine ends with Error 803.",
+    why="The image's CUDA libraries conflict with the host's newer driver: the engine ends with Error 803.",
     source="vllm issue 33992: vLLM 0.15 and 0.16 on driver 580",
-    remedy="Take an image with vLLM 0.17 or later.",
+    remedy="Use an image with vLLM 0.17 or later.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues/33992",
 )
-def host_ami_too_new(draft: Draft) -> Iterator[Note]:
+def host_ami_too_new(draft: Draft) -> Iterator[Finding]:
     """An image with vLLM below 0.17 on a host AMI with driver 580."""
     images, ami = draft.catalog.images, host_ami(draft)
     clash, image = images.driver_clash, draft.image
@@ -216,7 +215,7 @@ def host_ami_too_new(draft: Draft) -> Iterator[Note]:
         return
     driver = images.amis[ami].driver
     if driver >= clash.driver:
-        yield Note(
+        yield Finding(
             "warning",
             f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803",
         )
@@ -224,37 +223,39 @@ def host_ami_too_new(draft: Draft) -> Iterator[Note]:
 
 @check(
     "instance-pools-region",
-    why="CreateEndpointConfig refuses several instance types where SageMaker has no instance pools.",
+    why="CreateEndpointConfig refuses several instance types in regions without instance pools.",
     source="aws-samples/sagemaker-genai-hosting-examples: 16 regions in May 2026",
     remedy="List one instance type, or choose one of those regions. The list may lack newer regions.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints-heterogeneous.html",
 )
-def instance_pools_region(draft: Draft) -> Iterator[Note]:
+def instance_pools_region(draft: Draft) -> Iterator[Finding]:
     """Several instance types in a region without instance pools."""
     known = draft.catalog.instance_pools.regions
     if len(draft.instance_types) < 2 or draft.context.local or draft.region in known:
         return
-    yield Note(
+    yield Finding(
         "warning",
-        f"placement.instance_types: {len(draft.instance_types)} types need instance pools, which "
-        f"{draft.region} is not known to have; known: {', '.join(known)}",
+        f"placement.instance_types: {len(draft.instance_types)} types need instance pools, and "
+        f"{draft.region} is not a known region with them; known: {', '.join(known)}",
     )
 
 
 @check(
     "host-ami-unknown",
-    why="AWS's default host has an old driver; a CUDA 13 image crashes on it before any log line.",
+    why="AWS's default host has an old driver; a CUDA 13 image crashes on it before its first log line.",
     source="SageMaker API: InferenceAmiVersion",
-    remedy="Set placement.inference_ami_version to the one that suits the image.",
+    remedy="Set placement.inference_ami_version to the version that fits the image.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
-def host_ami_unknown(draft: Draft) -> Iterator[Note]:
-    """A GPU instance and an image whose CUDA version its tag does not tell."""
+def host_ami_unknown(draft: Draft) -> Iterator[Finding]:
+    """A GPU instance and an image whose tag does not contain its CUDA version."""
     gpu = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
     if gpu and draft.image is not None and host_ami(draft) is None:
-        yield Note("warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen")
+        yield Finding(
+            "warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen"
+        )
 
 
 def _every_gpu(draft: Draft) -> Edits:
@@ -265,14 +266,14 @@ def _every_gpu(draft: Draft) -> Edits:
 
 @check(
     "gpus",
-    why="Every GPU of an instance is billed; the engine does not start with more than there are.",
+    why="All GPUs of an instance are billed; the engine does not start if it needs more.",
     source="AWS EC2 instance pages; vLLM: tensor x data parallel size",
-    remedy="Raise serving.data_parallel_size so that every GPU serves, or take a smaller instance.",
+    remedy="Raise serving.data_parallel_size so that all GPUs are used, or use a smaller instance.",
     url="https://aws.amazon.com/ec2/instance-types/",
     fix=Fix("run a replica on every GPU", edits=_every_gpu),
 )
-def gpus(draft: Draft) -> Iterator[Note]:
-    """GPUs that nothing uses, or more asked for than there are."""
+def gpus(draft: Draft) -> Iterator[Finding]:
+    """Unused GPUs, or more GPUs requested than the instance has."""
     serving = draft.spec.serving
     wanted = serving.tensor_parallel_size * serving.data_parallel_size
     for name in draft.instance_types:
@@ -280,7 +281,7 @@ def gpus(draft: Draft) -> Iterator[Note]:
         if entry is None:
             continue
         if wanted > max(entry.gpu_count, 1):
-            yield Note(
+            yield Finding(
                 "error",
                 f"serving: tensor_parallel_size x data_parallel_size is {wanted}; "
                 f"{name} has {entry.gpu_count} GPUs",
@@ -288,7 +289,7 @@ def gpus(draft: Draft) -> Iterator[Note]:
             )
         elif entry.gpu_count > wanted:
             idle = entry.gpu_count - wanted
-            yield Note(
+            yield Finding(
                 "warning", f"{idle} of the {entry.gpu_count} GPUs of {name} would be billed and unused"
             )
 
@@ -301,20 +302,20 @@ def _same_degree(draft: Draft) -> Edits:
     "tensor-parallel-degree",
     why="Two variables for one setting: the LMI image reads one, the vLLM image the other.",
     source="JumpStart spec of gpt-oss-20b: TENSOR_PARALLEL_DEGREE=8 beside SM_VLLM_TENSOR_PARALLEL_SIZE=1",
-    remedy="Nothing breaks: the vLLM image reads only SM_VLLM_TENSOR_PARALLEL_SIZE. Set "
-    "serving.env.TENSOR_PARALLEL_DEGREE to the same figure to silence this.",
+    remedy="Nothing breaks: the vLLM image reads only SM_VLLM_TENSOR_PARALLEL_SIZE. To remove this message, "
+    "set serving.env.TENSOR_PARALLEL_DEGREE to the same value.",
     severity="warning",
     url="https://github.com/aws/sagemaker-python-sdk",
-    fix=Fix("set TENSOR_PARALLEL_DEGREE to the same figure", edits=_same_degree),
+    fix=Fix("set TENSOR_PARALLEL_DEGREE to the same value", edits=_same_degree),
 )
-def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
+def tensor_parallel_degree(draft: Draft) -> Iterator[Finding]:
     """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
     degree = environment(draft).get("TENSOR_PARALLEL_DEGREE")
     size = str(draft.spec.serving.tensor_parallel_size)
     if degree is not None and degree != size:
-        yield Note(
+        yield Finding(
             "warning",
-            f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} beside SM_VLLM_TENSOR_PARALLEL_SIZE={size}",
+            f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}",
         )
 
 
@@ -322,33 +323,37 @@ def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
     "capacity-reservation",
     why="When the training plan ends, the endpoint stops serving.",
     source="SageMaker API: CapacityReservationConfig (capacity-reservations-only)",
-    remedy="Choose max_lifetime_hours within the plan's own end, and list one instance type.",
+    remedy="Choose max_lifetime_hours to end before the training plan, and list one instance type.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantCapacityReservationConfig.html",
 )
-def capacity_reservation(draft: Draft) -> Iterator[Note]:
-    """A reservation, with what it implies."""
+def capacity_reservation(draft: Draft) -> Iterator[Finding]:
+    """A capacity reservation and its consequences."""
     if draft.spec.placement.capacity_reservation_arn is None:
         return
-    yield Note("warning", "the endpoint runs only in the reservation and stops serving when it ends")
+    yield Finding("warning", "the endpoint runs only in the reservation and stops serving when it ends")
     if len(draft.instance_types) > 1:
-        yield Note("error", "placement: a capacity reservation is for one instance type; several are listed")
+        yield Finding(
+            "error", "placement.instance_types: found several; allowed with a capacity reservation: one"
+        )
 
 
 @check(
     "kms-local-storage",
-    why="CreateEndpointConfig fails: local NVMe disks are encrypted in hardware and take no key.",
+    why="CreateEndpointConfig fails: local NVMe disks are encrypted in hardware and do not support a key.",
     source="SageMaker API: CreateEndpointConfig.KmsKeyId and nitro instances with local storage",
     remedy="Leave security.kms_key_id out for this instance type.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
-def kms_local_storage(draft: Draft) -> Iterator[Note]:
+def kms_local_storage(draft: Draft) -> Iterator[Finding]:
     """A KMS key with an instance type that has local disks."""
     if draft.spec.security.kms_key_id is None:
         return
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.local_storage:
-            yield Note("error", f"security.kms_key_id: {name} has local storage and takes no KMS key")
+            yield Finding(
+                "error", f"security.kms_key_id: {name} has local storage and does not support a KMS key"
+            )
 
 
 def _isolated(_: Draft) -> Edits:
@@ -357,17 +362,17 @@ def _isolated(_: Draft) -> Edits:
 
 @check(
     "network-isolation",
-    why="A container with network can send prompts and answers anywhere, and fetch code.",
+    why="A container with a network can send prompts and answers anywhere, and download code.",
     source="SageMaker API: EnableNetworkIsolation",
-    remedy="Set security.network_isolation: true; SageMaker itself still fetches the weights.",
+    remedy="Set security.network_isolation: true; SageMaker still downloads the weights.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
     fix=Fix("turn network isolation on", edits=_isolated),
 )
-def network_isolation(draft: Draft) -> Iterator[Note]:
+def network_isolation(draft: Draft) -> Iterator[Finding]:
     """Network isolation turned off."""
     if not draft.spec.security.network_isolation:
-        yield Note("warning", "security.network_isolation is off")
+        yield Finding("warning", "security.network_isolation is off")
 
 
 INSTANCE_CHECKS: tuple[Check, ...] = (

@@ -1,16 +1,15 @@
-"""The whole check of a head: files, layout, weights, vocabulary, target. Pure.
+"""Complete check of a head: files, layout, weights, vocabulary, target. Pure.
 
 The target is checked only as far as the head must fit it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_sm.core.heads.layout import (
-    HeadFault,
     HeadReport,
     Layout,
     depth_faults,
@@ -19,14 +18,15 @@ from peagle_sm.core.heads.layout import (
 )
 from peagle_sm.core.heads.reading import Contents, Folder, read_contents
 from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults, weight_faults
+from peagle_sm.core.words import Finding, worst_first
 
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "gemma4", "gemma4_text")
-"""Families whose targets vLLM 0.32.0 lets an EAGLE-3 head read from, and that were looked at here."""
+"""Target families that vLLM 0.32.0 supports for EAGLE-3 heads and that were checked here."""
 
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Sizes of the target: numbers of values, layers and tokens; None where its config does not say."""
+    """Sizes of the target; a field is None if its config lacks it."""
 
     model_type: str
     hidden: int | None
@@ -36,7 +36,7 @@ class TargetFacts:
 
 
 def target_facts(config: Mapping[str, Any]) -> TargetFacts:
-    """Read a target's ``config.json``; of a model with several parts, the text's."""
+    """Read a target's ``config.json``; of a multimodal model, the text part."""
     inner = config.get("text_config")
     text = inner if isinstance(inner, Mapping) else config
 
@@ -53,46 +53,43 @@ def target_facts(config: Mapping[str, Any]) -> TargetFacts:
     )
 
 
-def target_faults(layout: Layout, target: TargetFacts) -> Iterator[HeadFault]:
-    """What of a head does not fit its target."""
+def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
+    """Yield the mismatches between a head and its target."""
     if target.model_type and target.model_type not in FAMILIES:
-        yield HeadFault(
-            "target-family",
+        yield Finding(
             "warning",
-            f"the target's family, {target.model_type}, was not looked at; looked at: {', '.join(FAMILIES)}",
+            f"the target's family {target.model_type} has not been checked; checked: {', '.join(FAMILIES)}",
+            check="target-family",
         )
     if target.hidden is not None and layout.target_hidden != target.hidden:
-        yield HeadFault(
-            "target-size",
+        yield Finding(
             "error",
-            f"the head reads states of {layout.target_hidden} values, and the target's have {target.hidden}",
-            "Take the head that was trained for this target.",
+            f"the head expects hidden states of size {layout.target_hidden}; the target has {target.hidden}",
+            "Use a head that was trained for this target.",
+            check="target-size",
         )
     if target.vocab is not None and layout.vocab != target.vocab:
-        yield HeadFault(
-            "target-vocabulary",
+        yield Finding(
             "error",
-            f"the head's vocab_size is {layout.vocab}, and the target's {target.vocab}",
-            "Take the head that was trained for this target.",
+            f"the head's vocab_size is {layout.vocab}; the target's is {target.vocab}",
+            "Use a head that was trained for this target.",
+            check="target-vocabulary",
         )
     outside = [
         each for each in layout.aux_layer_ids if target.layers is not None and not _within(each, target)
     ]
     if outside:
-        yield HeadFault(
-            "aux-layers",
+        yield Finding(
             "error",
             f"eagle_aux_hidden_state_layer_ids: found {list(layout.aux_layer_ids)}; the target has "
-            f"{target.layers} layers, so {', '.join(map(str, outside))} never comes",
+            f"{target.layers} layers, so {', '.join(map(str, outside))} does not exist",
+            check="aux-layers",
         )
 
 
 def _within(index: Any, target: TargetFacts) -> bool:
     # 0 is the embedding's output, and the last layer's is the number of layers.
     return type(index) is int and target.layers is not None and 0 <= index <= target.layers
-
-
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 def inspect_head(
@@ -104,18 +101,18 @@ def inspect_head(
     trained_k: int | None = None,
     target_name: str | None = None,
 ) -> HeadReport:
-    """Look at a head and say all that is wrong with it; errors come first.
+    """Check a head and report all its faults, errors first.
 
     Args:
-        folder: where its files are.
-        target: the ``config.json`` of the target that it is to draft for; None leaves those checks out.
-        mode: "eagle3" or "p-eagle", as it is to draft; None takes what its files make it.
-        num_speculative_tokens: how many tokens it is to propose; None leaves that check out.
-        trained_k: how many it was trained for, where its config does not say.
-        target_name: what the target is called, for the report.
+        folder: the folder with its files.
+        target: the target's ``config.json``; None skips the checks against the target.
+        mode: "eagle3" or "p-eagle"; None takes the mode of its files.
+        num_speculative_tokens: number of draft tokens per step; None skips that check.
+        trained_k: its trained depth, if its config lacks it.
+        target_name: the target's name, for the report.
 
     Raises:
-        OSError: whatever the folder's ``read`` raises.
+        OSError: the folder's ``read`` raised it.
     """
     contents = read_contents(folder)
     layout, read = (None, []) if contents.config is None else read_layout(contents.config)
@@ -140,16 +137,16 @@ def inspect_head(
         files=folder.records(),
         parameters=sum(each.count for each in contents.tensors.values() if each.dtype in FLOATS),
         dtype=_dtype(contents),
-        faults=tuple(_sorted(faults)),
+        faults=tuple(worst_first(faults)),
     )
     return report if layout is None else _with_layout(report, layout, parallel)
 
 
 def inspect_files(folder: Folder) -> HeadReport:
-    """Look at a folder of weights of any kind, a target's say: its files alone, not their layout.
+    """Check only the files of a folder of weights, such as a target's.
 
     Raises:
-        OSError: whatever the folder's ``read`` raises.
+        OSError: the folder's ``read`` raised it.
     """
     contents = read_contents(folder)
     return HeadReport(
@@ -159,7 +156,7 @@ def inspect_files(folder: Folder) -> HeadReport:
         files=folder.records(),
         parameters=sum(each.count for each in contents.tensors.values()),
         dtype=_dtype(contents),
-        faults=tuple(_sorted(contents.faults)),
+        faults=tuple(worst_first(contents.faults)),
     )
 
 
@@ -191,7 +188,3 @@ def _with_layout(report: HeadReport, layout: Layout, parallel: bool) -> HeadRepo
 def _dtype(contents: Contents) -> str | None:
     found = sorted({each.dtype for each in contents.tensors.values() if each.dtype in FLOATS})
     return ", ".join(found) or None
-
-
-def _sorted(faults: Iterable[HeadFault]) -> list[HeadFault]:
-    return sorted(faults, key=lambda fault: _ORDER[fault.severity])

@@ -1,7 +1,7 @@
-"""A head's ``config.json`` as vLLM reads it, and how the head drafts. Pure.
+"""Layout of a head from its ``config.json``, as vLLM reads it. Pure.
 
-`HeadFault` is one thing wrong with a head, `HeadReport` all that is known of it. A head drafts in one pass or
-one token after the other, from certain layers of the target, up to a trained depth. Source: vLLM 0.32.0,
+`HeadReport` is all that is known of a head. A head drafts in one pass or one token after the other, from
+certain layers of the target, up to a trained depth. Source: vLLM 0.32.0,
 ``model_executor/models/llama_eagle3.py`` and ``qwen3_eagle3.py``,
 ``transformers_utils/configs/speculators/algos.py``, ``v1/spec_decode/llm_base_proposer.py``.
 """
@@ -13,29 +13,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.words import Severity
+from peagle_sm.core.words import Finding
 
 HeadFormat = Literal["eagle3", "speculators"]
 Method = Literal["eagle3", "p-eagle"]
 
 
-@dataclass(frozen=True)
-class HeadFault:
-    """One finding; an "error" keeps the head from being deployed. ``code`` is stable, for programs."""
-
-    code: str
-    severity: Severity
-    message: str
-    next_step: str = ""
-
-
 class HeadRefused(PlanRefused):
-    """A draft head must not be deployed; ``details["findings"]`` says why, one entry each."""
+    """A draft head must not be deployed; ``details["findings"]`` lists the faults."""
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """One file of a head: its size in bytes, and its sha256 in hex (None where nobody told it)."""
+    """One file of a head: size in bytes, and sha256 in hex (None if unknown)."""
 
     name: str
     size: int
@@ -44,10 +34,10 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """What was found in a head's files; None where something is not known.
+    """Facts and faults of a head's files; an unknown field is None.
 
-    ``trained_k`` is the number of tokens that it was trained to propose, ``dtype`` that of its weights.
-    ``target_known`` says whether it was held against its target's config.
+    ``trained_k`` is its trained number of draft tokens, ``dtype`` that of its weights. ``target_known`` is
+    True if it was compared with its target's config.
     """
 
     place: str
@@ -69,61 +59,72 @@ class HeadReport:
     target: str | None = None
     target_known: bool = False
     files: tuple[FileRecord, ...] = ()
-    faults: tuple[HeadFault, ...] = field(default=())
+    faults: tuple[Finding, ...] = field(default=())
 
     @property
     def ok(self) -> bool:
-        """Whether nothing forbids to deploy it."""
+        """True if it may be deployed."""
         return not any(fault.severity == "error" for fault in self.faults)
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Total size of its files in bytes."""
         return sum(file.size for file in self.files)
 
     def raise_for_faults(self) -> None:
-        """Refuse a head that must not be deployed.
+        """Raise an error if the head must not be deployed.
 
         Raises:
-            HeadRefused: with every error among its findings.
+            HeadRefused: the head has errors; the message lists all of them.
         """
         if not self.ok:
             raise refused(self.place, self.faults)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
-        return {**asdict(self), "ok": self.ok}
+        """Return plain JSON types."""
+        faults = [fault_data(fault) for fault in self.faults]
+        return {**asdict(self), "faults": faults, "ok": self.ok}
 
 
-def refused(place: str, faults: Sequence[HeadFault], *, shown: bool = False) -> HeadRefused:
-    """The error that names every fault of severity "error"; their codes alone when they were just shown."""
+def fault_data(fault: Finding) -> dict[str, Any]:
+    """Return a finding on a head as JSON types; its check's id is called ``code`` there."""
+    return {
+        "code": fault.check,
+        "severity": fault.severity,
+        "message": fault.message,
+        "next_step": fault.next_step,
+    }
+
+
+def refused(place: str, faults: Sequence[Finding], *, shown: bool = False) -> HeadRefused:
+    """Return the error that lists all "error" faults; only codes if already shown."""
     errors = [fault for fault in faults if fault.severity == "error"]
     steps = dict.fromkeys(fault.next_step for fault in errors if fault.next_step)
-    codes = ", ".join(dict.fromkeys(fault.code for fault in errors))
-    told = f" {codes}" if shown else "".join(f"\n{fault.code}: {fault.message}" for fault in errors)
+    codes = ", ".join(dict.fromkeys(fault.check for fault in errors))
+    told = f" {codes}" if shown else "".join(f"\n{fault.check}: {fault.message}" for fault in errors)
     return HeadRefused(
         f"the draft head at {place} must not be deployed:{told}",
-        next_step=next(iter(steps), "take another head, or export it again"),
-        details={"findings": [asdict(fault) for fault in faults]},
+        next_step=next(iter(steps), "Use another head, or export it again."),
+        details={"findings": [fault_data(fault) for fault in faults]},
     )
 
 
 @dataclass(frozen=True)
 class HeadLook:
-    """What a look at a spec's head found: at the manifest beside it, or without one at its files."""
+    """Result of checking a spec's head, by its manifest or else by its files."""
 
     uri: str
     by: Literal["manifest", "files"]
-    faults: tuple[HeadFault, ...]
+    faults: tuple[Finding, ...]
 
 
 LLAMA = frozenset({"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLM"})
 QWEN3 = frozenset({"Eagle3Qwen3ForCausalLM", "Qwen3ForCausalLM"})
 RENAMED = frozenset({"PEagleDraftModel", "PeagleLlamaForCausalLM"})
-"""Llama's layout under names that vLLM has, and yet does not find: it puts Eagle3 before them first."""
+"""Names of Llama's layout that vLLM does not find, because it adds Eagle3 in front."""
 SPECULATORS_TYPES = ("eagle3", "peagle")
 MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")
-"""Where vLLM looks for the mask token, in its order."""
+"""Keys of the mask token, in vLLM's order."""
 DEFAULT_AUX_STATES = 3
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
@@ -132,7 +133,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """What the engine will build from the config; sizes are numbers of values."""
+    """Model that the engine builds from the config; sizes are numbers of values."""
 
     format: HeadFormat
     family: Literal["llama", "qwen3"]
@@ -164,28 +165,31 @@ class Layout:
 
     @property
     def fc_input(self) -> int:
-        """Width of the target's states that the head takes."""
+        """Width of the target's hidden states that the head reads."""
         return self.target_hidden * self.aux_states if self.uses_aux else self.target_hidden
 
     @property
     def mask_token(self) -> Any:
-        """What vLLM takes for the mask token; None when there is none."""
+        """Mask token that vLLM uses; None without one."""
         return next((self.mask_tokens[key] for key in MASK_KEYS if key in self.mask_tokens), None)
 
 
 def is_speculators(config: Config) -> bool:
-    """Whether it is the format of the `speculators` library."""
+    """Return whether the config has the format of the `speculators` library."""
     return "speculators_model_type" in config
 
 
-def read_layout(config: Config) -> tuple[Layout | None, list[HeadFault]]:
-    """Read a config; None, with the faults, where no engine could be built from it."""
-    faults: list[HeadFault] = []
+def read_layout(config: Config) -> tuple[Layout | None, list[Finding]]:
+    """Read a config; return None and the faults if an engine cannot load it."""
+    faults: list[Finding] = []
     layer = config.get("transformer_layer_config") if is_speculators(config) else config
     if is_speculators(config):
         faults += _speculators_faults(config)
     if not isinstance(layer, Mapping):
-        return None, [*faults, HeadFault("config", "error", "config.json has no transformer_layer_config")]
+        return None, [
+            *faults,
+            Finding("error", "config.json has no transformer_layer_config", check="config"),
+        ]
     family, architecture, unknown = _family(config, layer)
     faults += unknown
     faults += [_size_fault(layer, key) for key in _SIZES if not _positive(layer.get(key))]
@@ -249,13 +253,13 @@ def _aux_states(layer: Config, eagle: Config, ids: tuple[Any, ...], family: str)
     return told or (len(nested) if isinstance(nested, list) and nested else DEFAULT_AUX_STATES)
 
 
-def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | None, str, list[HeadFault]]:
+def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | None, str, list[Finding]]:
     if is_speculators(config):
         kind = layer.get("model_type", "llama")
         if kind in ("llama", "qwen3"):
             return kind, f"speculators {config['speculators_model_type']}, {kind}", []
-        message = f"transformer_layer_config.model_type: found {kind!r}; vLLM takes llama and qwen3 here"
-        return None, "", [HeadFault("format", "error", message)]
+        message = f"transformer_layer_config.model_type: found {kind!r}; allowed: llama, qwen3"
+        return None, "", [Finding("error", message, check="format")]
     named = config.get("architectures")
     name = named[0] if isinstance(named, list) and len(named) == 1 else None
     if name in LLAMA:
@@ -263,26 +267,26 @@ def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | 
     if name in QWEN3:
         return "qwen3", str(name), []
     if name in RENAMED:
-        message = f"architectures: vLLM 0.32.0 makes Eagle3{name} of {name}, which it does not have"
-        step = "Write LlamaForCausalLMEagle3 there, which names the same layout."
-        return "llama", str(name), [HeadFault("format", "warning", message, step)]
+        message = f"architectures: vLLM 0.32.0 changes {name} to Eagle3{name}, which does not exist"
+        step = "Set architectures to LlamaForCausalLMEagle3, which has the same layout."
+        return "llama", str(name), [Finding("warning", message, step, check="format")]
     message = (
-        f"architectures: found {named!r}, a layout that is not known here, so its weights were not "
+        f"architectures: found {named!r}, an unknown layout, so its weights were not "
         "checked; known: "
         f"{', '.join(sorted(LLAMA | QWEN3))}, and the speculators format"
     )
-    return None, str(name or ""), [HeadFault("format", "warning" if name else "error", message)]
+    return None, str(name or ""), [Finding("warning" if name else "error", message, check="format")]
 
 
-def _speculators_faults(config: Config) -> list[HeadFault]:
+def _speculators_faults(config: Config) -> list[Finding]:
     kind = config["speculators_model_type"]
     if kind not in SPECULATORS_TYPES:
         message = f"speculators_model_type: found {kind!r}; allowed: {', '.join(SPECULATORS_TYPES)}"
-        return [HeadFault("format", "error", message, "Take an EAGLE-3 or P-EAGLE head.")]
+        return [Finding("error", message, "Use an EAGLE-3 or P-EAGLE head.", check="format")]
     method = _first_method(config)
     if method is None or _verifier(config) is None or _int(method.get("speculative_tokens")) is None:
-        message = "speculators_config lacks its verifier, or speculative_tokens of its first proposal method"
-        return [HeadFault("config", "error", message, "Export the head with `speculators` again.")]
+        message = "speculators_config lacks the verifier, or speculative_tokens of its first proposal method"
+        return [Finding("error", message, "Export the head with `speculators` again.", check="config")]
     return []
 
 
@@ -305,10 +309,10 @@ def _verifier(config: Config) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _size_fault(layer: Config, key: str) -> HeadFault:
+def _size_fault(layer: Config, key: str) -> Finding:
     if key not in layer:
-        return HeadFault("config", "error", f"config.json lacks {key}")
-    return HeadFault("config", "error", f"{key}: found {layer[key]!r}; allowed: a whole number above 0")
+        return Finding("error", f"config.json lacks {key}", check="config")
+    return Finding("error", f"{key}: found {layer[key]!r}; allowed: a whole number above 0", check="config")
 
 
 def _int(value: Any) -> int | None:
@@ -319,123 +323,127 @@ def _positive(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def drafting_faults(layout: Layout, *, parallel: bool, has_mask: bool) -> Iterator[HeadFault]:
+def drafting_faults(layout: Layout, *, parallel: bool, has_mask: bool) -> Iterator[Finding]:
     """Mask token, parallel drafting and the layers that the head reads.
 
     Args:
-        layout: the head's.
-        parallel: whether it is to draft in one pass.
-        has_mask: whether its files hold ``mask_hidden``.
+        layout: the head's layout.
+        parallel: whether it must draft in one pass.
+        has_mask: whether its files contain ``mask_hidden``.
     """
     if parallel:
         yield from _mask_token(layout)
         if layout.declared_parallel is False:
-            yield HeadFault(
-                "method",
+            yield Finding(
                 "error",
-                "it is an EAGLE-3 head (speculators_model_type eagle3), asked to draft in one pass",
+                "it is an EAGLE-3 head (speculators_model_type eagle3); found mode p-eagle",
+                check="method",
             )
     elif has_mask or layout.declared_parallel:
-        yield HeadFault(
-            "method",
+        yield Finding(
             "error",
-            "it is a P-EAGLE head, and without parallel_drafting vLLM takes it for an autoregressive one "
-            "in silence: "
-            "acceptance collapses",
+            "it is a P-EAGLE head, and without parallel_drafting vLLM silently uses it as an "
+            "autoregressive head: "
+            "the acceptance collapses",
             "Set speculation.mode: p-eagle.",
+            check="method",
         )
     yield from _aux_layers(layout)
     yield from _attention(layout)
 
 
-def depth_faults(asked: int | None, trained: int | None, *, parallel: bool) -> Iterator[HeadFault]:
-    """The number of tokens asked for against the number trained."""
+def depth_faults(asked: int | None, trained: int | None, *, parallel: bool) -> Iterator[Finding]:
+    """Yield a fault if more tokens are requested than trained."""
     if asked is None or trained is None or asked <= trained:
         return
     if parallel:
-        yield HeadFault(
-            "trained-k",
+        yield Finding(
             "error",
-            f"num_speculative_tokens: found {asked}; allowed: 1 to {trained}, the depth it was trained for",
+            f"num_speculative_tokens: found {asked}; allowed: 1 to {trained}, its trained depth",
             f"Set speculation.num_speculative_tokens to {trained} or less.",
+            check="trained-k",
         )
     else:
-        yield HeadFault(
-            "trained-k",
+        yield Finding(
             "info",
-            f"it was unrolled {trained} deep in training; found {asked}, which may not pay: peagle-sm tune",
+            f"it was trained with depth {trained}; found {asked}, which may not be faster: peagle-sm tune",
+            check="trained-k",
         )
 
 
-def _mask_token(layout: Layout) -> Iterator[HeadFault]:
+def _mask_token(layout: Layout) -> Iterator[Finding]:
     if not layout.mask_tokens:
-        yield HeadFault("mask-token", "error", f"config.json names no mask token ({', '.join(MASK_KEYS)})")
+        yield Finding("error", f"config.json has no mask token ({', '.join(MASK_KEYS)})", check="mask-token")
         return
     if len({repr(value) for value in layout.mask_tokens.values()}) > 1:
         told = ", ".join(f"{key} {value!r}" for key, value in layout.mask_tokens.items())
-        yield HeadFault(
-            "mask-token",
+        yield Finding(
             "error",
-            f"config.json names several mask tokens: {told}; vLLM's versions differ in which",
+            f"config.json has several mask tokens: {told}; vLLM's versions use different ones",
+            check="mask-token",
         )
     token = layout.mask_token
     if type(token) is not int or not 0 <= token < layout.vocab:
-        yield HeadFault(
-            "mask-token",
+        yield Finding(
             "error",
             f"the mask token is {token!r}; allowed: 0 to {layout.vocab - 1}, within the vocabulary",
+            check="mask-token",
         )
 
 
-def _aux_layers(layout: Layout) -> Iterator[HeadFault]:
+def _aux_layers(layout: Layout) -> Iterator[Finding]:
     ids = layout.aux_layer_ids
     if not layout.uses_aux:
         return
     if not ids:
-        yield HeadFault(
-            "aux-layers",
+        yield Finding(
             "warning",
-            "config.json does not say which layers it reads (eagle_aux_hidden_state_layer_ids): vLLM "
-            "takes the "
-            "3rd, the middle and the last but two, right only if it was trained so",
+            "config.json lacks the layers that it reads (eagle_aux_hidden_state_layer_ids): vLLM "
+            "uses the "
+            "3rd, the middle and the third last, which is right only if it was trained with them",
+            check="aux-layers",
         )
         return
     if not all(type(each) is int and each >= 0 for each in ids):
-        yield HeadFault(
-            "aux-layers",
+        yield Finding(
             "error",
             f"eagle_aux_hidden_state_layer_ids: found {list(ids)!r}; allowed: whole numbers",
+            check="aux-layers",
         )
         return
     if len(set(ids)) < len(ids):
-        yield HeadFault(
-            "aux-layers", "error", f"eagle_aux_hidden_state_layer_ids: found {list(ids)}, one of them twice"
+        yield Finding(
+            "error",
+            f"eagle_aux_hidden_state_layer_ids: found {list(ids)}; allowed: each layer once",
+            check="aux-layers",
         )
     elif list(ids) != sorted(ids):
-        yield HeadFault(
-            "aux-layers",
+        yield Finding(
             "error",
             f"eagle_aux_hidden_state_layer_ids: found {list(ids)}; vLLM sorts them, so a head trained in "
             "this "
-            "order would read the wrong states in silence",
+            "order would silently read the wrong states",
+            check="aux-layers",
         )
     if len(ids) != layout.aux_states:
-        yield HeadFault(
-            "aux-layers",
+        yield Finding(
             "error",
-            f"it names {len(ids)} layers, and vLLM builds fc for {layout.aux_states}: say "
+            f"it has {len(ids)} layers, and vLLM builds fc for {layout.aux_states}: set "
             "num_aux_hidden_states",
+            check="aux-layers",
         )
 
 
-def _attention(layout: Layout) -> Iterator[HeadFault]:
+def _attention(layout: Layout) -> Iterator[Finding]:
     if layout.heads % layout.kv_heads:
-        yield HeadFault(
-            "attention",
+        yield Finding(
             "error",
-            f"{layout.heads} attention heads cannot share {layout.kv_heads} key and value heads",
+            f"{layout.heads} attention heads are not a multiple of {layout.kv_heads} key and value heads",
+            check="attention",
         )
     if layout.head_dim % 2:
-        yield HeadFault(
-            "attention", "error", f"head_dim is {layout.head_dim}; rotary positions need an even one"
+        yield Finding(
+            "error",
+            f"head_dim: found {layout.head_dim}; allowed: an even number (rotary positions)",
+            check="attention",
         )

@@ -1,9 +1,8 @@
-"""What a check reads of a head's folder: configs, headers, manifest. Pure.
+"""Reading of a head's folder: configs, headers, manifest. Pure.
 
-Weights are never read. The caller brings a function that reads a piece of a file. So a check of a head on the
-hub or in S3 reads only some hundred kilobytes. ``manifest.json`` of a staged prefix lists its files, their
-origin, and facts of its head. Here are also the checks on the files beside the weights: nothing that runs
-code, every shard that the index names, a licence.
+Weights are never read: the caller's function reads byte ranges of files, so a check of a head on the hub or
+in S3 reads only some hundred kilobytes. ``manifest.json`` of a staged prefix lists its files, their origin,
+and facts about its head. This module also checks the files: no code, all shards of the index, a licence.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from peagle_sm.core.heads.layout import FileRecord, HeadFault, depth_faults
+from peagle_sm.core.heads.layout import FileRecord, depth_faults
 from peagle_sm.core.heads.weights import (
     LENGTH_BYTES,
     TO_DRAFT,
@@ -27,15 +26,16 @@ from peagle_sm.core.heads.weights import (
     header_length,
     parse_header,
 )
+from peagle_sm.core.words import Finding
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-"""The one name of a revision that does not move."""
+"""A commit hash, the only revision name that does not move."""
 
 
 CONFIG, INDEX, CARD = "config.json", "model.safetensors.index.json", "README.md"
 MAX_TEXT_BYTES = 50_000_000
-"""A config, an index or a card beyond this is none."""
+"""Maximum bytes of a config, an index or a model card."""
 PICKLES = frozenset(
     {".bin", ".ckpt", ".h5", ".joblib", ".msgpack", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
 )
@@ -45,67 +45,75 @@ _LICENCE_FILE = re.compile(r"(licen[cs]e|copying)(\..*)?$", re.IGNORECASE)
 _LICENCE_LINE = re.compile(r"^licen[cs]e:\s*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
-def file_faults(sizes: Mapping[str, int]) -> Iterator[HeadFault]:
-    """Files that must not be there, and weights that are not."""
+def file_faults(sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield faults of forbidden files and missing weights."""
     for name in sorted(sizes):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
-            yield HeadFault("files", "error", f"{name!r} would be written outside of the head's folder")
+            yield Finding("error", f"the path of {name!r} is outside the head's folder", check="files")
         elif path.suffix.lower() in CODE:
-            yield HeadFault(
-                "remote-code", "error", f"{name} is code; a head is weights and configs", _TAKE_OUT
+            yield Finding(
+                "error", f"{name} is code; allowed: weights and configs", _TAKE_OUT, check="remote-code"
             )
         elif path.suffix.lower() in PICKLES:
-            yield HeadFault(
-                "pickle", "error", f"{name} can run code when it is loaded; only safetensors", _TAKE_OUT
+            yield Finding(
+                "error",
+                f"{name} can run code when it is loaded; allowed: safetensors",
+                _TAKE_OUT,
+                check="pickle",
             )
     if not shards(sizes):
-        yield HeadFault("weights-missing", "error", "there is no .safetensors file in it")
+        yield Finding("error", "it has no .safetensors file", check="weights-missing")
 
 
-_TAKE_OUT = "Take the file out, or another head."
+_TAKE_OUT = "Remove the file, or use another head."
 
 
 def shards(sizes: Mapping[str, int]) -> list[str]:
-    """The safetensors files of the folder itself; vLLM reads no others."""
+    """Return the folder's own safetensors files; vLLM reads no others."""
     return sorted(name for name in sizes if name.endswith(".safetensors") and "/" not in name)
 
 
-def code_faults(name: str, config: Any) -> Iterator[HeadFault]:
-    """An ``auto_map`` in a config: a class that would be loaded from the repository's own code."""
+def code_faults(name: str, config: Any) -> Iterator[Finding]:
+    """Yield a fault for an ``auto_map``, which loads code from the repository."""
     if isinstance(config, Mapping) and config.get("auto_map"):
-        yield HeadFault(
-            "remote-code",
+        yield Finding(
             "error",
             f"{name} has an auto_map: it loads code from its repository",
-            "Take another head.",
+            "Use another head.",
+            check="remote-code",
         )
 
 
-def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[HeadFault]:
-    """Hold the index against the files; ``tensors`` is name -> file, as the headers say."""
+def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Compare the index with the files; ``tensors`` maps names to files."""
     table = index.get("weight_map") if isinstance(index, Mapping) else None
     if not isinstance(table, Mapping):
-        yield HeadFault("index", "error", f"{INDEX} has no weight_map")
+        yield Finding("error", f"{INDEX} has no weight_map", check="index")
         return
     for file in sorted({str(each) for each in table.values()}):
         if file not in sizes:
-            yield HeadFault(
-                "index", "error", f"{INDEX} names {file}, which is not there", "Fetch the head again."
+            yield Finding(
+                "error",
+                f"{INDEX} lists {file}, which does not exist",
+                "Download the head again.",
+                check="index",
             )
     for name, file in table.items():
         if str(file) in sizes and tensors.get(name) != file:
-            yield HeadFault("index", "error", f"{INDEX} looks for {name} in {file}, which does not hold it")
+            yield Finding(
+                "error", f"{INDEX} lists {name} in {file}, which does not contain it", check="index"
+            )
             return
     unlisted = sorted(set(tensors) - set(table))
     if unlisted:
-        yield HeadFault(
-            "index", "error", f"{INDEX} does not name {unlisted[0]}: vLLM may leave it out in silence"
+        yield Finding(
+            "error", f"{INDEX} does not list {unlisted[0]}: vLLM may silently leave it out", check="index"
         )
 
 
 def licence_of(sizes: Mapping[str, int], card: str | None) -> str | None:
-    """The licence that the card's metadata names, else the file that has it; None when neither does."""
+    """Return the licence in the model card, else the licence file's name, else None."""
     if card and card.startswith("---"):
         found = _LICENCE_LINE.search(card.split("\n---", 1)[0])
         if found:
@@ -117,16 +125,16 @@ def read_json(text: bytes, name: str) -> Any:
     """Parse a JSON file of the head.
 
     Raises:
-        ValueError: it is none; the message names it.
+        ValueError: it is not JSON; the message has the file's name.
     """
     try:
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name} is no JSON: {error}") from error
+        raise ValueError(f"{name} is not JSON: {error}") from error
 
 
 Read = Callable[[str, int, int], bytes]
-"""A file's name, where to begin, how many bytes: what stands there."""
+"""Reader of a file's byte range: name, start, length."""
 MAX_MAP_BYTES = 64_000_000
 _ARRAYS = {"I64": "q", "I32": "i", "U8": "B", "I8": "b", "BOOL": "B"}
 _FIRST_BYTES = 64 * 1024  # most headers fit, so one read finds them
@@ -134,7 +142,7 @@ _FIRST_BYTES = 64 * 1024  # most headers fit, so one read finds them
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of files somewhere: sizes in bytes, a way to read pieces, each file's sha256 where told."""
+    """A folder anywhere: file sizes, a reader of byte ranges, sha256 if known."""
 
     place: str
     sizes: Mapping[str, int]
@@ -144,60 +152,40 @@ class Folder:
     licence: str | None = None
 
     def text(self, name: str) -> bytes | None:
-        """A small file whole; None when it is not there.
+        """Return a small file's content; None if it does not exist.
 
         Raises:
-            ValueError: it is too large for a text.
+            ValueError: the file is too large.
         """
         size = self.sizes.get(name)
         if size is None:
             return None
         if size > MAX_TEXT_BYTES:
-            raise ValueError(f"{name} has {size} bytes, too many for a text")
+            raise ValueError(f"{name} is too large: {size} bytes")
         return self.read(name, 0, size)
 
     def only(self, names: Iterable[str]) -> Folder:
-        """The same folder with some of its files."""
+        """Return the same folder with only these files."""
         return replace(self, sizes={name: self.sizes[name] for name in names})
 
     def records(self) -> tuple[FileRecord, ...]:
-        """Its files by name."""
+        """Return its files, sorted by name."""
         return tuple(FileRecord(n, size, self.sha256.get(n)) for n, size in sorted(self.sizes.items()))
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What was read: the config (None where there is none), tensors by name, the maps' values."""
+    """Content that was read: config (or None), tensors by name, vocabulary maps."""
 
     config: Mapping[str, Any] | None
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Sequence[int]]
     licence: str | None
-    faults: tuple[HeadFault, ...]
-
-
-def local_folder(directory: Path) -> Folder:
-    """A folder on this machine; what hides behind a dot (git's, the hub's own notes) does not count.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    found = {
-        path.relative_to(directory).as_posix(): path.stat().st_size
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    }
-
-    def read(name: str, start: int, length: int) -> bytes:
-        with (directory / name).open("rb") as file:
-            file.seek(start)
-            return file.read(length)
-
-    return Folder(str(directory), found, read)
+    faults: tuple[Finding, ...]
 
 
 def read_contents(folder: Folder) -> Contents:
-    """Read a folder; everything wrong with its files is among the faults.
+    """Read a folder; the result includes the faults of its files.
 
     Raises:
         OSError: whatever the folder's ``read`` raises.
@@ -208,25 +196,25 @@ def read_contents(folder: Folder) -> Contents:
         faults += code_faults(name, texts[name])
     config = texts[CONFIG]
     if CONFIG not in folder.sizes:
-        faults.append(HeadFault("config", "error", "there is no config.json in it"))
+        faults.append(Finding("error", "it has no config.json", check="config"))
     elif not isinstance(config, Mapping):
-        faults.append(HeadFault("config", "error", "config.json is no JSON object"))
+        faults.append(Finding("error", "config.json is not a JSON object", check="config"))
     tensors = _tensors(folder, faults)
     if texts[INDEX] is not None:
         faults += index_faults(texts[INDEX], {n: each.file for n, each in tensors.items()}, folder.sizes)
     values = {n: _values(folder, tensors[n]) for n in (TO_TARGET, TO_DRAFT) if _is_map(tensors.get(n))}
     licence = folder.licence or licence_of(folder.sizes, _card(folder))
     if licence is None:
-        faults.append(HeadFault("licence", "warning", "neither its card nor a file names its licence"))
+        faults.append(Finding("warning", "neither its model card nor a file has a licence", check="licence"))
     return Contents(config if isinstance(config, Mapping) else None, tensors, values, licence, tuple(faults))
 
 
-def _json(folder: Folder, name: str, faults: list[HeadFault]) -> Any:
+def _json(folder: Folder, name: str, faults: list[Finding]) -> Any:
     try:
         text = folder.text(name)
         return None if text is None else read_json(text, name)
     except ValueError as error:
-        faults.append(HeadFault("config", "error", str(error)))
+        faults.append(Finding("error", str(error), check="config"))
         return None
 
 
@@ -238,17 +226,17 @@ def _card(folder: Folder) -> str | None:
     return None if text is None else text.decode("utf-8", errors="replace")
 
 
-def _tensors(folder: Folder, faults: list[HeadFault]) -> dict[str, Tensor]:
+def _tensors(folder: Folder, faults: list[Finding]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in shards(folder.sizes):
         try:
             header = read_header(folder, name)
         except HeaderFault as error:
-            faults.append(HeadFault("header", "error", str(error), "Fetch the file again."))
+            faults.append(Finding("error", str(error), "Download the file again.", check="header"))
             continue
         for twice in sorted(found.keys() & header.keys()):
             message = f"{twice} is in {found[twice].file} and in {name}"
-            faults.append(HeadFault("index", "error", message))
+            faults.append(Finding("error", message, check="index"))
         found |= header
     return found
 
@@ -257,7 +245,7 @@ def read_header(folder: Folder, name: str) -> dict[str, Tensor]:
     """Read one safetensors file's header.
 
     Raises:
-        HeaderFault: the file is not whole, or is something else.
+        HeaderFault: the file is incomplete, or not a safetensors file.
         OSError: it cannot be read.
     """
     size = folder.sizes[name]
@@ -286,12 +274,12 @@ def _values(folder: Folder, tensor: Tensor) -> Sequence[int]:
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "peagle-sm/1"
 HEAD_FOLDER = "p-eagle/"
-"""Where the head lies below its target's prefix; the engine sees it as /opt/ml/model/p-eagle."""
+"""Folder of the head below its target's prefix; in the engine: /opt/ml/model/p-eagle."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A target or a head: the hub's repository or a path, its commit, its licence, its folder below."""
+    """A staged target or head: repository or path, commit, licence and folder."""
 
     source: str
     revision: str | None
@@ -301,7 +289,7 @@ class Part:
 
 @dataclass(frozen=True)
 class HeadFacts:
-    """What the check found before the head was staged; it had no error, or it would not be there."""
+    """Facts about a staged head, from its check before the staging."""
 
     format: str
     method: str
@@ -312,7 +300,7 @@ class HeadFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A staged prefix; ``files`` are relative to it, each with its sha256. ``model`` is a catalogue id."""
+    """Manifest of a staged prefix; ``files`` are relative to it."""
 
     tool_version: str
     files: tuple[FileRecord, ...]
@@ -322,21 +310,21 @@ class Manifest:
     head_facts: HeadFacts | None = None
 
     def to_json(self) -> str:
-        """The file's text; the same staging writes the same bytes."""
+        """Return the file's text; the same staging gives the same bytes."""
         document = {"format": MANIFEST_FORMAT, **asdict(self)}
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def parse_manifest(text: bytes | str) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     Raises:
-        ValueError: it is none of ours; the message says why.
+        ValueError: it is not a manifest of peagle-sm; the message has the reason.
     """
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("format") != MANIFEST_FORMAT:
-            raise ValueError(f"its format is not {MANIFEST_FORMAT}")
+            raise ValueError(f"expected format {MANIFEST_FORMAT}")
         files = tuple(FileRecord(str(f["name"]), int(f["size"]), f["sha256"]) for f in data["files"])
         return Manifest(
             tool_version=str(data["tool_version"]),
@@ -347,7 +335,7 @@ def parse_manifest(text: bytes | str) -> Manifest:
             head_facts=_facts(data.get("head_facts")),
         )
     except (KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"it is no manifest of peagle-sm: {error!r}") from error
+        raise ValueError(f"it is not a manifest of peagle-sm: {error!r}") from error
 
 
 def _part(data: Any) -> Part | None:
@@ -370,36 +358,36 @@ def manifest_faults(
     model: str,
     mode: str,
     num_speculative_tokens: int | None,
-) -> Iterator[HeadFault]:
-    """Hold a spec against what was staged, and what was staged against what is there (``sizes``)."""
+) -> Iterator[Finding]:
+    """Compare a spec with a manifest, and the manifest with the files (``sizes``)."""
     for file in manifest.files:
         if file.name not in sizes:
-            yield HeadFault("files", "error", f"{file.name} of the manifest is not there", _AGAIN)
+            yield Finding("error", f"{file.name} of the manifest does not exist", _AGAIN, check="files")
         elif sizes[file.name] != file.size:
             found = sizes[file.name]
-            message = f"{file.name} has {found} bytes, and {file.size} in the manifest"
-            yield HeadFault("files", "error", message, _AGAIN)
+            message = f"{file.name} has {found} bytes; the manifest has {file.size}"
+            yield Finding("error", message, _AGAIN, check="files")
     if manifest.model is not None and manifest.model != model:
-        yield HeadFault(
-            "target-size",
+        yield Finding(
             "error",
-            f"it was staged for model {manifest.model}, and the spec's is {model}",
+            f"it was staged for model {manifest.model}; the spec has {model}",
             _OTHER,
+            check="target-size",
         )
     facts = manifest.head_facts
     if facts is None:
-        yield HeadFault("files", "error", "there is no head in what was staged there", _OTHER)
+        yield Finding("error", "the staged files do not include a head", _OTHER, check="files")
         return
     if facts.method != mode:
-        yield HeadFault(
-            "method", "error", f"it is a {facts.method} head, and the spec's mode is {mode}", _OTHER
+        yield Finding(
+            "error", f"it is a {facts.method} head; the spec has mode {mode}", _OTHER, check="method"
         )
     elif num_speculative_tokens is not None:
         yield from depth_faults(num_speculative_tokens, facts.trained_k, parallel=mode == "p-eagle")
 
 
 _AGAIN = "Stage it again: `peagle-sm heads stage`."
-_OTHER = "Name the prefix of the right head as head_uri."
+_OTHER = "Set head_uri to the prefix of the right head."
 
 
 _WANTED = re.compile(
@@ -408,9 +396,9 @@ _WANTED = re.compile(
 
 
 def selected(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Split a target's files into those that an engine needs, and those left out.
+    """Split a target's files into needed files and files to leave out.
 
-    Left out: folders (other formats of the same weights), weights that are no safetensors, code, pictures.
+    Left out: folders (other formats of the same weights), weights other than safetensors, code, pictures.
     """
     every = sorted(names)
     kept = [name for name in every if _WANTED.fullmatch(name) and not name.startswith(".")]
@@ -425,5 +413,5 @@ _GB = 2**30  # S3 bills binary gigabytes
 
 
 def usd_per_month(size: int) -> float:
-    """USD a month for ``size`` bytes in S3 Standard; incomplete uploads cost the same."""
+    """Return USD per month for ``size`` bytes in S3, also of incomplete uploads."""
     return size / _GB * USD_PER_GB_MONTH

@@ -1,13 +1,13 @@
-"""A head's tensors: safetensors header, expected tensors, vocabulary map. Pure.
+"""Checks of a head's tensors: header, expected tensors, vocabulary. Pure.
 
-vLLM loads a head without ``d2t``, or without some layer's weights, and drafts nonsense with it: acceptance
-falls to 1, the outputs stay right, and no error is reported. So the head is checked first. ``d2t`` holds
-offsets from the head's smaller vocabulary to the target's, ``t2d`` flags the target's tokens that the head
-has.
+vLLM loads a head without ``d2t``, or without a layer's weights, and drafts wrong tokens with it: the
+acceptance length falls to 1, the outputs stay right, and no error is reported. So the head is checked before.
+``d2t`` has the offsets from the head's smaller vocabulary to the target's, ``t2d`` flags the target's tokens
+that the head has.
 
 Source of the safetensors rules: the format's page (github.com/safetensors/safetensors, "Format") and its
-loader, which refuses headers over 100 MB, duplicate names, holes and overlaps. They are checked before any
-tensor is loaded.
+loader, which refuses headers over 100 MB, duplicate names, gaps and overlaps. All checks run before a tensor
+is loaded.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeGuard
 
-from peagle_sm.core.heads.layout import HeadFault, Layout
+from peagle_sm.core.heads.layout import Layout
+from peagle_sm.core.words import Finding
 
 Shape = tuple[int, ...]
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000
 MAX_DIMENSIONS = 16
-"""More than any model has; a header with thousands of them is an attack on whoever multiplies them."""
+"""Upper bound on tensor rank; larger headers are treated as hostile."""
 
 BITS: Mapping[str, int] = {
     **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6},
@@ -39,12 +40,12 @@ FLOATS = frozenset({"F16", "BF16", "F32"})
 
 
 class HeaderFault(ValueError):
-    """A file that is not whole, or not what it says; the message says how, with the file's name."""
+    """A safetensors file is incomplete or invalid; the message has the file's name."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor: ``start`` and ``end`` are bytes from the beginning of ``file``."""
+    """One tensor; ``start`` and ``end`` are byte offsets in ``file``."""
 
     dtype: str
     shape: Shape
@@ -54,31 +55,31 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """How many values it has."""
+        """Number of values."""
         return prod(self.shape)
 
 
 def header_length(first: bytes, size: int, name: str) -> int:
-    """The length of the header, from the first eight bytes of a file of ``size`` bytes.
+    """Return the header's length from the first eight bytes of a file.
 
     Raises:
-        HeaderFault: the file is cut short, is something else, or claims a header that is too long.
+        HeaderFault: the file is cut short, is another format, or has a header that is too long.
     """
     if len(first) < LENGTH_BYTES or size < LENGTH_BYTES:
-        raise HeaderFault(f"{name} is cut short or is no safetensors file ({size} bytes)")
+        raise HeaderFault(f"{name} is cut short or not a safetensors file ({size} bytes)")
     length = int.from_bytes(first[:LENGTH_BYTES], "little")
     if length > MAX_HEADER_BYTES and length <= size - LENGTH_BYTES:
-        raise HeaderFault(f"{name} claims a header of {length} bytes; safetensors allows {MAX_HEADER_BYTES}")
+        raise HeaderFault(f"{name} has a header of {length} bytes; allowed: at most {MAX_HEADER_BYTES}")
     if not 0 < length <= size - LENGTH_BYTES:
-        raise HeaderFault(f"{name} is cut short or is no safetensors file ({size} bytes)")
+        raise HeaderFault(f"{name} is cut short or not a safetensors file ({size} bytes)")
     return length
 
 
 def parse_header(text: bytes, size: int, name: str) -> dict[str, Tensor]:
-    """Read a header; ``size`` is the whole file's.
+    """Parse a header; ``size`` is the file's size.
 
     Raises:
-        HeaderFault: it is no JSON object, a name comes twice, or offsets leave holes, overlap, pass the
+        HeaderFault: it is not a JSON object, a name occurs twice, or offsets leave gaps, overlap, pass the
             end of the file, or do not fit the tensor's shape.
     """
     entries = _json_object(text, name)
@@ -91,13 +92,13 @@ def parse_header(text: bytes, size: int, name: str) -> dict[str, Tensor]:
 
 def _json_object(text: bytes, name: str) -> dict[str, Any]:
     if not text.startswith(b"{"):
-        raise HeaderFault(f"{name} has no safetensors header: it does not begin with a brace")
+        raise HeaderFault(f"{name} has no safetensors header: it does not start with a brace")
 
     def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, value in pairs:
             if key in made:
-                raise HeaderFault(f"{name}: {key!r} stands twice in the header")
+                raise HeaderFault(f"{name}: {key!r} occurs twice in the header")
             made[key] = value
         return made
 
@@ -108,7 +109,7 @@ def _json_object(text: bytes, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise HeaderFault(f"{name} has no safetensors header: {error}") from error
     if not isinstance(document, dict):
-        raise HeaderFault(f"{name} has no safetensors header: it is no JSON object")
+        raise HeaderFault(f"{name} has no safetensors header: it is not a JSON object")
     return document
 
 
@@ -119,19 +120,19 @@ def _metadata(value: Any, name: str) -> None:
 
 def _tensor(key: str, entry: Any, name: str, begin: int) -> Tensor:
     if not isinstance(entry, dict):
-        raise HeaderFault(f"{name}: {key} has no dtype, shape and offsets")
+        raise HeaderFault(f"{name}: {key} must be an object with dtype, shape and data_offsets")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise HeaderFault(f"{name}: {key} has dtype {dtype!r}; allowed: {', '.join(sorted(BITS))}")
     if not _whole_numbers(shape) or len(shape) > MAX_DIMENSIONS:
-        raise HeaderFault(f"{name}: {key} has no shape of whole numbers, {MAX_DIMENSIONS} at most")
+        raise HeaderFault(f"{name}: the shape of {key} must be at most {MAX_DIMENSIONS} whole numbers")
     if not _whole_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise HeaderFault(f"{name}: {key} has no pair of rising data_offsets")
+        raise HeaderFault(f"{name}: the data_offsets of {key} must be two ascending whole numbers")
     bits = prod(shape) * BITS[dtype]
     if bits != 8 * (offsets[1] - offsets[0]):
         raise HeaderFault(
             f"{name}: {key} is {'x'.join(map(str, shape)) or 'a scalar'} of {dtype}, {bits // 8} bytes, "
-            "and its "
+            "but its "
             f"offsets span {offsets[1] - offsets[0]}"
         )
     return Tensor(dtype, tuple(shape), name, begin + offsets[0], begin + offsets[1])
@@ -147,12 +148,14 @@ def _covers(found: Mapping[str, Tensor], begin: int, size: int, name: str) -> No
         if tensor.start < reached:
             raise HeaderFault(f"{name}: {key} overlaps {last}")
         if tensor.start > reached:
-            raise HeaderFault(f"{name}: {tensor.start - reached} bytes between {last} and {key} are nobody's")
+            raise HeaderFault(
+                f"{name}: {tensor.start - reached} bytes between {last} and {key} belong to no tensor"
+            )
         reached, last = tensor.end, key
     if reached > size:
-        raise HeaderFault(f"{name} is cut short: {size} bytes, and its header calls for {reached}")
+        raise HeaderFault(f"{name} is cut short: {size} bytes, but its header needs {reached}")
     if reached < size:
-        raise HeaderFault(f"{name}: {size - reached} bytes after {last} are nobody's")
+        raise HeaderFault(f"{name}: {size - reached} bytes after {last} belong to no tensor")
 
 
 EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
@@ -164,9 +167,9 @@ _FLAGS = frozenset({"BOOL", "U8", "I8", "I64", "I32"})
 
 
 def expected_tensors(layout: Layout, *, parallel: bool) -> dict[str, Shape]:
-    """Every tensor that the engine needs, with its shape; the first layer is called ``layers.0``.
+    """Return the tensors that the engine needs; the first layer is ``layers.0``.
 
-    The embedding and the output matrix are in it only where the target's cannot stand in for them.
+    The embedding and the output matrix are included only if the target's cannot replace them.
     """
     made: dict[str, Shape] = {"norm.weight": (layout.hidden,)}
     if layout.uses_aux:
@@ -189,7 +192,7 @@ def expected_tensors(layout: Layout, *, parallel: bool) -> dict[str, Shape]:
 
 
 def optional_tensors(layout: Layout) -> dict[str, Shape]:
-    """What a head may have besides: its own embedding and output matrix, and the map back."""
+    """Return optional tensors: own embedding and output matrix, and ``t2d``."""
     made: dict[str, Shape] = {
         EMBEDDING: (layout.vocab, layout.hidden),
         OUTPUT: (layout.draft_vocab, layout.hidden),
@@ -200,13 +203,17 @@ def optional_tensors(layout: Layout) -> dict[str, Shape]:
     return made
 
 
-def weight_faults(layout: Layout, tensors: Mapping[str, Tensor], *, parallel: bool) -> list[HeadFault]:
-    """What is missing, misshapen, unexpected, or of a type that the engine would not take."""
+def weight_faults(layout: Layout, tensors: Mapping[str, Tensor], *, parallel: bool) -> list[Finding]:
+    """Return tensors that are missing, unexpected, or of a wrong shape or dtype."""
     found, twice = _under_one_name(tensors)
-    faults = [HeadFault("weights-unexpected", "error", f"{name} is there under two names") for name in twice]
+    faults = [
+        Finding("error", f"{name} exists under two names", check="weights-unexpected") for name in twice
+    ]
     expected = expected_tensors(layout, parallel=parallel)
     known = {**optional_tensors(layout), **expected}
-    faults += [HeadFault("weights-missing", "error", f"{n} is missing") for n in expected if n not in found]
+    faults += [
+        Finding("error", f"{n} is missing", check="weights-missing") for n in expected if n not in found
+    ]
     for name, tensor in found.items():
         faults += _one(name, tensor, known, layout)
     return [*faults, *_unlike(layout, found)]
@@ -254,60 +261,70 @@ def _under_one_name(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], l
     return found, twice
 
 
-def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) -> Iterator[HeadFault]:
+def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) -> Iterator[Finding]:
     if _UNUSED.search(name) or (layout.quantized and _SCALES.search(name)):
         return
     if name not in known:
         if name in (TO_TARGET, TO_DRAFT):
             if name == TO_TARGET:
-                yield HeadFault(
-                    "vocabulary-map",
+                yield Finding(
                     "error",
-                    f"{name} is there although the vocabularies are equal: vLLM has no place for it and "
+                    f"{name} exists although the vocabularies are equal: vLLM does not expect it and "
                     "refuses it",
-                    "Leave d2t and t2d out.",
+                    "Remove d2t and t2d.",
+                    check="vocabulary-map",
                 )
             return
-        yield HeadFault("weights-unexpected", "error", f"{name} is not a tensor of this layout{_why(name)}")
+        yield Finding("error", f"{name} is not expected in this head{_why(name)}", check="weights-unexpected")
         return
     wanted = known[name]
     same = tensor.count == wanted[-1] if name == MASK else tensor.shape == wanted
     if not same and not layout.quantized:
-        yield HeadFault("weights-shape", "error", f"{name} is {_text(tensor.shape)}, not {_text(wanted)}")
+        yield Finding(
+            "error",
+            f"{name}: found shape {_text(tensor.shape)}; expected {_text(wanted)}",
+            check="weights-shape",
+        )
     allowed = _INTEGERS if name == TO_TARGET else _FLAGS if name == TO_DRAFT else FLOATS
     if tensor.dtype not in allowed and not layout.quantized:
-        yield HeadFault(
-            "dtype", "error", f"{name} is of {tensor.dtype}; allowed: {', '.join(sorted(allowed))}"
+        yield Finding(
+            "error",
+            f"{name}: found dtype {tensor.dtype}; allowed: {', '.join(sorted(allowed))}",
+            check="dtype",
         )
 
 
 def _why(name: str) -> str:
     if name.startswith("verifier_"):
-        return ": it belongs to the target, in a checkpoint of training; export the head"
+        return ": it belongs to the target in a training checkpoint; export the head"
     if name.startswith("model."):
         return ": vLLM adds `model.` itself"
     return ""
 
 
-def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[HeadFault]:
+def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[Finding]:
     if layout.quantized:
-        yield HeadFault(
-            "dtype", "warning", "the head is quantised: shapes and scales of its weights were not checked"
+        yield Finding(
+            "warning",
+            "the head is quantised: shapes and scales of its weights were not checked",
+            check="dtype",
         )
         return
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
     dtypes = sorted({each.dtype for each in found.values() if each.dtype in FLOATS})
     if len(dtypes) > 1:
-        yield HeadFault("dtype", "warning", f"its weights are of several types: {', '.join(dtypes)}")
+        yield Finding("warning", f"its weights have several dtypes: {', '.join(dtypes)}", check="dtype")
     elif dtypes and layout.dtype in names and names[layout.dtype] != dtypes[0]:
-        yield HeadFault("dtype", "warning", f"config.json says {layout.dtype}, its weights are {dtypes[0]}")
+        yield Finding(
+            "warning", f"config.json has {layout.dtype}, but its weights are {dtypes[0]}", check="dtype"
+        )
     if layout.tied and EMBEDDING in found and OUTPUT not in found:
-        yield HeadFault(
-            "tied-embeddings",
+        yield Finding(
             "error",
-            "tie_word_embeddings is true, and vLLM does not tie a head's: it would draft with the target's "
-            "lm_head instead of the head's own embedding",
-            "Write lm_head.weight into the head, and tie_word_embeddings: false.",
+            "tie_word_embeddings is true, but vLLM does not tie a head's embeddings: it would draft with the "
+            "target's lm_head instead of the head's embedding",
+            "Add lm_head.weight to the head, and set tie_word_embeddings: false.",
+            check="tied-embeddings",
         )
 
 
@@ -318,13 +335,13 @@ def _text(shape: Shape) -> str:
 _CODE = "vocabulary-map"
 
 
-def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> list[HeadFault]:
-    """Hold the maps against the vocabularies and each other; ``values`` has those that the files hold."""
+def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> list[Finding]:
+    """Compare the maps with the vocabularies and each other; ``values`` has the maps."""
     if layout.draft_vocab > layout.vocab:
         message = (
             f"draft_vocab_size {layout.draft_vocab} is larger than the target's vocabulary, {layout.vocab}"
         )
-        return [HeadFault(_CODE, "error", message)]
+        return [Finding("error", message, check=_CODE)]
     offsets = values.get(TO_TARGET)
     if layout.draft_vocab == layout.vocab or offsets is None or len(offsets) != layout.draft_vocab:
         return []  # nothing to map, or weight_faults has said it
@@ -335,31 +352,29 @@ def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> li
         faults += _flag_faults(set(targets), flags)
     elif not faults and flags is None and not any(offsets):
         message = (
-            f"d2t is all zeros and there is no t2d: the head would draft the first {layout.draft_vocab} "
-            "tokens "
-            "alone, which is what a lost map looks like"
+            f"d2t is all zeros and t2d is missing: the head would draft only the first {layout.draft_vocab} "
+            "tokens, "
+            "as if the map was lost"
         )
-        faults.append(HeadFault(_CODE, "warning", message))
+        faults.append(Finding("warning", message, check=_CODE))
     return faults
 
 
-def _range_faults(targets: Sequence[int], vocab: int) -> list[HeadFault]:
+def _range_faults(targets: Sequence[int], vocab: int) -> list[Finding]:
     for index, target in enumerate(targets):
         if not 0 <= target < vocab:
-            message = (
-                f"d2t maps draft token {index} to {target}, outside of the vocabulary (0 to {vocab - 1})"
-            )
-            return [HeadFault(_CODE, "error", message)]
+            message = f"d2t maps draft token {index} to {target}; allowed: 0 to {vocab - 1}, the vocabulary"
+            return [Finding("error", message, check=_CODE)]
     if len(set(targets)) < len(targets):
         message = (
-            f"d2t maps {len(targets)} draft tokens to {len(set(targets))} tokens: two share one. Are these "
-            "token ids instead of offsets (id = index + d2t[index])?"
+            f"d2t maps {len(targets)} draft tokens to {len(set(targets))} tokens; expected one each. It may "
+            "have token ids instead of offsets (id = index + d2t[index])"
         )
-        return [HeadFault(_CODE, "error", message)]
+        return [Finding("error", message, check=_CODE)]
     return []
 
 
-def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[HeadFault]:
+def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[Finding]:
     marked = {index for index, flag in enumerate(flags) if flag}
     if marked == targets:
         return []
@@ -367,4 +382,4 @@ def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[HeadFault]:
         f"t2d marks {len(marked)} tokens and d2t maps to {len(targets)}; they differ in "
         f"{len(marked ^ targets)}"
     )
-    return [HeadFault(_CODE, "error", message)]
+    return [Finding("error", message, check=_CODE)]

@@ -1,6 +1,6 @@
-"""JumpStart's documents as typed records: the manifest and a model's spec. Pure.
+"""Typed records of JumpStart's documents: manifest and model specs. Pure.
 
-The manifest lists the versions of each model and where each version's spec is. A spec has configs, their
+The manifest lists the versions of each model and the key of each version's spec. A spec has configs, their
 ranking, and each config's fields. Errors name the document and the field.
 """
 
@@ -15,28 +15,29 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+from peagle_sm.core.jumpstart.lock import model_name
 from peagle_sm.core.spec.validation import explain, show, suggest
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
 _STEP = (
-    "AWS's document is not as it used to be: say so at this project's issues, and meanwhile use source: "
-    "container with model_uri and head_uri."
+    "AWS has changed the format of its document: report it as an issue of this project, and meanwhile set "
+    "source: container, model_uri and head_uri."
 )
 
 
 class Record(BaseModel):
-    """A part of a document; fields that nothing here needs are passed over."""
+    """A part of a document; unneeded fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
 class CatalogueDamaged(ServiceFault):
-    """A manifest or spec of JumpStart's that cannot be read: a fault on AWS's side."""
+    """A JumpStart manifest or spec cannot be parsed: a fault of AWS."""
 
 
 def load_json(content: bytes, origin: str) -> Any:
-    """Read JSON; ``origin`` (an S3 URI, say) opens the message.
+    """Parse JSON; ``origin`` (such as an S3 URI) starts the message.
 
     Raises:
         CatalogueDamaged: not UTF-8, or not JSON.
@@ -54,10 +55,10 @@ def load_json(content: bytes, origin: str) -> Any:
 
 
 def check_record(model: type[AnyRecord], data: Any, origin: str) -> AnyRecord:
-    """Make a record of JSON's data.
+    """Convert JSON data to a record.
 
     Raises:
-        CatalogueDamaged: a field is missing or of another kind; the message names each.
+        CatalogueDamaged: a field is missing or has a wrong type; the message names each.
     """
     try:
         # strict as JSON is: a list stands for a tuple, and a text never for a number
@@ -68,18 +69,15 @@ def check_record(model: type[AnyRecord], data: Any, origin: str) -> AnyRecord:
 
 
 def damaged(origin: str, found: Any, allowed: str) -> CatalogueDamaged:
-    """The error for a value that is not what it must be."""
+    """Return the error for a wrong value."""
     return CatalogueDamaged(f"{origin}: found {show(found)}; allowed: {allowed}", next_step=_STEP)
 
 
 MANIFEST_KEY = "models_manifest.json"
-_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
-# The endings by which a repository on the hub names the number format of the same model.
-_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
 
 
 class Row(Record):
-    """One version of one model; ``min_version`` is the oldest SageMaker SDK that may use it."""
+    """A model's version; ``min_version`` is the oldest SageMaker SDK for it."""
 
     model_id: str = Field(min_length=1)
     version: str = Field(min_length=1)
@@ -89,7 +87,7 @@ class Row(Record):
 
 
 def parse_manifest(content: bytes, origin: str = MANIFEST_KEY) -> tuple[Row, ...]:
-    """Read a manifest.
+    """Parse a manifest.
 
     Raises:
         CatalogueDamaged: it is not a list of rows; the message names the row and the field.
@@ -101,16 +99,16 @@ def parse_manifest(content: bytes, origin: str = MANIFEST_KEY) -> tuple[Row, ...
 
 
 def order_of(version: str) -> tuple[tuple[int, ...], str]:
-    """What versions are ordered by: their numbers first, whatever follows them last."""
+    """Return the sort key of a version: its numbers, then its suffix."""
     numbers = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return (tuple(int(part) for part in numbers[1].split(".")) if numbers else (), version)
 
 
 def row_of(rows: Sequence[Row], model_id: str, version: str | None = None) -> Row:
-    """Return the row of a version of a model; without one, of its newest.
+    """Return the row of a model's version; by default of its newest.
 
     Raises:
-        NotFound: there is no such model, or no such version; the message names what there is.
+        NotFound: the model or the version does not exist; the message lists the versions.
     """
     of_model = sorted(
         (row for row in rows if row.model_id == model_id), key=lambda row: order_of(row.version)
@@ -119,35 +117,25 @@ def row_of(rows: Sequence[Row], model_id: str, version: str | None = None) -> Ro
         raise NotFound(
             f"JumpStart's manifest has no model {model_id!r}."
             f"{suggest(model_id, {row.model_id for row in rows})}",
-            next_step="Look whether the region has JumpStart, and give another --region if not.",
+            next_step="Check that the region has JumpStart, or give another --region.",
         )
     chosen = [row for row in of_model if version in (None, row.version)]
     if not chosen:
         raise NotFound(
-            f"JumpStart has no version {version} of {model_id} any more; there are "
+            f"JumpStart no longer has version {version} of {model_id}; it has "
             f"{', '.join(row.version for row in of_model)}",
-            next_step="Run `peagle-sm lock --upgrade SPEC` to move to the newest, and read what changes.",
+            next_step="Run `peagle-sm lock --upgrade SPEC` to use the newest; it shows the changes.",
         )
     return chosen[-1]
 
 
-def hub_name(url: str) -> str:
-    """Return the repository of a Hugging Face URL or id, in small letters: "openai/gpt-oss-20b"."""
-    return _HUB.sub("", url.strip()).strip("/").lower()
-
-
-def is_same_model(url: str, hub_id: str) -> bool:
-    """Say whether a URL is that of a repository, or of the same model in another number format."""
-    return _FORMATS.sub("", hub_name(url)) == _FORMATS.sub("", hub_name(hub_id))
-
-
 def candidates(rows: Sequence[Row], hub_id: str, limit: int = 12) -> tuple[Row, ...]:
-    """Return the newest rows of models whose id may be that of a repository, the likeliest first.
+    """Return the newest rows of models that may match a repository, best first.
 
-    The manifest has no URLs, so the specs of these have to be read. Likely is who shares the most words
-    with the repository's name; who shares none is left out.
+    The manifest has no URLs, so the caller must read the specs of these models. The best match shares the
+    most words with the repository's name; models that share none are left out.
     """
-    wanted = _words(_FORMATS.sub("", hub_name(hub_id).rpartition("/")[2]))
+    wanted = _words(model_name(hub_id).rpartition("/")[2])
     newest = {
         row.model_id: row for row in sorted(rows, key=lambda row: order_of(row.version))
     }  # the last one of an id wins
@@ -178,7 +166,7 @@ _NOT_OVERRIDDEN = frozenset(
 )
 RANKING = "overall"
 PLAIN = "default"
-"""The name given to the one config of a spec that has no configs."""
+"""Name for the only config of a spec without configs."""
 
 
 class Variable(Record):
@@ -189,7 +177,7 @@ class Variable(Record):
 
 
 class Properties(Record):
-    """What one instance type or family has of its own."""
+    """Properties of one instance type or family."""
 
     environment_variables: Mapping[str, str | int | float | bool] | None = None
     prepacked_artifact_key: str | None = None
@@ -198,7 +186,7 @@ class Properties(Record):
 
 
 class Regional(Record):
-    """What one instance type or family has by region, as the name of an alias: "$gpu_ecr_uri_2"."""
+    """Regional properties of a type or family, as an alias name: "$gpu_ecr_uri_2"."""
 
     image_uri: str | None = None
 
@@ -211,14 +199,14 @@ class Variant(Record):
 
 
 class Variants(Record):
-    """Instance types and families, and the aliases that they name, by region."""
+    """Instance types and families, and their aliases by region."""
 
     regional_aliases: Mapping[str, Mapping[str, str]] | None = None
     variants: Mapping[str, Variant] = Field(default_factory=dict)
 
 
 class S3Source(Record):
-    """Where a channel's files lie: a key of a bucket of JumpStart's, or a whole URI."""
+    """Address of a channel's files: a key in JumpStart's bucket, or a full URI."""
 
     s3_uri: str = Field(min_length=1)
     s3_data_type: str
@@ -226,14 +214,14 @@ class S3Source(Record):
 
 
 class Provider(Record):
-    """Whose the files are; JumpStart's own lie in its own buckets."""
+    """Provider of the files; JumpStart's files are in its own buckets."""
 
     name: str = ""
     classification: str = "ungated"
 
 
 class Channel(Record):
-    """Further files of a model, such as its draft head."""
+    """Additional files of a model, such as its draft head."""
 
     channel_name: str = Field(min_length=1)
     s3_data_source: S3Source
@@ -243,20 +231,20 @@ class Channel(Record):
 
 
 class Channels(Record):
-    """The further files by their purpose."""
+    """Additional files by purpose."""
 
     speculative_decoding: tuple[Channel, ...] | None = None
 
 
 class DeployArguments(Record):
-    """Seconds that the download and the container's start may take."""
+    """Timeouts of the download and the container's start, in seconds."""
 
     model_data_download_timeout: int | None = None
     container_startup_health_check_timeout: int | None = None
 
 
 class Config(Record):
-    """The fields of one config, with the model's own beneath them."""
+    """Fields of one config, with the model's fields as defaults."""
 
     hosting_instance_type_variants: Variants | None = None
     hosting_artifact_key: str | None = None
@@ -274,13 +262,13 @@ class Config(Record):
 
     @property
     def heads(self) -> tuple[Channel, ...]:
-        """The channels with a draft head."""
+        """Channels with a draft head."""
         sources = self.hosting_additional_data_sources
         return (sources and sources.speculative_decoding) or ()
 
 
 class Model(Record):
-    """The fields of the model itself, which no config changes."""
+    """Fields of the model that no config changes."""
 
     model_id: str = Field(min_length=1)
     version: str = Field(min_length=1)
@@ -297,7 +285,7 @@ class Model(Record):
 
 @dataclass(frozen=True)
 class Document:
-    """A whole spec; ``ranking`` names its configs, AWS's own first choice first."""
+    """A whole spec; ``ranking`` lists its configs, AWS's first choice first."""
 
     origin: str
     model: Model
@@ -308,22 +296,22 @@ class Document:
         """Return one config.
 
         Raises:
-            NotFound: there is none of that name.
+            NotFound: no config has that name.
         """
         if name not in self.configs:
             raise NotFound(
                 f"--config: found {name!r}; {self.model.model_id} {self.model.version} has "
                 f"{', '.join(self.ranking)}.{suggest(name, self.configs)}",
-                next_step="Name one of those, or leave --config out.",
+                next_step="Give one of these, or leave --config out.",
             )
         return self.configs[name]
 
 
 def parse_document(content: bytes, origin: str = "JumpStart spec") -> Document:
-    """Read a spec.
+    """Parse a spec.
 
     Raises:
-        CatalogueDamaged: it is not JSON, or a field that a deployment needs is not as it must be.
+        CatalogueDamaged: it is not JSON, or a field that a deployment needs is invalid.
     """
     data = load_json(content, origin)
     if not isinstance(data, dict):
@@ -337,7 +325,7 @@ def parse_document(content: bytes, origin: str = "JumpStart spec") -> Document:
 
 
 def _merged(data: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
-    """Each config's fields: the model's, with those of its components over them, in their order."""
+    """Return each config's fields: the model's, overridden by its components'."""
     configs = _mapping(data, "inference_configs", origin)
     if not configs:
         return {PLAIN: dict(data)}
@@ -359,7 +347,7 @@ def _merged(data: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
 
 
 def _overridden(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay a mapping over another: mappings are merged, anything else is replaced, lists as a whole."""
+    """Merge a mapping over another; other values, also lists, are replaced."""
     result = dict(below)
     for key, value in above.items():
         under = result.get(key)
@@ -370,7 +358,7 @@ def _overridden(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def _ranking(data: Mapping[str, Any], names: tuple[str, ...], origin: str) -> tuple[str, ...]:
-    """The names by the ranking "overall"; by the alphabet where there is none, as the SDK does."""
+    """Return the names by the ranking "overall", else sorted, as the SDK does."""
     ranked = _mapping(data, "inference_config_rankings", origin).get(RANKING)
     if ranked is None or names == (PLAIN,):
         return tuple(sorted(names))

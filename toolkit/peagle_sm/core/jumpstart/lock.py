@@ -1,10 +1,11 @@
-"""`peagle.lock`: what JumpStart resolved to, and how two locks differ.
+"""`peagle.lock`: what JumpStart resolved to, for which model, and how two locks differ.
 
-With a lock, deploy and synth look nothing up.
+With a lock, deploy and synth need no look-up in JumpStart.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,26 @@ _HEAD = """\
 # Commit it; do not edit it.
 # `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
 """
-_STEP = "Write it anew with `peagle-sm lock SPEC`; nothing in it is yours."
+UNREADABLE_STEP = "Write it again with `peagle-sm lock SPEC`; it has no content of your own."
+
+_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+# The endings by which a repository on the hub names the number format of the same model.
+_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
+
+
+def hub_name(url: str) -> str:
+    """Return the repository of a Hugging Face URL or id, in lower case: "openai/gpt-oss-20b"."""
+    return _HUB.sub("", url.strip()).strip("/").lower()
+
+
+def model_name(url: str) -> str:
+    """Return the repository as `hub_name` does, without the ending that names a number format."""
+    return _FORMATS.sub("", hub_name(url))
+
+
+def is_same_model(url: str, hub_id: str) -> bool:
+    """Say whether a URL is that of a repository, or of the same model in another number format."""
+    return model_name(url) == model_name(hub_id)
 
 
 class _Part(BaseModel):
@@ -31,7 +51,7 @@ class _Part(BaseModel):
 
 
 class Asked(_Part):
-    """What of the spec and the command line the lock answers; ``config`` None leaves the choice to us."""
+    """Input of a lock from spec and command line; ``config`` None: automatic."""
 
     model: str
     instance_types: tuple[str, ...] = ()
@@ -39,7 +59,7 @@ class Asked(_Part):
 
 
 class LockedSource(_Part):
-    """Which document the facts were read from."""
+    """Source document of the facts."""
 
     place: Place
     region: str
@@ -51,7 +71,7 @@ class LockedSource(_Part):
 
 
 class LockedModel(_Part):
-    """Which model, version and config of JumpStart's; ``ranking`` is AWS's own order of the configs."""
+    """JumpStart model, version and config; ``ranking`` is AWS's order of configs."""
 
     model_id: str
     version: str
@@ -66,7 +86,7 @@ class LockedModel(_Part):
 
 
 class LockedLicence(_Part):
-    """Whether the licence must be accepted (``gated``), where it stands, and whether the spec accepted it."""
+    """Licence: whether it must be accepted (``gated``), its terms, and acceptance."""
 
     name: str | None = None
     gated: bool
@@ -75,7 +95,7 @@ class LockedLicence(_Part):
 
 
 class LockedHead(_Part):
-    """The draft head, mounted as a channel."""
+    """Draft head, mounted as a channel."""
 
     channel: str
     uri: str
@@ -83,7 +103,7 @@ class LockedHead(_Part):
 
 
 class LockedInstance(_Part):
-    """What one instance type runs; ``environment`` goes over the common one."""
+    """Image of one instance type; ``environment`` overrides the common one."""
 
     image: str
     target_uri: str
@@ -91,7 +111,7 @@ class LockedInstance(_Part):
 
 
 class Lock(_Part):
-    """The whole file."""
+    """Content of a lock file."""
 
     lock_version: Literal[1]
     written_by: str
@@ -110,22 +130,22 @@ class Lock(_Part):
     instances: Mapping[str, LockedInstance] = Field(min_length=1)
 
     def facts(self) -> dict[str, Any]:
-        """What two locks are compared by: not who wrote it and when, nor S3's name of the bytes."""
+        """Return the fields for a comparison: without writer, time and S3 ETag."""
         return self.model_dump(
             mode="json", exclude={"written_by": True, "written_at": True, "source": {"etag"}}
         )
 
 
 def dump_lock(lock: Lock) -> str:
-    """Write a lock as YAML that `parse_lock` reads back."""
+    """Format a lock as YAML for `parse_lock`."""
     return _HEAD + yaml.safe_dump(lock.model_dump(mode="json"), sort_keys=False, width=200)
 
 
 def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
-    """Read a lock; ``origin`` (a file name, say) opens each message.
+    """Parse a lock; ``origin`` (such as a file name) starts each message.
 
     Raises:
-        SpecError: it is not a lock, or one that a newer version of this program wrote.
+        SpecError: it is not a lock, or a newer version of this program wrote it.
     """
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -133,64 +153,45 @@ def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         raise SpecError(
-            f"{origin}: not YAML{where}: {getattr(error, 'problem', error)}", next_step=_STEP
+            f"{origin}: not YAML{where}: {getattr(error, 'problem', error)}", next_step=UNREADABLE_STEP
         ) from error
     if not isinstance(data, dict):
-        raise SpecError(f"{origin}: found {show(data)}; allowed: a lock", next_step=_STEP)
+        raise SpecError(f"{origin}: found {show(data)}; allowed: a lock", next_step=UNREADABLE_STEP)
     if data.get("lock_version") != LOCK_VERSION:
         raise SpecError(
             f"{origin}: lock_version: found {show(data.get('lock_version'))}; allowed: {LOCK_VERSION}",
-            next_step="Upgrade peagle-sm, or write it anew with `peagle-sm lock SPEC`.",
+            next_step="Upgrade peagle-sm, or write it again with `peagle-sm lock SPEC`.",
         )
     try:
         return Lock.model_validate(data)
     except ValidationError as error:
         told = explain(error, origin=origin, model=Lock)
-        raise SpecError(told.message, next_step=_STEP, details=told.details) from error
+        raise SpecError(told.message, next_step=UNREADABLE_STEP, details=told.details) from error
 
 
 def lock_path(spec_path: Path, place: Place) -> Path:
-    """Where the lock of a spec lies: `peagle.lock` beside `peagle.yaml`, `peagle.local.lock` with --local."""
+    """The path of a spec's lock: `peagle.lock` beside `peagle.yaml`, `peagle.local.lock` with --local."""
     return spec_path.with_suffix(".lock" if place == "aws" else ".local.lock")
-
-
-def locks_beside(spec_path: Path) -> dict[Place, Lock]:
-    """Read the locks beside a spec file; nothing where there is none.
-
-    Raises:
-        SpecError: a lock is there and cannot be read.
-    """
-    found: dict[Place, Lock] = {}
-    places: tuple[Place, ...] = ("aws", "local")
-    for place in places:
-        path = lock_path(spec_path, place)
-        try:
-            found[place] = parse_lock(path.read_text(encoding="utf-8"), str(path))
-        except FileNotFoundError:
-            continue
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"{path}: cannot be read: {error}", next_step=_STEP) from error
-    return found
 
 
 def mismatches(
     lock: Lock, *, model: str, instance_types: tuple[str, ...], region: str, place: Place
 ) -> list[str]:
-    """Say where a lock does not answer what a plan asks; empty where it does."""
+    """Return the mismatches between a lock and a plan's input."""
     said = []
     if lock.asked.model != model:
-        said.append(f"it is of model {lock.asked.model}, and the spec says {model}")
+        said.append(f"it is for model {lock.asked.model}, but the spec has {model}")
     if lock.source.place != place:
         said.append(
-            "it was read from the local server, and this plan is for AWS"
+            "it was read from the local server, but this plan is for AWS"
             if place == "aws"
-            else "it was read from AWS, and this plan is for the local server"
+            else "it was read from AWS, but this plan is for the local server"
         )
     if lock.source.region != region:
-        said.append(f"it is of region {lock.source.region}, and the plan is for {region}")
+        said.append(f"it is for region {lock.source.region}, but the plan is for {region}")
     missing = [name for name in instance_types if name not in lock.instances]
     if missing:
-        said.append(f"it has {', '.join(lock.instances)}, and the spec asks for {', '.join(missing)}")
+        said.append(f"it has {', '.join(lock.instances)}, but the spec needs {', '.join(missing)}")
     return said
 
 
@@ -200,7 +201,7 @@ _ComparedFacts = Mapping[tuple[str, ...], Any]
 
 @dataclass(frozen=True)
 class Change:
-    """One field that differs; ``before`` is None where it was added, ``after`` where it was removed."""
+    """A changed field; ``before`` is None if added, ``after`` None if removed."""
 
     field: str
     kind: Kind
@@ -209,7 +210,7 @@ class Change:
 
 
 def changes(before: Lock | None, after: Lock) -> tuple[Change, ...]:
-    """Return what differs, in the order of the file; who wrote the locks and when does not count."""
+    """Return the differences in the file's order, without writer and time."""
     old = dict(_flat((), before.facts())) if before else {}
     new = dict(_flat((), after.facts()))
     paths = [*new, *(path for path in old if path not in new)]
@@ -227,7 +228,7 @@ def _kind(path: tuple[str, ...], old: _ComparedFacts, new: _ComparedFacts) -> Ki
 
 
 def _flat(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Leaves by their path: mappings are entered, lists are one text, and None is as if it were not there."""
+    """Yield leaves with their path; a list is one text, None is left out."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from _flat((*path, str(key)), part)

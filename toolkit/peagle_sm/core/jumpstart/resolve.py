@@ -1,6 +1,6 @@
-"""What JumpStart would deploy: image, files and environment by instance type.
+"""Resolution of a JumpStart config: image, files, environment by instance type.
 
-The buckets are the region's; variables of the environment replace them, as in the SageMaker Python SDK.
+The buckets are the region's; environment variables replace them, as in the SageMaker Python SDK.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ NEO_REGIONS = frozenset(
         "us-west-2",
     }
 )
-"""The regions with a bucket of draft heads by other providers (region_config.json of the SDK)."""
+"""Regions with a bucket of draft heads by other providers (region_config.json of the SDK)."""
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """``public`` also has manifest and specs; ``neo`` has draft heads of other providers.
+    """JumpStart's buckets; ``public`` also has the manifest and the specs.
 
-    ``neo`` is None in regions without such a bucket. ``target`` replaces ``public`` and ``gated`` for the
-    target's files, if it is set.
+    ``neo`` has draft heads of other providers; None in regions without such a bucket. ``target``, if set,
+    replaces ``public`` and ``gated`` for the target's files.
     """
 
     public: str
@@ -65,7 +65,7 @@ class Buckets:
 
 
 def buckets_for(region: str, environ: Mapping[str, str]) -> Buckets:
-    """Return the buckets of a region, by the names in region_config.json of the SDK."""
+    """Return a region's buckets, with the names in the SDK's region_config.json."""
     neo = f"sagemaker-sd-models-prod-{region}" if region in NEO_REGIONS else None
     return Buckets(
         public=environ.get(PUBLIC_OVERRIDE) or f"jumpstart-cache-prod-{region}",
@@ -75,12 +75,12 @@ def buckets_for(region: str, environ: Mapping[str, str]) -> Buckets:
     )
 
 
-_OTHER_REMEDY = "Choose another of placement.instance_types, or another --region."
+_OTHER_REMEDY = "Choose another type in placement.instance_types, or another --region."
 
 
 @dataclass(frozen=True)
 class OnInstance:
-    """What is particular to one instance type; ``environment`` goes over the config's own."""
+    """Facts of one instance type; ``environment`` overrides the config's."""
 
     image: str
     target_uri: str
@@ -89,7 +89,7 @@ class OnInstance:
 
 @dataclass(frozen=True)
 class Head:
-    """The draft head that comes with a config."""
+    """Draft head of a config."""
 
     channel: str
     uri: str
@@ -99,7 +99,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Resolved:
-    """All that CreateModel and CreateEndpointConfig need of one config in one region."""
+    """Facts of one config in one region for the Create calls."""
 
     config: str
     instances: Mapping[str, OnInstance]
@@ -115,10 +115,10 @@ class Resolved:
 
 
 def choose_config(document: Document, asked: str | None = None) -> str:
-    """Return the config asked for, else the first in the ranking with a draft head, else the first.
+    """Return the requested config, else the first with a head, else the first.
 
     Raises:
-        NotFound: no config is called as asked.
+        NotFound: no config has the requested name.
     """
     if asked is not None:
         document.config(asked)
@@ -130,11 +130,11 @@ def choose_config(document: Document, asked: str | None = None) -> str:
 def resolve_config(
     document: Document, config_name: str, *, region: str, instance_types: Sequence[str], buckets: Buckets
 ) -> Resolved:
-    """Resolve one config; without ``instance_types`` for its default one.
+    """Resolve one config; ``instance_types`` defaults to the config's own.
 
     Raises:
-        CatalogueDamaged: the spec lacks something that a deployment needs.
-        NotFound: the spec has no such config, or the region lacks the image of an instance type or the
+        CatalogueDamaged: the spec lacks a field that a deployment needs.
+        NotFound: the config does not exist, or the region lacks the image of an instance type or the
             bucket of a draft head.
     """
     config = document.config(config_name)
@@ -170,13 +170,13 @@ def resolve_config(
 
 
 def family_of(instance_type: str) -> str:
-    """Return "g5" of "ml.g5.12xlarge"; empty where the name has no family."""
+    """Return "g5" for "ml.g5.12xlarge"; empty if the name has no family."""
     found = re.match(r"^ml[._]([a-z\d\-]+)\.?\w*$", instance_type)
     return found[1] if found else ""
 
 
 def _pair(variants: Variants | None, instance_type: str) -> tuple[Variant, ...]:
-    """The variants of an instance type: its own before its family's."""
+    """Return the variants of an instance type: its own, then its family's."""
     known = variants.variants if variants else {}
     return tuple(known[name] for name in (instance_type, family_of(instance_type)) if name in known)
 
@@ -207,13 +207,13 @@ def _image(config: Config, instance_type: str, region: str, document: Document) 
     families = sorted(variants.variants) if variants else []
     raise NotFound(
         f"{document.model.model_id} {document.model.version} has no image for {instance_type}; "
-        f"it has for {', '.join(families) or 'none'}",
+        f"it has images for {', '.join(families) or 'none'}",
         next_step=_OTHER_REMEDY,
     )
 
 
 def _target_key(config: Config, instance_type: str, where: str) -> str:
-    """The key of the target's files: prepacked, unless a script is to be added to them."""
+    """Return the key of the target's files: prepacked, unless a script is added."""
     own = _own(config.hosting_instance_type_variants, instance_type)
     prepacked = next((one.prepacked_artifact_key for one in own if one.prepacked_artifact_key), None)
     prepacked = prepacked or config.hosting_prepacked_artifact_key
@@ -228,7 +228,7 @@ def _target_key(config: Config, instance_type: str, where: str) -> str:
 
 
 def _head(channel: Channel, buckets: Buckets, where: str) -> Head:
-    """A channel with its bucket (get_draft_model_content_bucket of the SDK)."""
+    """Return a channel's head and bucket (SDK: get_draft_model_content_bucket)."""
     provider, key = channel.provider, channel.s3_data_source.s3_uri
     gated = provider is not None and provider.name == "JumpStart" and provider.classification == "gated"
     if provider is None or provider.name != "JumpStart":
@@ -237,9 +237,9 @@ def _head(channel: Channel, buckets: Buckets, where: str) -> Head:
         bucket = buckets.gated if gated else buckets.public
     if bucket is None and not key.startswith("s3://"):
         raise NotFound(
-            f"{where}: draft head {key} is in SageMaker's bucket of draft heads, and this region has none",
+            f"{where}: draft head {key} is in SageMaker's draft head bucket, which this region lacks",
             next_step=f"Choose a --region that has one: {', '.join(sorted(NEO_REGIONS))}. Or copy the head "
-            f"to a bucket of this region and name it in {NEO_OVERRIDE}.",
+            f"to a bucket in this region and set {NEO_OVERRIDE} to it.",
         )
     return Head(channel.channel_name, _uri(bucket or "", key), channel.artifact_version, gated)
 
@@ -253,7 +253,7 @@ def _text(value: str | int | float | bool) -> str:
 
 
 def _texts(properties: Sequence[Properties]) -> dict[str, str]:
-    """The environment of an instance type over that of its family."""
+    """Merge the environment of an instance type over that of its family."""
     merged: dict[str, str] = {}
     for one in reversed(properties):
         merged |= {name: _text(value) for name, value in (one.environment_variables or {}).items()}

@@ -1,1 +1,1 @@
-"""From a spec to a plan: the exact requests, their price, the memory fit and the findings."""
+"""Plans: the exact requests of a spec, with price, memory fit and findings."""

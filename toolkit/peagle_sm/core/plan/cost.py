@@ -1,7 +1,7 @@
-"""What an endpoint costs: per hour, while it is off, and per million tokens.
+"""Cost of an endpoint: per hour, while it is off, and per million tokens.
 
-A price that is not known stays unknown. `fleet_for` sizes the fleet for a demand, and `break_even` says when
-a custom head has paid for itself.
+An unknown price stays unknown. `fleet_for` sizes the fleet for a demand, and `break_even` computes when a
+custom head has paid for its training.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:  # the command line prices what rests, and must not load the s
 
 @dataclass(frozen=True)
 class Cost:
-    """USD; None where no price is known. ``max_usd`` is what the whole lifetime can cost.
+    """Cost in USD, None if unknown; ``max_usd`` is the most for the whole lifetime.
 
-    ``most_usd_per_hour`` is the price with as many instances as autoscaling may come to.
+    ``most_usd_per_hour`` is the price with autoscaling's maximum of instances.
     """
 
     usd_per_hour: float | None
@@ -29,7 +29,7 @@ class Cost:
 
 
 def cost_of(draft: Draft) -> Cost:
-    """Price the instances; among several types the dearest counts, since any of them may be given."""
+    """Price the instances; of several types the most expensive counts."""
     if draft.context.local:
         return Cost(0.0, 0.0, 0.0, "local: nothing is billed", 0.0)
     prices = {name: draft.catalog.price(name, draft.region) for name in draft.instance_types}
@@ -52,10 +52,10 @@ def cost_of(draft: Draft) -> Cost:
 
 
 def rest_costs(stack: str | None, usd_per_hour: float | None) -> str:
-    """Return what is paid while it is off, in words; ``usd_per_hour`` is its price while on, 0 locally.
+    """Describe an endpoint's cost while it is off; ``usd_per_hour`` is its price on.
 
-    Config and model of an endpoint without a stack are free. A stack keeps a key (1 USD a month), alarms
-    (0.10 USD for each metric that they look at) and a dashboard (3 USD beyond the account's first three):
+    The local SageMaker's price is 0. Config and model of an endpoint without a stack are free. A stack keeps
+    a key (1 USD a month), alarms (0.10 USD per metric), a dashboard (3 USD after the account's first three):
     docs/how-to/stacks.md, from AWS's public list of November 2026.
     """
     if stack is None or usd_per_hour == 0:
@@ -65,25 +65,23 @@ def rest_costs(stack: str | None, usd_per_hour: float | None) -> str:
 
 SECONDS_PER_HOUR = 3600
 HEADROOM = 0.3
-"""The share of the measured throughput that is kept free by default, for peaks and for a lost instance."""
+"""Default share of the measured throughput to keep free for peaks and a lost instance."""
 
 
 def usd_per_million_tokens(usd_per_hour: float, otps: float) -> float | None:
-    """USD per million output tokens at ``otps`` output tokens a second, kept up the whole hour.
+    """Return USD per million output tokens at constant ``otps`` (tokens per second).
 
-    None where nothing was written. Idle hours cost the same and write nothing: at half the use the figure
-    doubles.
+    None if ``otps`` is 0. Idle hours cost the same and produce no tokens: at half the use the figure doubles.
     """
     return usd_per_hour / (otps * SECONDS_PER_HOUR) * 1e6 if otps > 0 else None
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What one copy of a model serves at one measured load.
+    """Throughput of one copy of a model at one measured load.
 
-    A copy is what is added or removed when the load changes: an instance, or one copy of an inference
-    component. ``copies_per_instance`` of them share an instance's price; ``gpus`` is of one copy, None where
-    it is not known.
+    A copy is the unit of scaling: an instance, or one copy of an inference component.
+    ``copies_per_instance`` copies share an instance's price; ``gpus`` is that of one copy, None if unknown.
     """
 
     otps: float
@@ -95,7 +93,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Demand:
-    """The load to be served, one of the two; ``headroom`` is the share of the capacity that is kept free."""
+    """Load to serve, one of the two rates; ``headroom`` is the free share to keep."""
 
     otps: float | None = None
     requests_per_s: float | None = None
@@ -103,14 +101,14 @@ class Demand:
 
     def __post_init__(self) -> None:
         if (self.otps is None) == (self.requests_per_s is None):
-            raise ValueError("a demand is either tokens a second or requests a second")
+            raise ValueError("a demand is either tokens per second or requests per second")
         if not 0 <= self.headroom < 1:
-            raise ValueError(f"headroom: found {self.headroom}; allowed: 0 up to, but not, 1")
+            raise ValueError(f"headroom: found {self.headroom}; allowed: 0 or more, and less than 1")
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What a demand needs: whole copies on whole instances. ``use`` is the share of their capacity used."""
+    """Copies and instances for a demand; ``use`` is the used share of capacity."""
 
     copies: int
     instances: int
@@ -120,7 +118,7 @@ class Fleet:
 
 
 def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
-    """Size the fleet that serves ``demand`` with its headroom; None where a copy serves nothing."""
+    """Size the fleet for ``demand`` with its headroom; None if throughput is 0."""
     asked = demand.otps if demand.otps is not None else demand.requests_per_s
     each = serving.otps if demand.otps is not None else serving.requests_per_s
     if asked is None or each <= 0:
@@ -140,10 +138,10 @@ def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """When a custom head has paid for its training.
+    """Point at which a custom head has paid for its training.
 
-    ``million_tokens`` written until then, from USD per million tokens at full use; ``days`` at the demand
-    that was given, in whole instances. None where nothing is saved, or no demand was given.
+    ``million_tokens`` produced until then, from USD per million tokens at full use; ``days`` at the given
+    demand, with whole instances. None if nothing is saved, or without a demand.
     """
 
     training_usd: float
@@ -159,7 +157,7 @@ def break_even(
     head_usd_per_million: float,
     saved_usd_per_hour: float | None = None,
 ) -> BreakEven:
-    """Set what training cost against what each million tokens, and each hour, saves."""
+    """Compare the cost of training with the savings per million tokens and hour."""
     saved = baseline_usd_per_million - head_usd_per_million
     days = None
     if saved_usd_per_hour is not None and saved_usd_per_hour > 0:

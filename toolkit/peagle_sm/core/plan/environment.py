@@ -1,7 +1,7 @@
-"""The container's environment: what the AWS image turns into vLLM's arguments.
+"""Container environment, from which the AWS image builds vLLM's arguments.
 
-vLLM's speculative configuration is part of it, with vLLM's own field names and rules. `is_ineffective` says
-when parallel drafting has no effect: the first draft token is accepted, the second hardly ever.
+vLLM's speculative config is part of it, with vLLM's field names and rules. `is_ineffective` detects parallel
+drafting without effect: the first draft token is accepted, the second hardly ever.
 `peagle_gate.acceptance` in container/ has the same rule, because the image does not contain this package. A
 test compares the two. `stacks.metrics` writes it as metric filters.
 """
@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import explain
@@ -22,9 +23,9 @@ BatchSizeRule = tuple[int, int, int]
 
 
 class SpeculativeConfig(BaseModel):
-    """What `--speculative-config` takes for EAGLE-3 and P-EAGLE; unknown fields are refused, as vLLM does.
+    """vLLM's `--speculative-config` for EAGLE-3 and P-EAGLE; refuses unknown fields.
 
-    Fields left at None are not written, so that vLLM's own defaults apply.
+    Fields with None are not written, so that vLLM's defaults apply.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -37,8 +38,10 @@ class SpeculativeConfig(BaseModel):
     max_model_len: int | None = Field(default=None, ge=1, description="Longest context of the draft.")
     quantization: str | None = Field(default=None, description="Quantisation of the draft.")
     revision: str | None = Field(default=None, description="Revision of a draft on the hub.")
-    draft_sample_method: str | None = Field(default=None, description="How draft tokens are sampled.")
-    rejection_sample_method: str | None = Field(default=None, description="How rejects are resampled.")
+    draft_sample_method: str | None = Field(default=None, description="Sampling method of draft tokens.")
+    rejection_sample_method: str | None = Field(
+        default=None, description="Sampling method after a rejection."
+    )
     num_speculative_tokens_per_batch_size: tuple[BatchSizeRule, ...] | None = Field(
         default=None, description="Rows [first batch size, last batch size, tokens]."
     )
@@ -68,22 +71,22 @@ class SpeculativeConfig(BaseModel):
         return self
 
     def to_json(self) -> str:
-        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG: no spaces, vLLM's defaults left out."""
+        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
         return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> SpeculativeConfig:
-        """Read what `to_json` (or a JumpStart spec) wrote.
+        """Parse the JSON of `to_json` or of a JumpStart spec.
 
         Raises:
-            SpecError: not a JSON object, an unknown field, or a value that vLLM would refuse.
+            SpecError: not a JSON object, an unknown field, or a value that vLLM refuses.
         """
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:
             raise SpecError(
                 f"speculative config: not JSON: {error.msg} at character {error.pos}; found {text[:80]!r}",
-                next_step="Write a JSON object; quotes that a shell or an image stripped must be put back.",
+                next_step="Give a JSON object; a shell or an image may have removed the quotes.",
             ) from error
         try:
             return cls.model_validate(data)
@@ -100,7 +103,7 @@ Z = 2.33  #: each bound is one-sided, at 99%: the fewer drafts, the clearer the 
 
 
 def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
-    """The confidence interval of a share, by Wilson's score; 0 to 1 without data."""
+    """Return the Wilson confidence interval of a share; 0 to 1 without data."""
     if of <= 0:
         return 0.0, 1.0
     share = hits / of
@@ -111,12 +114,12 @@ def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
 
 
 def is_ineffective(drafts: int, first: int, second: int) -> bool:
-    """Whether so few second tokens survive that parallel drafting has no effect.
+    """Return whether parallel drafting has no effect: second tokens are rejected.
 
     Args:
-        drafts: how many drafts were verified.
-        first: how many kept their first token.
-        second: how many kept their second token too.
+        drafts: number of verified drafts.
+        first: number of drafts with an accepted first token.
+        second: number of drafts with an accepted second token, too.
     """
     return (
         drafts >= DRAFTS_NEEDED
@@ -127,7 +130,6 @@ def is_ineffective(drafts: int, first: int, second: int) -> bool:
 
 MODEL_MOUNT = "/opt/ml/model"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
-SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
 # Read by openai-harmony; JumpStart's spec of gpt-oss-20b sets it in the same way.
@@ -146,12 +148,12 @@ OWNED = {
 
 
 def acceptance_namespace(endpoint: str) -> str:
-    """Return the CloudWatch namespace of an endpoint's figures; its name in it spares a dimension."""
+    """Return the CloudWatch namespace of an endpoint's metrics."""
     return f"peagle-sm/{endpoint}"
 
 
 def speculative_config(draft: Draft) -> SpeculativeConfig | None:
-    """Return vLLM's speculative configuration, None without speculation."""
+    """Return vLLM's speculative config; None without speculation."""
     if not draft.speculating or draft.num_speculative_tokens is None:
         return None
     beside = draft.head_beside_target
@@ -169,12 +171,8 @@ def _base(draft: Draft) -> dict[str, str]:
     return draft.jumpstart.environment_for(draft.instance_types[0])
 
 
-def _published_by_aws(draft: Draft) -> bool:
-    return draft.image is not None and draft.catalog.published_by_aws(draft.image.uri)
-
-
 def environment(draft: Draft) -> dict[str, str]:
-    """Return the environment, sorted by name; `serving.env` has the last word."""
+    """Return the environment, sorted by name; `serving.env` overrides it."""
     serving = draft.spec.serving
     values = _base(draft)
     values["SM_VLLM_TENSOR_PARALLEL_SIZE"] = str(serving.tensor_parallel_size)
@@ -189,7 +187,7 @@ def environment(draft: Draft) -> dict[str, str]:
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
-        if draft.source == "container" and not _published_by_aws(draft):
+        if draft.source == "container" and not draft.image_published_by_aws:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT

@@ -1,7 +1,7 @@
-"""How a model fits an instance: accelerator memory, and component requirements.
+"""Memory fit of a model on an instance, and component requirements.
 
-One replica needs memory for weights, draft head and KV cache; `memory_fit` shows the sum. An endpoint that
-may scale to zero hosts its model as an inference component with compute requirements of its own.
+One replica needs memory for weights, draft head and KV cache; `memory_fit` computes the sum. An endpoint
+that may scale to zero hosts its model as an inference component, which has compute requirements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peagle_sm.core.plan.resolve import Draft
 GPU_SHARE = 0.9
 GPU_OVERHEAD_GB = 2.0
 HOST_OVERHEAD_GB = 1.5
-"""What a local engine's processes take; measured 1.35 with a stand-in's cache: docs/explanation/engine.md."""
+"""Memory of a local engine's processes; measured 1.35 with a stand-in's cache: docs/explanation/engine.md."""
 _SHARE_VARIABLE = "SM_VLLM_GPU_MEMORY_UTILIZATION"
 
 
@@ -29,7 +29,7 @@ class _Room:
 
 
 def kv_cache_gb(groups: tuple[AttentionGroup, ...], tokens: int) -> float:
-    """Return the GB that the keys and values of one sequence of ``tokens`` take."""
+    """Return the KV cache size in GB for one sequence of ``tokens``."""
     return (
         sum(
             group.layers
@@ -45,12 +45,12 @@ def kv_cache_gb(groups: tuple[AttentionGroup, ...], tokens: int) -> float:
 
 
 def _size(gb: float) -> str:
-    """Two decimals, and what is small in MB: 0.00 GB would say that it is not there."""
+    """Format a size with two decimals; small sizes in MB, to avoid 0.00 GB."""
     return f"{gb * 1000:8.2f} MB" if 0 < gb < 0.1 else f"{gb:8.2f} GB"
 
 
 def unknown_facts(draft: Draft) -> tuple[str, ...]:
-    """Name the facts without which no sum can be made."""
+    """Return the names of missing facts that the sum needs."""
     missing = []
     if draft.model.weights_gb is None:
         missing.append(f"weight size of {draft.spec.model}")
@@ -89,7 +89,7 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
         total,
         overhead,
         (
-            f"overhead     {overhead:8.2f} GB  {1 - share:.0%} that vLLM leaves free + "
+            f"overhead     {overhead:8.2f} GB  {1 - share:.0%} that vLLM keeps free + "
             f"{GPU_OVERHEAD_GB:g} GB a GPU for activations (assumed)",
             f"available    {total:8.2f} GB  {gpus} x {entry.gpu_memory_gb:g} GB ({entry.gpu}) of {name}",
         ),
@@ -133,7 +133,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
 
 
 def memory_fit(draft: Draft) -> MemoryFit | None:
-    """Return the sum on the tightest of the instance types; None where a fact is missing."""
+    """Return the memory fit on the smallest instance type; None without all facts."""
     if unknown_facts(draft):
         return None
     fits = [_fit_on(draft, name, entry) for name in draft.instance_types if (entry := draft.instance(name))]
@@ -146,10 +146,10 @@ _MB_PER_GB = 1000
 
 
 def compute_requirements(draft: Draft) -> dict[str, Any]:
-    """Return what one copy takes of an instance: its GPUs, or most of the memory where there are none.
+    """Return one copy's compute requirements: GPUs, or else most of the memory.
 
-    SageMaker places as many copies on an instance as fit, so on a host without GPUs a copy asks for more
-    than half of it. MinMemoryRequiredInMb is host memory; the API wants it in any case.
+    SageMaker places as many copies on an instance as fit, so on a host without GPUs a copy requests more than
+    half of its memory. MinMemoryRequiredInMb is host memory; the API always requires it.
     """
     serving = draft.spec.serving
     facts = draft.instance(draft.instance_types[0])
@@ -165,7 +165,7 @@ def compute_requirements(draft: Draft) -> dict[str, Any]:
 
 
 def copies_per_instance(draft: Draft) -> int:
-    """Return how many copies share one instance: all of its GPUs serve."""
+    """Return how many copies share one instance, so that it uses all GPUs."""
     facts = draft.instance(draft.instance_types[0])
     serving = draft.spec.serving
     gpus = serving.tensor_parallel_size * serving.data_parallel_size
@@ -173,7 +173,7 @@ def copies_per_instance(draft: Draft) -> int:
 
 
 def component(draft: Draft, names: Names, variant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CreateInferenceComponent request without tags: by ModelName, which brings the head along."""
+    """Return the CreateInferenceComponent request without tags, by ModelName."""
     timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
     return {
         "InferenceComponentName": names.component,

@@ -1,8 +1,7 @@
-"""The exact requests of a deploy, and what an update of them would change.
+"""Exact requests of a deploy, and their changes in an update.
 
-`requests_for` builds, in boto3's names and in order, CreateModel, CreateEndpointConfig, CreateEndpoint and
-the lifetime schedule. `changes` compares the payloads of an existing endpoint with the wanted ones, field by
-field.
+`requests_for` builds CreateModel, CreateEndpointConfig, CreateEndpoint and the lifetime schedule, in boto3's
+names and in order. `changes` compares the payloads of an existing endpoint with the wanted ones, by field.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _DEFAULT_PUBLISH_S = 60
 _RATE = "rate(10 minutes)"
 _GUARD_LASTS = timedelta(days=1)
 LIFETIME_RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
-"""No retries of a lifetime schedule.
+"""Retry policy of a lifetime schedule: no retries.
 
 By default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the same name.
-The rate repeats anyway.
+The rate fires again anyway.
 """
 _SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
 
@@ -45,7 +44,7 @@ def partition(region: str) -> str:
 
 
 def host_ami(draft: Draft) -> str | None:
-    """Return the host AMI whose driver suits the image's CUDA and the GPUs; None leaves AWS's default."""
+    """Return the host AMI that fits the image's CUDA and GPUs; None: AWS's default."""
     chosen = draft.spec.placement.inference_ami_version
     if chosen is not None or draft.image is None or draft.image.cuda is None:
         return chosen
@@ -59,7 +58,7 @@ def host_ami(draft: Draft) -> str | None:
 
 
 def _has_agreement(draft: Draft, uri: str | None) -> bool:
-    """Return whether the files come from JumpStart and have an agreement; a bucket of your own has none."""
+    """Return whether the files are JumpStart's and have a licence agreement."""
     entry = draft.jumpstart
     if entry is None or not entry.gated or uri is None:
         return False
@@ -74,7 +73,7 @@ def _data_source(draft: Draft, uri: str | None) -> dict[str, Any]:
 
 
 def model_body(draft: Draft) -> dict[str, Any]:
-    """Return the CreateModel request without its name and tags; a missing fact is None in it."""
+    """Return the CreateModel request without name and tags; missing facts are None."""
     container: dict[str, Any] = {
         "Image": draft.image.uri if draft.image else None,
         "ModelDataSource": {"S3DataSource": _data_source(draft, draft.model_uri)},
@@ -96,7 +95,7 @@ def model_body(draft: Draft) -> dict[str, Any]:
 
 
 def _placed(draft: Draft) -> dict[str, Any]:
-    """Role and network: on the model, or on the config where the model runs as a component."""
+    """Return role and network: of the model, or of the config with a component."""
     security = draft.spec.security
     payload: dict[str, Any] = {
         "ExecutionRoleArn": draft.role_arn,
@@ -163,13 +162,13 @@ def _config(draft: Draft) -> dict[str, Any]:
 
 
 def spec_hash(draft: Draft) -> str:
-    """Return 16 hex digits over what CreateModel and CreateEndpointConfig ask for, names and tags apart."""
+    """Return a hash of both Create requests, without names and tags."""
     text = json.dumps([model_body(draft), _config(draft)], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _shortened(name: str, limit: int) -> str:
-    """Shorten a name to ``limit`` characters; a digest keeps two long names apart."""
+    """Shorten a name to ``limit`` characters; a digest makes it unique."""
     if len(name) <= limit:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -177,26 +176,26 @@ def _shortened(name: str, limit: int) -> str:
 
 
 def schedule_name(endpoint: str) -> str:
-    """Return the name of the schedule that ends an endpoint's life (at most 64 characters)."""
+    """Return the name of an endpoint's lifetime schedule (at most 64 characters)."""
     return f"peagle-{_shortened(endpoint, _SCHEDULE_NAME - len('peagle--lifetime'))}-lifetime"
 
 
 def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
-    """Return the name of a stack's second schedule: it deletes the endpoint itself.
+    """Return the name of a stack's second schedule, which deletes the endpoint.
 
-    With a ``number`` (from 1 on) the name of the one that deletes the inference component of that number.
+    With a ``number`` (from 1 on) it is the schedule that deletes the inference component of that number.
     """
     suffix = "-hard" if number is None else f"-hard-{number}"
     return _shortened(schedule_name(endpoint), _SCHEDULE_NAME - len(suffix)) + suffix
 
 
 def hashed_prefix(endpoint: str) -> str:
-    """Return how the names of an endpoint's configs and models begin; 8 hex digits follow."""
+    """Return the name prefix of an endpoint's configs and models, before the hash."""
     return f"{_shortened(endpoint, 54)}-"
 
 
 def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
-    """Return the names of everything that a deploy of this endpoint with this hash makes."""
+    """Return the names of everything that a deploy with this hash creates."""
     hashed = hashed_prefix(endpoint) + digest[:8]
     return Names(
         endpoint=endpoint,
@@ -208,7 +207,7 @@ def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
 
 
 def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
-    """Return the tags of everything that is created, the spec's own last."""
+    """Return the tags of all created resources, the spec's own tags last."""
     spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).usd_per_hour
     least, most = spec.instance_bounds
     ours = {
@@ -243,16 +242,16 @@ def _num_speculative_tokens(draft: Draft) -> str | None:
 
 
 def _own_lifetime_role(draft: Draft) -> bool:
-    """Whether the lifetime schedule acts by a role that does not go with the guard."""
+    """Return whether the lifetime schedule's role is not the guard's."""
     role = (draft.scheduler_role_arn or "").rpartition("/")[2]
     return draft.context.stack is None and bool(role) and role != scheduler_role(draft.region)
 
 
 def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: datetime) -> dict[str, Any]:
-    """Return the CreateSchedule request that deletes ``endpoint`` from ``expiry`` on, for a day.
+    """Return the CreateSchedule request to delete ``endpoint`` from ``expiry`` on.
 
-    A rate, not a single shot: one shot loses against an endpoint that is Creating or Updating.
-    Without StartDate a rate fires at once.
+    It has a rate and not a single time: AWS refuses to delete an endpoint that is Creating or Updating.
+    Without StartDate a rate fires immediately.
     """
     return {
         "Name": schedule_name(endpoint),
@@ -282,11 +281,11 @@ def _schedule(draft: Draft) -> list[Request]:
 
 
 def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]:
-    """Return the requests in order: the guard first, so that nothing ever runs without it.
+    """Return the requests in order: the lifetime schedule first.
 
-    Empty when a fact is missing that the payloads cannot do without.
+    The endpoint never exists without its schedule. Empty if a fact that the payloads need is missing.
     """
-    if draft.gaps:
+    if draft.missing_fields:
         return ()
     marks = tags(draft, digest)
     config = _config(draft)
@@ -324,14 +323,14 @@ _WHOLE = (
 )
 
 BAKING_S = 300
-"""How long the old fleet waits, and the alarms are watched, after the new one has taken the traffic."""
+"""Seconds that the old fleet is kept, with the alarms active, after the traffic shift."""
 LONGEST_UPDATE_S = 14400
-"""MaximumExecutionTimeoutInSeconds (600 to 28800): each of the two start-up limits may take an hour."""
+"""MaximumExecutionTimeoutInSeconds (600 to 28800): each startup timeout may be an hour."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One field; None where it was, or will be, absent."""
+    """One changed field; None means absent before, or afterwards."""
 
     field: str
     before: str | None
@@ -339,7 +338,7 @@ class Change:
 
 
 def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare a described resource with the request that would make it anew; what is asked for counts."""
+    """Compare a described resource with its request; only requested fields count."""
     has, asked = dict(_flat(found)), dict(_flat(wanted))
     gone = [path for path in has if path not in asked and any(f"{part}." in path for part in _WHOLE)]
     differing = [path for path, value in asked.items() if has.get(path) != value]
@@ -347,7 +346,7 @@ def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change
 
 
 def tag_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare tags; of those that the spec does not ask for only ours go."""
+    """Compare tags; of unrequested tags only peagle-sm's are removed."""
     told = {key: value for key, value in found.items() if key not in (PAUSED, SCHEDULER_ROLE)}
     gone = {key for key in told if key.startswith(PREFIX) and key not in wanted}
     keys = sorted({*gone, *(key for key, value in wanted.items() if told.get(key) != value)} - {SPEC_HASH})
@@ -355,12 +354,12 @@ def tag_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Ch
 
 
 def stale_tags(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys of ours that the new spec does not have."""
+    """Return the keys of peagle-sm's tags that the new spec lacks."""
     return tuple(sorted(key for key in found if key.startswith(PREFIX) and key not in wanted))
 
 
 def deployment_config(alarms: Sequence[str]) -> dict[str, Any]:
-    """Return UpdateEndpoint's DeploymentConfig: all traffic at once, watched and undone by the alarms."""
+    """Return UpdateEndpoint's DeploymentConfig: all at once, alarms roll back."""
     return {
         "BlueGreenUpdatePolicy": {
             "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
@@ -372,7 +371,7 @@ def deployment_config(alarms: Sequence[str]) -> dict[str, Any]:
 
 
 def update_alarm(endpoint: str) -> dict[str, Any]:
-    """Return the PutMetricAlarm request of an update: any answer of the server's own fault undoes it."""
+    """Return the PutMetricAlarm request of an update: any 5xx rolls it back."""
     return {
         "AlarmName": f"peagle-{endpoint}-update",
         "AlarmDescription": f"peagle-sm: undoes an update of endpoint {endpoint} whose engine fails requests",

@@ -1,4 +1,4 @@
-"""From the spec to the plan: requests in order, price, memory fit and findings; and how a plan reads."""
+"""Plan of a spec: requests in order, price, memory fit and findings."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
-from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
+from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import STAND_IN, Severity, advised, speculation_text, usd
+from peagle_sm.core.words import (
+    STAND_IN,
+    Finding,
+    advised,
+    speculation_text,
+    usd,
+    worst_first,
+)
 
 __all__ = [
     "Bodies",
     "Context",
-    "Finding",
     "MemoryFit",
     "Names",
     "Plan",
     "Request",
-    "Severity",
     "at_most",
     "bodies",
     "draft_tokens",
@@ -40,7 +45,6 @@ __all__ = [
     "request_name",
     "schedule_name",
     "where",
-    "worst_first",
 ]
 
 _NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
@@ -50,23 +54,21 @@ _OWN_NAME = {
     "create_endpoint": "EndpointName",
     "create_inference_component": "InferenceComponentName",
 }
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 _TONES: dict[str, Tone] = {"error": "bad", "warning": "caution", "info": "plain"}
 
 
 @dataclass(frozen=True)
 class Plan(Shown):
-    """What a deploy would do, what it would cost, and what there is to say about it.
+    """Requests, price, memory fit and findings of a deploy.
 
-    ``most_usd_per_hour`` is the price with as many instances as scaling may come to; ``update_usd_per_hour``
-    what is paid on top while an update in place runs its second fleet (None where there is none, or its
-    price is not known).
+    ``most_usd_per_hour`` is the price with autoscaling's maximum of instances; ``update_usd_per_hour`` is the
+    extra price during an in place update with its second fleet (None without one, or if unknown).
 
-    ``draft`` is the spec with every choice made. ``requests`` are what a deploy sends, in this order; they
-    are empty when a fact is missing that a payload cannot do without, and a finding names it.
-    Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
-    accelerators of one instance that no replica uses. ``max_usd`` is the price of the whole lifetime, or
-    until ``kept_until``: the end of a lease of `keep` that outlasts it.
+    ``draft`` is the spec with all defaults resolved. ``requests`` are sent in this order; they are empty if a
+    fact that a payload needs is missing, and a finding names it. Amounts are None if no price is known;
+    ``price_source`` then gives the reason. ``unused_gpus`` counts the GPUs of one instance that no replica
+    uses. ``max_usd`` is the price of the whole lifetime, or until ``kept_until``, the end of a later lease by
+    `keep`.
     """
 
     draft: Draft = field(repr=False)
@@ -86,12 +88,12 @@ class Plan(Shown):
 
     @property
     def spec(self) -> EndpointSpec:
-        """What the user asked for."""
+        """Spec of the user."""
         return self.draft.spec
 
     @property
     def context(self) -> Context:
-        """Where and when it would be deployed."""
+        """Place and time of the deploy."""
         return self.draft.context
 
     @property
@@ -100,15 +102,15 @@ class Plan(Shown):
         return any(finding.severity == "error" for finding in self.findings)
 
     def card(self) -> Card:
-        """What a notebook shows of it."""
+        """Return the summary that a notebook shows."""
         return _card(self)
 
 
 def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = None) -> Plan:
-    """Plan a deploy without doing anything; no clock, no AWS.
+    """Plan a deploy; uses no clock and no AWS.
 
-    The requests come in the order in which they must be sent: the schedule that ends the endpoint's life
-    first. A plan that is ``refused`` must not be sent.
+    The requests are in the order of sending, the lifetime schedule first. A plan that is ``refused`` must not
+    be sent.
 
     Raises:
         SpecError: the model is not in the catalogue.
@@ -135,7 +137,7 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
 
 
 def prolonged_plan(plan: Plan, lease: datetime | None) -> Plan:
-    """Price a plan until the end of a lease, where that comes after the lifetime."""
+    """Price a plan until the end of a lease, if that is after the lifetime."""
     begins, lifetime = plan.context.now, timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
     if lease is None or begins is None or lease <= begins + lifetime:
         return plan
@@ -145,9 +147,9 @@ def prolonged_plan(plan: Plan, lease: datetime | None) -> Plan:
 
 @dataclass(frozen=True)
 class Bodies:
-    """The exact parameters of CreateModel, CreateEndpointConfig, CreateEndpoint, CreateInferenceComponent.
+    """Exact parameters of a plan's Create calls to SageMaker.
 
-    Names and tags are in them; ``component`` is None where the endpoint runs the model directly.
+    They include names and tags; ``component`` is None if the endpoint runs the model directly.
     """
 
     model: dict[str, Any]
@@ -157,10 +159,10 @@ class Bodies:
 
 
 def bodies(plan: Plan) -> Bodies:
-    """Return what a plan sends to SageMaker, call by call.
+    """Return the parameters of a plan's calls to SageMaker.
 
     Raises:
-        PlanRefused: the plan has no requests, because a fact is missing; the message names it.
+        PlanRefused: a fact is missing, so the plan has no requests; the message names it.
     """
     sent = {request.operation: request.parameters for request in plan.requests}
     if not sent:
@@ -179,7 +181,7 @@ def bodies(plan: Plan) -> Bodies:
 
 
 def is_stand_in(plan: Plan) -> bool:
-    """Whether small weights stand in: in every local endpoint, and in models that are nothing else."""
+    """Return whether the endpoint uses small stand-in weights."""
     if plan.context.local:
         return True
     entry = load_catalog().models.get(plan.spec.model)
@@ -187,13 +189,13 @@ def is_stand_in(plan: Plan) -> bool:
 
 
 def where(plan: Plan) -> str:
-    """`us-east-1, account 123456789012`."""
+    """Format the place: `us-east-1, account 123456789012`."""
     place = "the local SageMaker" if plan.context.local else f"account {plan.context.account}"
     return f"{plan.context.region}, {place}"
 
 
 def price(plan: Plan) -> str:
-    """By hour and day; what scaling and an update may add on lines of their own."""
+    """Format the price per hour and day, with extra lines for scaling and updates."""
     said = f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
     if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
         most = plan.spec.instance_bounds[1]
@@ -204,44 +206,39 @@ def price(plan: Plan) -> str:
 
 
 def at_most(plan: Plan) -> str:
-    """`33.60 USD in its lifetime of 8 h`, or until the end of a lease that outlasts it."""
+    """Format the maximum cost: `33.60 USD in its lifetime of 8 h`, or of a lease."""
     if plan.kept_until is not None:
-        return f"{usd(plan.max_usd)} until {plan.kept_until:%Y-%m-%d %H:%M} UTC, as `keep` promised"
+        return f"{usd(plan.max_usd)} until {plan.kept_until:%Y-%m-%d %H:%M} UTC, the end of its lease"
     return f"{usd(plan.max_usd)} in its lifetime of {plan.spec.lifecycle.max_lifetime_hours:g} h"
 
 
 def instances(plan: Plan) -> str:
-    """`1 x ml.g7e.2xlarge`."""
+    """Format the instances: `1 x ml.g7e.2xlarge`."""
     return f"{plan.spec.placement.instance_count} x {' or '.join(instance_types(plan)) or 'unknown'}"
 
 
 def instance_types(plan: Plan) -> list[str]:
-    """The types asked for, in order of preference."""
+    """Return the requested types, in order of preference."""
     return list(plan.draft.instance_types)
 
 
 def draft_tokens(plan: Plan) -> int | None:
-    """K as the engine will be given it; None without speculation."""
+    """Return K for the engine; None without speculation."""
     return plan.draft.num_speculative_tokens if plan.draft.speculating else None
 
 
 def request_name(request: Request) -> str:
-    """The name of what a request creates."""
+    """Return the name of the resource that a request creates."""
     own = _OWN_NAME.get(request.operation)
     keys = (own,) if own else _NAME_KEYS
     return next((str(request.parameters[key]) for key in keys if key in request.parameters), "")
 
 
-def worst_first(findings: tuple[Finding, ...]) -> list[Finding]:
-    """Errors, warnings, then what is good to know."""
-    return sorted(findings, key=lambda each: _ORDER[each.severity])
-
-
 def _card(plan: Plan) -> Card:
-    """What a notebook shows of a plan."""
+    """Return the summary that a notebook shows."""
     errors = sum(finding.severity == "error" for finding in plan.findings)
     headline = (
-        f"It would be refused: {errors} error{'s' if errors > 1 else ''} below"
+        f"The plan is refused: {errors} error{'s' if errors > 1 else ''} below"
         if errors
         else f"{usd(plan.usd_per_hour, 'hour')}, at most {at_most(plan)}; nothing is created yet"
     )
@@ -251,7 +248,7 @@ def _card(plan: Plan) -> Card:
         headline,
         "bad" if errors else "plain",
         _fields(plan),
-        (Table(f"{len(requests)} requests, in this order", ("call", "makes"), requests, folded=True),)
+        (Table(f"{len(requests)} requests, in this order", ("call", "creates"), requests, folded=True),)
         if requests
         else (),
         tuple(_finding(one) for one in worst_first(plan.findings)),

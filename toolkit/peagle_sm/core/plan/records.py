@@ -1,4 +1,4 @@
-"""The frozen records that a plan is made of."""
+"""Frozen records of a plan."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from peagle_sm.core.words import Severity
-
 
 @dataclass(frozen=True)
 class Request:
-    """One call to AWS in boto3's names, for example ("sagemaker", "create_model", {...})."""
+    """One call to AWS in boto3's names, as ("sagemaker", "create_model", {...})."""
 
     service: str
     operation: str
@@ -20,24 +18,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one check has to say; an "error" stops a deploy. ``url`` is the public page behind ``source``.
-
-    An advisory carries the ISO date from which somebody must look whether it still holds.
-    """
-
-    check: str
-    severity: Severity
-    message: str
-    next_step: str
-    source: str
-    url: str = ""
-    expires: str | None = None
-
-
-@dataclass(frozen=True)
 class MemoryFit:
-    """Whether one replica fits its accelerators, in GB of 10^9 bytes; ``lines`` shows the sum."""
+    """Memory fit of one replica in GB of 10^9 bytes; ``lines`` shows the sum."""
 
     weights_gb: float
     head_gb: float
@@ -50,9 +32,9 @@ class MemoryFit:
 
 @dataclass(frozen=True)
 class Names:
-    """The names of everything that one deploy makes; ``component`` only where there is one.
+    """Names of everything that one deploy creates; ``component`` may be None.
 
-    The component is called as the endpoint is, so that a caller who names it need not know of hashes.
+    The component has the endpoint's name, so that a caller need not know the hash.
     """
 
     endpoint: str
@@ -64,14 +46,14 @@ class Names:
 
 @dataclass(frozen=True)
 class Context:
-    """Where and when a plan is made.
+    """Place and time of a plan.
 
-    ``local`` is True against the local SageMaker; ``image_uris``, ``artifacts`` and the two roles
-    then come from `peagle-sm local status`. ``now`` must be timezone-aware; it reaches the lifetime
-    schedule alone, and None leaves that request out.
+    ``local`` is True for the local SageMaker; ``image_uris``, ``artifacts`` and the two roles then come from
+    `peagle-sm local status`. ``now`` must be timezone-aware; only the lifetime schedule uses it, and None
+    leaves that request out.
 
-    ``stack`` names the CloudFormation stack that the plan is for, None for a deploy by boto3. Account and
-    roles may be placeholders there, such as "${ExecutionRoleArn}": they go into the payloads as they are.
+    ``stack`` is the name of the plan's CloudFormation stack, None for a deploy by boto3. For a stack, account
+    and roles may be placeholders such as "${ExecutionRoleArn}", which the payloads contain unchanged.
     """
 
     account: str

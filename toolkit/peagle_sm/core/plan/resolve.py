@@ -1,4 +1,4 @@
-"""Brings spec, catalogue and context together: every default chosen, every missing fact named."""
+"""Resolution of a spec: defaults from catalogue and context, and missing facts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from peagle_sm.core.catalog import (
+    SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
     ImageFacts,
@@ -21,16 +22,15 @@ from peagle_sm.core.spec.validation import suggest
 
 CONTAINER_CHANNEL = "eagle"
 JUMPSTART_HEAD = "jumpstart"
-"""What a draft head is called that comes with JumpStart's config and is not in the catalogue."""
+"""Name for a draft head of a JumpStart config that is not in the catalogue."""
 
-_SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 _LONGEST_WAIT_S = 3600
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
 
 
 @dataclass(frozen=True)
-class Gap:
-    """A fact that a payload cannot do without."""
+class MissingField:
+    """A missing fact that a payload needs."""
 
     field: str
     message: str
@@ -39,7 +39,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec with every choice made; what could not be chosen is None and named in ``gaps``."""
+    """A spec with all defaults resolved; missing facts are None and named in ``missing_fields``."""
 
     spec: EndpointSpec
     context: Context
@@ -59,29 +59,29 @@ class Draft:
     max_model_len: int | None
     role_arn: str | None
     scheduler_role_arn: str | None
-    gaps: tuple[Gap, ...]
+    missing_fields: tuple[MissingField, ...]
     lock: Lock | None = None
 
     @property
     def mode(self) -> Mode:
-        """The speculation mode."""
+        """Speculation mode."""
         return self.spec.speculation.mode
 
     @property
     def speculating(self) -> bool:
-        """True when draft tokens are proposed."""
+        """True if draft tokens are proposed."""
         return self.mode != "none"
 
     @property
     def scales_to_zero(self) -> bool:
-        """True when the model runs as an inference component, whose instances SageMaker may all remove."""
+        """True if the model is an inference component that may scale to zero."""
         return self.spec.lifecycle.idle == "scale-to-zero"
 
     @property
     def head_beside_target(self) -> str | None:
-        """The head's folder below the target's prefix; None when it stands elsewhere.
+        """Head's folder below the target's prefix; None if it is elsewhere.
 
-        A model staged so needs no channel of its own for the head.
+        Such a model needs no separate channel for the head.
         """
         if self.head_uri is None or self.model_uri is None or self.head_uri == self.model_uri:
             return None
@@ -90,32 +90,37 @@ class Draft:
 
     @property
     def needed_vocabulary(self) -> Vocabulary | None:
-        """The file without which the isolated container cannot chat; None where it needs none.
+        """File that an isolated container needs for chat; None if it needs none.
 
-        JumpStart's own files include it, and newer images embed it.
+        JumpStart's files include it, and newer images contain it.
         """
         known = self.image is not None and self.image.version is not None
         return self.possible_vocabulary if known else None
 
     @property
     def possible_vocabulary(self) -> Vocabulary | None:
-        """As `needed_vocabulary`, and also for an image of an unknown version."""
+        """Same as `needed_vocabulary`, but also for images of unknown version."""
         if self.source != "container" or not self.spec.security.network_isolation or self.image is None:
             return None
         embedded = self.image.at_least(self.catalog.images.vocabulary_embedded.version)
         return None if embedded else self.model.vocabulary
 
+    @property
+    def image_published_by_aws(self) -> bool:
+        """True when AWS publishes the image; its registries cannot always be described."""
+        return self.image is not None and self.catalog.published_by_aws(self.image.uri)
+
     def instance(self, name: str) -> InstanceEntry | None:
-        """Return what is known of an instance type."""
+        """Return the catalogue's entry of an instance type."""
         return self.catalog.instances.get(name)
 
 
 class _Resolver:
-    """Collects gaps while choosing; each method chooses one thing."""
+    """Collects the missing fields while choosing; each method chooses one thing."""
 
     def __init__(self, spec: EndpointSpec, context: Context, catalog: Catalog) -> None:
         self.spec, self.context, self.catalog = spec, context, catalog
-        self.gaps: list[Gap] = []
+        self.missing_fields: list[MissingField] = []
         # the local server has one region and roles of its own; checks/placement.py says what they replace
         self.region = context.region if context.local else spec.placement.region or context.region
         self.model = catalog.model(spec.model)
@@ -123,18 +128,18 @@ class _Resolver:
         self.lock = self._usable_lock() if self.source == "jumpstart" else None
         self.jumpstart = self._jumpstart() if self.source == "jumpstart" else None
         if self.source not in self.model.sources:
-            self._gap(
+            self._miss(
                 "source",
                 f"source: found {self.source!r} for model {spec.model!r}; "
                 f"allowed: {', '.join(self.model.sources)}",
                 f"Set source: {self.model.sources[0]}.",
             )
         elif self.source == "jumpstart" and self.jumpstart is None:
-            self._gap(
+            self._miss(
                 "source",
                 f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not known'}) is "
-                "not in the catalogue, and not locked: its image, artifact keys and environment are missing",
-                f"{_LOCK} Or use source: container with model_uri and head_uri.",
+                "neither in the catalogue nor locked: its image, artifact keys and environment are missing",
+                f"{_LOCK} Or set source: container, model_uri and head_uri.",
             )
 
     def _usable_lock(self) -> Lock | None:
@@ -150,15 +155,15 @@ class _Resolver:
             place=place,
         )
         if said:
-            self._gap("lock", f"the lock beside the spec does not fit it: {'; '.join(said)}", _LOCK)
+            self._miss("lock", f"the lock next to the spec does not match: {'; '.join(said)}", _LOCK)
         return lock
 
     def _jumpstart(self) -> JumpStartEntry | None:
-        """The lock before the catalogue."""
+        """Return the lock's entry, else the catalogue's."""
         return _entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
 
-    def _gap(self, field: str, message: str, next_step: str) -> None:
-        self.gaps.append(Gap(field, message, next_step))
+    def _miss(self, field: str, message: str, next_step: str) -> None:
+        self.missing_fields.append(MissingField(field, message, next_step))
 
     def head(self) -> tuple[str | None, HeadEntry | None]:
         spec, mode = self.spec, self.spec.speculation.mode
@@ -169,18 +174,16 @@ class _Resolver:
         if mode == "p-eagle" and ships and head_id in (None, JUMPSTART_HEAD):
             return JUMPSTART_HEAD, None
         if mode == "p-eagle" and self.jumpstart is not None and not ships and spec.head_uri is None:
-            self._gap(
+            self._miss(
                 "head_uri",
-                f"config {self.jumpstart.config_name} of {self.jumpstart.jumpstart_model_id} ships no head",
+                f"config {self.jumpstart.config_name} of {self.jumpstart.jumpstart_model_id} has no head",
                 "Set head_uri to the S3 prefix of a head, or choose another config: "
                 "`peagle-sm lock --config NAME SPEC`.",
             )
             return None, None
         if head_id is None:
             of_mode = sorted(n for n, h in self.catalog.heads_for(spec.model).items() if h.method == mode)
-            known = (
-                f"known for {spec.model}: {', '.join(of_mode)}" if of_mode else "none is catalogued for it"
-            )
+            known = f"known for {spec.model}: {', '.join(of_mode)}" if of_mode else "none is in the catalogue"
             needed = (
                 f"mode {mode} needs an explicit draft head ({known})"
                 if mode == "eagle3"
@@ -188,7 +191,7 @@ class _Resolver:
             )
             # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
             if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
-                self._gap(
+                self._miss(
                     "speculation.draft_head",
                     f"speculation.draft_head: found nothing; {needed}",
                     "Set speculation.draft_head"
@@ -198,12 +201,12 @@ class _Resolver:
         entry = self.catalog.heads.get(head_id)
         if entry is None and spec.head_uri is None:
             allowed = sorted(self.catalog.heads_for(spec.model))
-            self._gap(
+            self._miss(
                 "speculation.draft_head",
                 f"speculation.draft_head: found {head_id!r}; "
-                f"allowed: {', '.join(allowed) or 'none is catalogued'}, or any name together with head_uri."
+                f"allowed: {', '.join(allowed) or 'no catalogued head'}, or any name together with head_uri."
                 f"{suggest(head_id, allowed)}",
-                "Name a catalogued head, or set head_uri to the S3 prefix of your own.",
+                "Give a catalogued head, or set head_uri to the S3 prefix of your own head.",
             )
         return head_id, entry
 
@@ -217,7 +220,7 @@ class _Resolver:
     def _registry(self) -> str | None:
         entry = self.catalog.regions.get(self.region)
         if entry is None:
-            self._gap(
+            self._miss(
                 "placement.region",
                 f"placement.region: no image registry is known for region {self.region!r}."
                 f"{suggest(self.region, self.catalog.regions)}",
@@ -243,9 +246,9 @@ class _Resolver:
         if self.model.image == "vllm":
             registry = self._registry()
             return f"{registry}/vllm:{self.catalog.images.default_tag()}" if registry else None
-        self._gap(
+        self._miss(
             "image",
-            f"image: model {self.spec.model!r} runs in this project's own {self.model.image} image, whose "
+            f"image: model {self.spec.model!r} needs this project's {self.model.image} image, whose "
             "URI in your account is not known",
             "Build container/, push it to ECR and set image; or deploy with --local.",
         )
@@ -260,7 +263,7 @@ class _Resolver:
             return _prefix(self.context.artifacts[str(self.model.artifact)])
         if self.source == "container":
             wanted = self.model.hub_id or "the shipped stand-in target"
-            self._gap(
+            self._miss(
                 "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",
                 f"Copy {wanted} to your bucket and set model_uri: s3://<bucket>/<prefix>/.",
@@ -282,7 +285,7 @@ class _Resolver:
             return _prefix(self.context.artifacts[str(head.artifact)])
         if head_id is not None and head is not None:
             wanted = head.hub_id or f"the shipped head {head_id}"
-            self._gap(
+            self._miss(
                 "head_uri",
                 f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 "
                 "prefix of its files",
@@ -293,7 +296,7 @@ class _Resolver:
     def role(self, field: str, given: str | None, from_context: str | None, purpose: str) -> str | None:
         role = from_context or given if self.context.local else given or from_context
         if role is None:
-            self._gap(
+            self._miss(
                 field,
                 f"{field}: found nothing; {purpose}",
                 f"Set {field}: arn:aws:iam::{self.context.account}:role/<name>.",
@@ -306,7 +309,7 @@ def _prefix(uri: str) -> str:
 
 
 def _jumpstarts_tokens(entry: JumpStartEntry | None) -> int | None:
-    """The number of draft tokens in JumpStart's own settings, if there is one."""
+    """Return the number of draft tokens in JumpStart's settings, if any."""
     try:
         found = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
     except (ValueError, AttributeError):  # none, or not what vLLM would take; a check says so
@@ -320,7 +323,7 @@ def _max_model_len(entry: JumpStartEntry | None, model: ModelEntry) -> int | Non
 
 
 def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
-    """Choose every default of a spec.
+    """Resolve all defaults of a spec.
 
     Raises:
         SpecError: the model is not in the catalogue.
@@ -362,19 +365,18 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
             "scheduler_role_arn",
             spec.scheduler_role_arn,
             context.scheduler_role_arn,
-            "the schedule that deletes the endpoint at the end of its lifetime needs a role that may call "
-            "sagemaker:DeleteEndpoint",
+            "the lifetime schedule needs a role that may call sagemaker:DeleteEndpoint",
         ),
-        gaps=tuple(chosen.gaps),
+        missing_fields=tuple(chosen.missing_fields),
         lock=chosen.lock,
     )
 
 
 def _entry_of(lock: Lock) -> JumpStartEntry:
-    """Return a lock as a catalogue's entry. The first instance type names the target's files."""
+    """Convert a lock to a catalogue entry; its first instance type has the files."""
     first = next(iter(lock.instances.values()))
     environment = dict(lock.environment)
-    speculative = environment.pop(_SPECULATIVE_CONFIG, "")
+    speculative = environment.pop(SPECULATIVE_CONFIG, "")
     return JumpStartEntry(
         jumpstart_model_id=lock.jumpstart.model_id,
         version=lock.jumpstart.version,

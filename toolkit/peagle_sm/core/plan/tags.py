@@ -1,7 +1,7 @@
-"""The keys of our own tags, and how their values are written: what the guard knows of an endpoint.
+"""Tag keys of peagle-sm and the format of their values, which the guard reads.
 
-They stand on the endpoint, its config and its model alike. A value holds letters, digits, spaces and
-``_ . : / = + - @`` (AWS's rule for tags), so there is no comma in any of them.
+Endpoint, config and model have the same tags. A value may have letters, digits, spaces and
+``_ . : / = + - @`` (AWS's rule for tags), so no value has a comma.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ ENDPOINT = "peagle-sm:endpoint"
 SPEC_HASH = "peagle-sm:spec-hash"
 MODE = "peagle-sm:mode"
 NUM_SPECULATIVE_TOKENS = "peagle-sm:num-speculative-tokens"
-"""K; absent without speculation. `list` reads this tag and the next three, and asks SageMaker for none."""
+"""K; absent without speculation. `list` reads this tag and the next three instead of calling SageMaker."""
 INSTANCE_TYPE = "peagle-sm:instance-type"
-"""The first of placement.instance_types."""
+"""First type of placement.instance_types."""
 INSTANCE_COUNT = "peagle-sm:instance-count"
-"""placement.instance_count: where autoscaling starts, if the spec has it."""
+"""placement.instance_count; with autoscaling, the initial count."""
 INSTANCE_BOUNDS = "peagle-sm:instance-bounds"
-"""The fewest and the most instances that autoscaling may come to (`1-4`); absent without it."""
+"""Autoscaling's minimum and maximum of instances (`1-4`); absent without autoscaling."""
 IDLE_MINUTES = "peagle-sm:idle-minutes"
 GRACE_MINUTES = "peagle-sm:grace-minutes"
 MAX_LIFETIME_HOURS = "peagle-sm:max-lifetime-hours"
-"""Hours from the endpoint's CreationTime to its end, unless `keep` has set a later one in the register."""
+"""Hours from the endpoint's CreationTime to its end, unless `keep` set a later one in the register."""
 LIFETIME_ROLE = "peagle-sm:lifetime-role"
-"""`own`: the role of the lifetime schedule is not the guard's, so it acts without the guard too."""
+"""`own`: the lifetime schedule's role is not the guard's, so the schedule works without the guard, too."""
 BUDGET_USD = "peagle-sm:budget-usd"
 PUBLISH_SECONDS = "peagle-sm:publish-seconds"
-"""Seconds between two utilisation datapoints: without it the guard expects one a minute."""
+"""Seconds between two utilization data points; by default the guard expects one per minute."""
 USD_PER_HOUR = "peagle-sm:usd-per-hour"
-"""The price when it was planned, of placement.instance_count instances.
+"""Planned price per hour of placement.instance_count instances.
 
-Absent where none is known, and where nothing is billed.
+Absent if unknown, or if nothing is billed.
 """
 HOURS = "peagle-sm:hours"
-"""The timetable, as `peagle_sm.core.spec.hours` writes it."""
+"""Timetable in the format of `peagle_sm.core.spec.hours`."""
 STACK = "peagle-sm:stack"
-"""The CloudFormation stack that owns the endpoint; absent for one that `peagle-sm deploy` made."""
+"""CloudFormation stack that owns the endpoint; absent if `peagle-sm deploy` created it."""
 IDLE = "peagle-sm:idle"
-"""What to do with an idle endpoint: `scale-to-zero`; absent means turn-off."""
+"""Action for an idle endpoint: `scale-to-zero`; absent means turn-off."""
 PAUSED = "peagle-sm:paused"
-"""On the config of an endpoint that `peagle-sm pause` turned off: since when (ISO time)."""
+"""On the config of an endpoint that `peagle-sm pause` turned off: the ISO time of the pause."""
 SCHEDULER_ROLE = "peagle-sm:scheduler-role"
-"""Beside `PAUSED`: the role that the lifetime schedule had, which `resume` needs again."""
+"""Together with `PAUSED`: the role of the lifetime schedule, which `resume` needs."""
 
 
 def number(value: float) -> str:
-    """Write a number as a tag does: `8`, `0.5`, `113.93`; `float()` reads it back."""
+    """Format a number for a tag: `8`, `0.5`, `113.93`; `float()` parses it."""
     return format(value, ".12g")

@@ -1,1 +1,1 @@
-"""The spec: the one description of an endpoint, how its file is read and edited, and what is wrong in it."""
+"""The spec of an endpoint: fields, parsing, editing and validation."""

@@ -1,4 +1,4 @@
-"""Write fields into a spec file, and keep its comments, order and layout. Pure."""
+"""Editing of spec files that keeps comments, order and layout. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from peagle_sm.core.spec.endpoint_spec import parse_spec
 
 
 def edit_spec(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
-    """Return a spec's text with each dotted field set, and still a spec.
+    """Return a spec's text with each dotted field set, validated.
 
     Raises:
-        SpecError: the text is no spec, a field's place cannot be found, or the result is not acceptable.
+        SpecError: the text is not a spec, a field's place is not found, or the result is invalid.
     """
     parse_spec(text, origin)
     written = write_fields(text, fields, origin)
@@ -25,12 +25,12 @@ def edit_spec(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str
 
 
 def write_fields(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
-    """Return the text with each dotted field set, for example ``{"serving.env.A": "x"}``.
+    """Return the text with each dotted field set, such as ``{"serving.env.A": "x"}``.
 
-    A name may hold no dot, as those of a spec and of its environment do not.
+    A name must not have a dot; names in specs and environments have none.
 
     Raises:
-        SpecError: the place of a field could not be found; the message says what to write by hand.
+        SpecError: a field's place is not found; the next step is the text to write by hand.
     """
     for dotted, value in fields.items():
         text = _write(text, dotted.split("."), value, origin)
@@ -47,8 +47,8 @@ def _write(text: str, path: Sequence[str], value: Any, origin: str) -> str:
     if found != wanted:
         dotted = ".".join(path)
         raise SpecError(
-            f"{origin}: the place of {dotted} could not be found in its text",
-            next_step=f"write it there yourself: {dotted}: {_flow(value)}",
+            f"{origin}: no place found for {dotted} in its text",
+            next_step=f"Write it into the file yourself: {dotted}: {_flow(value)}",
         )
     return written
 
@@ -64,7 +64,7 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
     if not isinstance(value, str):
         return json.dumps(value)
-    # A plain scalar where YAML reads it back as it is, within braces too, else a quoted one.
+    # A plain scalar if YAML reads it back unchanged, also in braces, else a quoted one.
     text = yaml.safe_dump([value], width=10_000, allow_unicode=True, default_flow_style=True)
     return text.rstrip("\n").removeprefix("[").removesuffix("]")
 
@@ -80,7 +80,7 @@ def _edit(text: str, path: Sequence[str], value: Any) -> str:
         node, rest = found, rest[1:]
         if not rest:
             break
-    for key in reversed(rest):  # a field with nothing behind it, such as `serving:`
+    for key in reversed(rest):  # a field without a value, such as `serving:`
         value = {key: value}
     assert node is not None  # a spec is a mapping
     return _replace(lines, node, _flow(value))

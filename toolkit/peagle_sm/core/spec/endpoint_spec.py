@@ -1,11 +1,10 @@
-"""EndpointSpec: the one description of an endpoint, from which YAML, JSON schema and CLI help come."""
+"""EndpointSpec: the spec of an endpoint, for YAML, JSON schema and CLI help."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import yaml
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place, locks_beside
+from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
 
@@ -31,14 +30,14 @@ Source = Literal["jumpstart", "container"]
 Idle = Literal["turn-off", "scale-to-zero"]
 Update = Literal["in-place", "off-update-on"]
 
-# AWS states `[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}` and, beside it, at most 63 characters; this is both.
+# AWS's pattern `[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}` and its limit of 63 characters in one.
 ENDPOINT_NAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _S3_URI = r"^s3://[^/]+/.+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
 
 def _as_environment_text(value: Any) -> Any:
-    """YAML reads `true` and `8192` as a bool and a number; the environment only has text."""
+    """Convert YAML's bools and numbers to text, as the environment needs."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
@@ -60,7 +59,7 @@ class _Part(BaseModel):
 
 
 class SpeculationSpec(_Part):
-    """How draft tokens are proposed."""
+    """Speculation: how draft tokens are proposed."""
 
     mode: Mode = Field(default="p-eagle", description="none, eagle3 (K draft passes) or p-eagle (one pass).")
     num_speculative_tokens: int | None = Field(
@@ -77,32 +76,35 @@ class SpeculationSpec(_Part):
         if self.mode != "none" and self.num_speculative_tokens == 0:
             raise ValueError(
                 f"num_speculative_tokens: found 0 with mode {self.mode!r}; allowed: 1 or more "
-                "(0 proposes nothing; mode none is how speculation is turned off)"
+                "(0 proposes nothing; set mode: none to turn speculation off)"
             )
         return self
 
 
 class ServingSpec(_Part):
-    """How the engine is run."""
+    """Engine settings."""
 
-    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that one replica is split over.")
+    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs per replica.")
     data_parallel_size: int = Field(default=1, ge=1, description="Replicas on one instance.")
     max_model_len: int | None = Field(
         default=None, ge=1, description="Longest context in tokens; left out, the catalogue's figure."
     )
     env: dict[EnvironmentName, EnvironmentText] = Field(
-        default_factory=dict, description="Further environment, for example SM_VLLM_GPU_MEMORY_UTILIZATION."
+        default_factory=dict,
+        description="More environment variables, for example SM_VLLM_GPU_MEMORY_UTILIZATION.",
     )
 
 
 class PlacementSpec(_Part):
-    """Where the endpoint runs."""
+    """Region, instances and host of the endpoint."""
 
     region: str | None = Field(
         default=None, pattern=r"^[a-z]{2,}(-[a-z]+)+-\d+$", description="AWS region; left out, the session's."
     )
     instance_types: list[str] = Field(
-        default_factory=list, max_length=5, description="In order of preference; left out, the catalogue's."
+        default_factory=list,
+        max_length=5,
+        description="Instance types in order of preference; left out, the catalogue's.",
     )
     instance_count: int = Field(default=1, ge=1, description="Instances of the endpoint.")
     capacity_reservation_arn: str | None = Field(
@@ -112,7 +114,7 @@ class PlacementSpec(_Part):
         description="ARN of a SageMaker training plan reservation; the endpoint ends with it.",
     )
     inference_ami_version: str | None = Field(
-        default=None, description="Host AMI; left out, the one whose driver suits the image's CUDA."
+        default=None, description="Host AMI; left out, the one whose driver fits the image's CUDA."
     )
 
     @field_validator("instance_types")
@@ -124,24 +126,31 @@ class PlacementSpec(_Part):
 
 
 class LifecycleSpec(_Part):
-    """When the endpoint goes away."""
+    """When the endpoint is turned off or deleted."""
 
     idle_minutes: int = Field(
         default=60,
         ge=5,
         le=10080,
-        description="Proven quiet for this long counts as idle; with the grace at least 15 minutes.",
+        description="Minutes without traffic until it counts as idle; at least 15 with grace_minutes.",
     )
     grace_minutes: int = Field(
-        default=10, ge=10, le=1440, description="Looked at again after this; a stream may last 8."
+        default=10,
+        ge=10,
+        le=1440,
+        description="Minutes until idleness is checked again; a stream may last 8.",
     )
     idle: Idle = Field(
         default="turn-off",
-        description="What becomes of an idle endpoint: turn-off (resume brings it back), or scale-to-zero "
-        "(SageMaker itself removes the instances and brings them back, minutes after a request failed).",
+        description="Action for an idle endpoint: turn-off (resume turns it on), or scale-to-zero (SageMaker "
+        "removes the instances, and starts them again minutes after a request failed).",
     )
     max_lifetime_hours: float = Field(
-        default=8.0, gt=0, le=8760, allow_inf_nan=False, description="Deleted after this, whatever happens."
+        default=8.0,
+        gt=0,
+        le=8760,
+        allow_inf_nan=False,
+        description="Hours after which it is deleted in any case.",
     )
     budget_usd: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Refuse a plan that could cost more than this."
@@ -149,22 +158,22 @@ class LifecycleSpec(_Part):
 
 
 class AutoscalingSpec(_Part):
-    """How many instances there are, by the requests in flight; left out, their number is fixed."""
+    """Autoscaling by requests in flight; left out, the instance count is fixed."""
 
     min_instances: int | None = Field(
         default=None,
         ge=0,
         le=1000,
-        description="Never fewer; left out, 1, or 0 with lifecycle.idle: scale-to-zero.",
+        description="Minimum of instances; left out, 1, or 0 with lifecycle.idle: scale-to-zero.",
     )
     max_instances: int = Field(
-        default=2, ge=1, le=1000, description="Never more; the budget counts with these."
+        default=2, ge=1, le=1000, description="Maximum of instances; the budget uses it."
     )
     target_concurrency: float = Field(
-        default=8.0, gt=0, allow_inf_nan=False, description="Requests in flight per instance to aim at."
+        default=8.0, gt=0, allow_inf_nan=False, description="Target of requests in flight per instance."
     )
     scale_in_minutes: int = Field(
-        default=10, ge=5, le=60, description="Minutes between two removals; a stream may last 8."
+        default=10, ge=5, le=60, description="Minutes between two scale-ins; a stream may last 8."
     )
 
     @model_validator(mode="after")
@@ -178,27 +187,29 @@ class AutoscalingSpec(_Part):
 
 
 class MetricsSpec(_Part):
-    """What SageMaker writes to CloudWatch: the engine's own figures and the GPUs'."""
+    """Metrics that SageMaker writes to CloudWatch: the engine's and the GPUs'."""
 
     detailed: bool = Field(
-        default=True, description="Also the engine's /metrics and each GPU, queried by PromQL."
+        default=True, description="Also write the engine's /metrics and each GPU's, for PromQL queries."
     )
     publish_seconds: Literal[10, 30, 60, 120, 180, 240, 300] = Field(
-        default=60, description="Seconds between two figures."
+        default=60, description="Seconds between data points."
     )
 
 
 class VpcSpec(_Part):
-    """The network of the containers."""
+    """VPC of the containers."""
 
     subnet_ids: list[_NetworkId] = Field(min_length=1, max_length=16, description="Subnets.")
     security_group_ids: list[_NetworkId] = Field(min_length=1, max_length=5, description="Security groups.")
 
 
 class SecuritySpec(_Part):
-    """What the containers may reach, and which key encrypts their volume."""
+    """Network access of the containers, and the key of their volume."""
 
-    network_isolation: bool = Field(default=True, description="No network calls out of the containers.")
+    network_isolation: bool = Field(
+        default=True, description="Block outgoing network calls of the containers."
+    )
     kms_key_id: str | None = Field(
         default=None, pattern=r"^[a-zA-Z0-9:/_-]+$", max_length=2048, description="KMS key of the volume."
     )
@@ -209,7 +220,7 @@ class EndpointSpec(_Part):
     """One endpoint.
 
     Raises:
-        SpecError: from the constructor, naming each bad field, what was found and what is allowed.
+        SpecError: from the constructor; names each invalid field, the value found and what is allowed.
     """
 
     name: str = Field(description="Endpoint name: letters, digits and inner hyphens, at most 63.")
@@ -224,19 +235,19 @@ class EndpointSpec(_Part):
     hours: str | None = Field(
         default=None,
         max_length=1024,
-        description="When it is on, kept by the guard: Mon-Fri 08:00-19:00 Europe/Berlin; left out, always.",
+        description="Timetable that the guard keeps: Mon-Fri 08:00-19:00 Europe/Berlin; left out, always on.",
     )
     autoscaling: AutoscalingSpec | None = Field(
-        default=None, description="Left out, placement.instance_count instances at all times."
+        default=None, description="Autoscaling; left out, always placement.instance_count instances."
     )
     update: Update = Field(
         default="in-place",
-        description="How it is changed: in-place (a second fleet runs beside the first until it serves, "
-        "and is paid for), or off-update-on (no second fleet, not in service meanwhile).",
+        description="Update strategy: in-place (a second fleet runs, and is billed, until it serves), "
+        "or off-update-on (no second fleet; the endpoint is off during the update).",
     )
     metrics: MetricsSpec = Field(default_factory=MetricsSpec)
     security: SecuritySpec = Field(default_factory=SecuritySpec)
-    tags: dict[str, str] = Field(default_factory=dict, description="Tags of your own on everything created.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Your own tags for all created resources.")
     execution_role_arn: RoleArn | None = Field(default=None, description="Role of the containers.")
     scheduler_role_arn: RoleArn | None = Field(default=None, description="Role that may delete the endpoint.")
     image: str | None = Field(
@@ -249,7 +260,7 @@ class EndpointSpec(_Part):
         default=3600, ge=60, le=3600, description="Seconds to wait for the container's first healthy /ping."
     )
 
-    # Not a field: what `peagle-sm lock` wrote beside the spec's file. It goes wherever the spec goes.
+    # Not a field: the locks that `peagle-sm lock` wrote next to the spec's file.
     _locks: Mapping[Place, Lock] = PrivateAttr(default_factory=dict)
 
     if not TYPE_CHECKING:  # a type checker sees the fields; callers get SpecError instead of pydantic's error
@@ -262,15 +273,15 @@ class EndpointSpec(_Part):
                 raise explain(error, origin="spec", model=type(self)) from error
 
     def lock(self, place: Place) -> Lock | None:
-        """Return what JumpStart resolved to for AWS or for the local server; None where nothing is locked."""
+        """Return the lock for AWS or for the local server; None without one."""
         return self._locks.get(place)
 
     def locked_as(self, other: EndpointSpec) -> EndpointSpec:
-        """Return this spec with the locks of another, from which it was made."""
+        """Return this spec with the locks of the spec from which it was made."""
         return self.with_locks(other._locks)
 
     def with_locks(self, locks: Mapping[Place, Lock]) -> EndpointSpec:
-        """Return this spec with the locks given."""
+        """Return this spec with the given locks."""
         copy = self.model_copy()
         copy._locks = dict(locks)
         return copy
@@ -280,7 +291,7 @@ class EndpointSpec(_Part):
     def _name_that_aws_accepts(cls, value: str) -> str:
         if not ENDPOINT_NAME.fullmatch(value):
             raise ValueError(
-                "1 to 63 letters, digits and hyphens, beginning and ending with a letter or digit "
+                "1 to 63 letters, digits and hyphens, with a letter or digit at the start and end "
                 f"({ENDPOINT_NAME.pattern})"
             )
         return value
@@ -304,14 +315,14 @@ class EndpointSpec(_Part):
         least, most = self.instance_bounds
         if not max(1, least) <= count <= most:
             raise ValueError(
-                f"placement.instance_count: found {count}; allowed: {max(1, least)} to {most}, "
-                "within autoscaling's bounds (it is where scaling starts)"
+                f"placement.instance_count: found {count}; allowed with autoscaling: {max(1, least)} to "
+                f"{most} (it is the initial instance count)"
             )
         return self
 
     @property
     def instance_bounds(self) -> tuple[int, int]:
-        """The fewest and the most instances that scaling may come to; equal where nothing scales."""
+        """Return autoscaling's minimum and maximum; equal without autoscaling."""
         scaling, count = self.autoscaling, self.placement.instance_count
         least = 0 if self.lifecycle.idle == "scale-to-zero" else count if scaling is None else 1
         if scaling is None:
@@ -329,7 +340,7 @@ class EndpointSpec(_Part):
             if not 1 <= len(key) <= 128 or len(text) > 256:
                 raise ValueError("keys of 1 to 128 characters and values of at most 256")
         if len(value) > 30:
-            raise ValueError("at most 30 tags (AWS takes 50, and up to 20 are peagle-sm's own)")
+            raise ValueError("at most 30 tags (AWS allows 50, and peagle-sm uses up to 20)")
         return value
 
     @field_validator("model_uri", "head_uri")
@@ -339,10 +350,10 @@ class EndpointSpec(_Part):
 
 
 def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
-    """Read a spec from YAML; ``origin`` (a file name, say) opens each message.
+    """Parse a spec from YAML; ``origin`` (such as a file name) starts each message.
 
     Raises:
-        SpecError: not YAML, not a mapping, or a bad field.
+        SpecError: not YAML, not a mapping, or an invalid field.
     """
     try:
         data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
@@ -351,12 +362,12 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise SpecError(
             f"{origin}: not YAML{where}: {getattr(error, 'problem', None) or error}",
-            next_step="Correct the YAML; `peagle-sm init` writes a spec to start from.",
+            next_step="Correct the YAML; `peagle-sm init` writes a first spec.",
         ) from error
     if not isinstance(data, dict):
         raise SpecError(
             f"{origin}: found {show(data)}; allowed: a mapping of fields such as name and model",
-            next_step="Write `name: …` and `model: …`; `peagle-sm init` writes a spec to start from.",
+            next_step="Write `name: …` and `model: …`; `peagle-sm init` writes a first spec.",
         )
     try:
         return EndpointSpec(**{str(key): value for key, value in data.items()})
@@ -364,28 +375,11 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         raise with_lines(error, text, origin) from error
 
 
-def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
-    """Read a spec from a YAML file, with the locks that lie beside it unless ``locks`` is False.
-
-    Raises:
-        SpecError: the file, or a lock beside it, cannot be read, is not YAML, or has a bad field.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            next_step="Name an existing spec file, or write one with `peagle-sm init`.",
-        ) from error
-    spec = parse_spec(text, origin=str(path))
-    return spec.with_locks(locks_beside(Path(path))) if locks else spec
-
-
 def dump_spec(spec: EndpointSpec) -> str:
-    """Write a spec as YAML that `parse_spec` reads back; fields at their defaults are left out."""
+    """Format a spec as YAML for `parse_spec`; default values are left out."""
     data = spec.model_dump(mode="json", exclude_defaults=True)
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-    # PyYAML writes U+0085 as it is and reads it as a line break; escaped, it comes back.
+    # PyYAML writes U+0085 unescaped but reads it as a line break; an escaped one is read back.
     return text if "\x85" not in text else yaml.safe_dump(data, sort_keys=False)
 
 

@@ -1,6 +1,6 @@
-"""The timetable of an endpoint: text in, canonical text out. The guard keeps it; nothing here has a clock.
+"""Timetables of endpoints: parser and canonical format. Pure, without a clock.
 
-What people write, with blanks or commas between the parts::
+The guard turns endpoints on and off by it. Input, with blanks or commas between the parts::
 
     Mon-Fri 08:00-19:00 Europe/Berlin
     Mon,Wed,Fri 08:00-12:00,13:00-18:00 Europe/Berlin
@@ -8,8 +8,8 @@ What people write, with blanks or commas between the parts::
     Fri-Sun 22:00-02:00 Asia/Tokyo
 
 Days (a day, or a range of days; none means every day) are followed by the times at which the endpoint is
-on; further days with their own times may follow; the IANA time zone stands last. A range that ends at or
-before its start runs over midnight: it belongs to the day on which it begins. 24:00 is the end of a day.
+on; more days with their own times may follow; the IANA time zone is last. A range that ends at or before
+its start runs over midnight and belongs to the day on which it begins. 24:00 is the end of a day.
 
 The canonical text has the same parts with single blanks and no commas, since AWS allows none in a tag::
 
@@ -18,8 +18,8 @@ The canonical text has the same parts with single blanks and no commas, since AW
     days      = day ["-" day]                   Mon Tue Wed Thu Fri Sat Sun; a range never wraps the week
     range     = HH:MM "-" HH:MM                 start 00:00 to 23:59, end 00:00 to 24:00, never equal
 
-Days ascend, and so do ranges by their start; an end below its start is over midnight. Whoever reads it
-splits at blanks, takes the last part as the zone, and begins a new group at each day that follows a range.
+Days are sorted, and so are ranges by their start; an end below its start is over midnight. A reader splits
+the text at blanks, takes the last part as the zone, and starts a new group at each day after a range.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _FULL_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_MINUTES = 24 * 60
 MAX_LENGTH = 256
-"""The most characters of a tag's value, in which the canonical text is kept."""
+"""Maximum characters of a tag's value, which stores the canonical text."""
 EXAMPLE = "Mon-Fri 08:00-19:00 Europe/Berlin"
 _RANGE = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
 _DAY = re.compile(r"([A-Za-z]+)(?:-([A-Za-z]+))?")
@@ -44,31 +44,31 @@ _DASHES = re.compile(r"\s*[-\u2012-\u2015]\s*")
 
 
 class HoursError(ValueError):
-    """A text that is no timetable; the message says what is wrong with which part and what is allowed."""
+    """An invalid timetable; the message has the wrong part and what is allowed."""
 
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """Minutes of one day in which the endpoint is on; beyond 1440 they are the next day's."""
+    """Minutes of a day in which the endpoint is on; above 1440: of the next day."""
 
     start: int
     end: int
 
     def __str__(self) -> str:
-        """Write it as `HH:MM-HH:MM`."""
+        """Format it as `HH:MM-HH:MM`."""
         end = self.end if self.end <= DAY_MINUTES else self.end - DAY_MINUTES
         return f"{_clock(self.start)}-{_clock(end)}"
 
 
 @dataclass(frozen=True)
 class Hours:
-    """A timetable: for each day of the week, Monday first, its spans in order; and the time zone."""
+    """A timetable: sorted spans for each weekday, Monday first, and the time zone."""
 
     days: tuple[tuple[Span, ...], ...]
     zone: str
 
     def __str__(self) -> str:
-        """Write the canonical text, which `parse_hours` reads back as the same timetable."""
+        """Return the canonical text, which `parse_hours` parses to the same timetable."""
         parts: list[str] = []
         for spans in dict.fromkeys(one for one in self.days if one):
             parts += _day_words([day for day, those in enumerate(self.days) if those == spans])
@@ -77,10 +77,10 @@ class Hours:
 
 
 def parse_hours(text: str) -> Hours:
-    """Read a timetable.
+    """Parse a timetable.
 
     Raises:
-        HoursError: which part is wrong, and what is allowed there.
+        HoursError: the message has the wrong part and what is allowed.
     """
     words = _DASHES.sub("-", text.replace(",", " ").replace(";", " ")).split()
     if not words:
@@ -90,13 +90,12 @@ def parse_hours(text: str) -> Hours:
     for chosen, spans in _groups(words):
         for day in chosen:
             if days[day]:
-                raise HoursError(f"each day in one place only ({DAYS[day]} stands in two)")
+                raise HoursError(f"each day only once (found {DAYS[day]} twice)")
             days[day] = spans
     hours = Hours(tuple(days), zone)
     if len(str(hours)) > MAX_LENGTH:
         raise HoursError(
-            f"a shorter timetable: it is kept in a tag of at most {MAX_LENGTH} characters, "
-            f"and this one has {len(str(hours))}"
+            f"a timetable of at most {MAX_LENGTH} characters, the limit of a tag (found {len(str(hours))})"
         )
     return hours
 
@@ -122,7 +121,7 @@ def _group(days: list[int], spans: list[Span]) -> tuple[list[int], tuple[Span, .
     spans.sort()
     for one, other in pairwise(spans):
         if other.start < one.end:
-            raise HoursError(f"times that do not overlap ({one} and {other} do)")
+            raise HoursError(f"times that do not overlap (found {one} and {other})")
     return days or list(range(len(DAYS))), tuple(spans)
 
 
@@ -153,7 +152,7 @@ def _day(word: str) -> int:
 
 
 def _day_of(word: str) -> int | None:
-    """A day by its name or the beginning of it, three letters at least."""
+    """Return a day by its name, or by at least its first three letters."""
     named = [day for day, name in enumerate(_FULL_NAMES) if name.startswith(word.lower())]
     return named[0] if named and len(word) >= 3 else None
 
@@ -186,5 +185,5 @@ def _zone(word: str) -> str:
 
 @cache
 def time_zones() -> tuple[str, ...]:
-    """Return the names of the IANA time zones, from the package that the guard carries too."""
+    """Return the names of the IANA time zones, from the guard's tzdata package."""
     return tuple(resources.files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())

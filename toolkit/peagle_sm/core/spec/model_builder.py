@@ -1,7 +1,7 @@
-"""A spec from a ModelBuilder of the SageMaker Python SDK v3, read by its attributes without importing it.
+"""Conversion of a ModelBuilder of the SageMaker Python SDK v3 to a spec.
 
-Read is what ``ModelBuilder.from_jumpstart_config`` keeps of what it was given. Source: package
-sagemaker-serve 1.27.0, ``serve/model_builder.py``.
+It reads the attributes that ``ModelBuilder.from_jumpstart_config`` sets, without importing the SDK. Source:
+package sagemaker-serve 1.27.0, ``serve/model_builder.py``.
 """
 
 from __future__ import annotations
@@ -10,40 +10,37 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
 
-_SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 # Variables for which a spec has a field of its own, so that memory fit and cost are reckoned with them.
 _FIELDS = {
     "SM_VLLM_MAX_MODEL_LEN": "max_model_len",
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "tensor_parallel_size",
     "SM_VLLM_DATA_PARALLEL_SIZE": "data_parallel_size",
 }
-_BEFORE = "Give peagle_sm the builder as from_jumpstart_config() returned it."
-_OF_ONES_OWN = (
-    "Write a spec instead (`peagle-sm init`), with source: container where it needs an image of its own."
-)
+_BEFORE = "Pass the builder to peagle_sm before build(), as from_jumpstart_config() returned it."
+_OF_ONES_OWN = "Write a spec instead (`peagle-sm init`), with source: container if it needs its own image."
 
 
 def is_builder(thing: object) -> bool:
-    """Return whether it is a ModelBuilder, by its class's name and what it has."""
+    """Return whether it is a ModelBuilder, by its class name and attributes."""
     named = any(base.__name__ == "ModelBuilder" for base in type(thing).__mro__)
     return named and hasattr(thing, "model") and hasattr(thing, "env_vars")
 
 
 def spec_from_builder(builder: Any, *, name: str | None = None, **fields: Any) -> EndpointSpec:
-    """Return the spec of what a JumpStart ModelBuilder would deploy, with P-EAGLE.
+    """Return the spec of a JumpStart ModelBuilder's deployment, with P-EAGLE.
 
-    Taken over are model, instance type and count, role, EULA, image, VPC and environment variables.
-    ``name`` is the endpoint's, by default the catalogue's id of the model; ``fields`` are further fields of
-    EndpointSpec, such as ``lifecycle`` and ``speculation``, and go before what the builder says.
+    It uses the builder's model, instance type and count, role, EULA, image, VPC and environment variables.
+    ``name`` is the endpoint's name, by default the model's catalogue id; ``fields`` are other fields of
+    EndpointSpec, such as ``lifecycle`` and ``speculation``, and override the builder's.
 
     Raises:
-        SpecError: the builder is not one of JumpStart, was built already, asks for something that a spec does
-            not have, or its model is not in the catalogue.
+        SpecError: the builder is not JumpStart's, is built, has a setting that specs lack, or its model
+            is not in the catalogue.
     """
     _refuse_what_no_spec_has(builder)
     model_id = _model_id(builder)
@@ -69,8 +66,8 @@ def spec_from_builder(builder: Any, *, name: str | None = None, **fields: Any) -
 def _refuse_what_no_spec_has(builder: Any) -> None:
     if getattr(builder, "built_model", None) is not None:
         raise SpecError(
-            "ModelBuilder: found one that is built; allowed: one that is not, since build() replaces its "
-            "environment variables with JumpStart's and has made a model of its own.",
+            "ModelBuilder: found one after build(); allowed: one before build(), which replaces its "
+            "environment variables with JumpStart's and creates a model.",
             next_step=_BEFORE,
         )
     mode = getattr(getattr(builder, "mode", None), "name", "SAGEMAKER_ENDPOINT")
@@ -83,13 +80,13 @@ def _refuse_what_no_spec_has(builder: Any) -> None:
         if getattr(builder, attribute, None):
             raise SpecError(
                 f"ModelBuilder.{attribute}: found {show(getattr(builder, attribute))}; "
-                "allowed: none, since a spec has nothing for it.",
+                "allowed: none, since a spec has no such field.",
                 next_step=f"Leave {attribute} out.",
             )
 
 
 def _model_id(builder: Any) -> str:
-    """The catalogue's id of the builder's JumpStart model; version and config must be the known ones."""
+    """Return the catalogue id of the builder's model; refuse unknown versions."""
     catalog = load_catalog()
     ids = {
         entry.jumpstart_model_id: name for name, entry in catalog.models.items() if entry.jumpstart_model_id
@@ -123,17 +120,17 @@ def _placement(builder: Any) -> dict[str, Any]:
 
 
 def _environment(variables: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields of `serving` and of `speculation` that the variables stand for."""
+    """Convert variables to fields of `serving` and of `speculation`."""
     serving: dict[str, Any] = {}
     for variable, field in _FIELDS.items():
         if variable in variables:
             serving[field] = _read(variable, variables[variable], int)
-    rest = {name: text for name, text in variables.items() if name not in (*_FIELDS, _SPECULATIVE_CONFIG)}
+    rest = {name: text for name, text in variables.items() if name not in (*_FIELDS, SPECULATIVE_CONFIG)}
     if rest:
         serving["env"] = rest
-    if _SPECULATIVE_CONFIG not in variables:
+    if SPECULATIVE_CONFIG not in variables:
         return serving, {}
-    given = _read(_SPECULATIVE_CONFIG, variables[_SPECULATIVE_CONFIG], _speculative)
+    given = _read(SPECULATIVE_CONFIG, variables[SPECULATIVE_CONFIG], _speculative)
     tokens = given.get("num_speculative_tokens")
     speculation = {"mode": "p-eagle" if given.get("parallel_drafting") else "eagle3"}
     return serving, {**speculation, **({"num_speculative_tokens": tokens} if tokens else {})}

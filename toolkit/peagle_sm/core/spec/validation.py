@@ -1,4 +1,4 @@
-"""Validation errors of files: what was found, what is allowed, and the line.
+"""Validation errors of spec files: value found, values allowed, and the line.
 
 Pydantic's errors become `SpecError`. The YAML loader rejects duplicate keys and finds the line of a field.
 """
@@ -18,14 +18,14 @@ from peagle_sm.core.errors import SpecError
 
 
 class UniqueKeys(yaml.SafeLoader):
-    """YAML lets the last of two equal keys win in silence; a spec says each thing once."""
+    """YAML loader that rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Read a mapping; raises ConstructorError at a key that is there already."""
+        """Read a mapping; raise ConstructorError at a duplicate key."""
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # the base class refuses it, and says where
+                continue  # the base class refuses it, with its line
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key.value!r} is given twice", key.start_mark
@@ -35,9 +35,9 @@ class UniqueKeys(yaml.SafeLoader):
 
 
 def line_of(text: str, field: str) -> int | None:
-    """Return the line of a dotted field in YAML, or of the nearest mapping above it that the text has.
+    """Return the line of a dotted field in YAML, or of its nearest parent.
 
-    None where the text does not name even the first part, as for a missing top-level field.
+    None if the text lacks even the first part, as for a missing top-level field.
     """
     node, rest, line = yaml.compose(text, Loader=yaml.SafeLoader), field, None
     while rest and node is not None:
@@ -50,7 +50,7 @@ def line_of(text: str, field: str) -> int | None:
 
 
 def _steps(node: yaml.Node, rest: str) -> Iterator[tuple[str, yaml.Mark, yaml.Node]]:
-    """Yield the children that ``rest`` may begin with: several, since names may hold dots (tags)."""
+    """Yield the children that may start ``rest``; names of tags may have dots."""
     children: list[tuple[str, yaml.Mark, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
         children = [
@@ -87,7 +87,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def show(value: Any, limit: int = 80) -> str:
-    """Show a found value on one line, shortened to ``limit`` characters."""
+    """Format a value on one line, shortened to ``limit`` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -101,7 +101,7 @@ def _submodel(annotation: Any) -> type[BaseModel] | None:
 
 
 def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    """Return the field names of the model in which ``location``'s last part stands."""
+    """Return the field names of the model that has ``location``'s last part."""
     current: type[BaseModel] | None = model
     for part in location[:-1]:
         if current is None or part not in current.model_fields:
@@ -140,7 +140,7 @@ def _allowed(error: ErrorDetails) -> str:
 
 
 def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
-    """Return the field, its complaint, and the next step."""
+    """Return the field, its validation error, and the next step."""
     location = error["loc"]
     field = ".".join(str(part) for part in location) or "the whole"
     fields = _fields_at(model, location)
@@ -158,7 +158,7 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
         return field, f"field {field!r} is missing; allowed: a value for it", f"Add {field!r}."
     allowed = _allowed(error)
     if error["type"] == "value_error" and isinstance(error["input"], dict) and ": found " in allowed:
-        # a rule over several fields names its field and the value found itself
+        # the message of a rule over several fields already has field and value
         named = f"{field}.{allowed}" if location else allowed
         culprit = named.partition(":")[0]
         return culprit, named, f"Change {culprit!r}."
@@ -172,7 +172,7 @@ def _message(origin: str, problems: Sequence[str]) -> str:
 
 
 def with_lines(error: SpecError, text: str, origin: str) -> SpecError:
-    """Return an error of `explain` with the line of each bad field in the YAML that it was read from."""
+    """Add the YAML line of each invalid field to an error of `explain`."""
     problems = [{**one, "line": line_of(text, one["field"])} for one in error.details["problems"]]
     placed = [f"line {one['line']}: {one['message']}" if one["line"] else one["message"] for one in problems]
     return SpecError(
@@ -183,7 +183,7 @@ def with_lines(error: SpecError, text: str, origin: str) -> SpecError:
 
 
 def explain(error: ValidationError, *, origin: str, model: type[BaseModel]) -> SpecError:
-    """Make a SpecError that names every bad field; its details hold them as ``problems``."""
+    """Convert to a SpecError that names all invalid fields, also in ``problems``."""
     lines = [_line(item, model) for item in error.errors(include_url=False)]
     return SpecError(
         _message(origin, [text for _, text, _ in lines]),

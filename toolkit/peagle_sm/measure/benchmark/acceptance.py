@@ -38,14 +38,14 @@ _RATES = re.compile(r"Per-position acceptance rate: ([0-9., ]+?)(?:, Avg|$)")
 
 @dataclass(frozen=True)
 class Counters:
-    """What an engine has counted since it started: drafts, accepted draft tokens, and these by position."""
+    """Drafts and accepted draft tokens (also by position) that an engine counted since its start."""
 
     drafts: int
     accepted: int
     by_position: tuple[int, ...] = ()
 
     def __add__(self, other: Counters) -> Counters:
-        """Both together, as of two engines."""
+        """Add the counters of another engine."""
         return Counters(
             self.drafts + other.drafts,
             self.accepted + other.accepted,
@@ -53,7 +53,7 @@ class Counters:
         )
 
     def __sub__(self, earlier: Counters) -> Counters:
-        """What came since ``earlier``."""
+        """Subtract an earlier reading of the same engine."""
         return Counters(
             self.drafts - earlier.drafts,
             self.accepted - earlier.accepted,
@@ -62,7 +62,7 @@ class Counters:
 
 
 class Drafted(Protocol):
-    """What an answer tells of its drafts: a `RequestRecord` does, and a quickstart's `Output`."""
+    """Draft statistics of one answer: a `RequestRecord`, or a quickstart's `Output`."""
 
     @property
     def drafts(self) -> int | None:
@@ -74,32 +74,33 @@ class Drafted(Protocol):
 
     @property
     def histogram(self) -> tuple[int, ...]:
-        """How many steps accepted exactly j draft tokens, by j."""
+        """Number of verification steps that accepted exactly j draft tokens, by j."""
 
 
 def from_requests(requests: Iterable[Drafted]) -> Acceptance | None:
-    """Of the requests that report it; None when none does.
+    """Compute the acceptance of the requests that report it; None when none does.
 
     ``per_step`` weighs every verification step alike, ``per_request`` every request.
     """
-    told = [one for one in requests if one.drafts]
-    drafts = sum(one.drafts or 0 for one in told)
+    reporting = [request for request in requests if request.drafts]
+    drafts = sum(request.drafts or 0 for request in reporting)
     if not drafts:
         return None
-    accepted = sum(one.accepted or 0 for one in told)
-    per_request = sum(1 + (one.accepted or 0) / (one.drafts or 1) for one in told) / len(told)
+    accepted = sum(request.accepted or 0 for request in reporting)
+    lengths = [1 + (request.accepted or 0) / (request.drafts or 1) for request in reporting]
+    per_request = sum(lengths) / len(lengths)
     return Acceptance(
         source="per-request",
         per_step=1 + accepted / drafts,
         per_request=per_request,
-        survival=_survival([one.histogram for one in told]),
+        survival=_survival([request.histogram for request in reporting]),
         drafts=drafts,
         accepted=accepted,
     )
 
 
 def _survival(histograms: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
-    """Share of steps that accepted at least 1, 2, … tokens; empty where a request brought no histogram."""
+    """Compute the share of steps that accepted at least 1, 2, … tokens; empty if a histogram is missing."""
     if not all(histograms):
         return ()
     length = max(map(len, histograms))
@@ -109,7 +110,7 @@ def _survival(histograms: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
 
 
 def read_counters(text: str) -> Counters | None:
-    """The spec-decode counters in Prometheus text, all engines of it together; None without speculation."""
+    """Sum the spec-decode counters of all engines in Prometheus text; None without speculation."""
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
     for line in text.splitlines():
@@ -130,7 +131,7 @@ def read_counters(text: str) -> Counters | None:
 
 
 def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:
-    """The counts in one of vLLM's ``SpecDecoding metrics`` lines; None for any other line.
+    """Read the counts in one of vLLM's ``SpecDecoding metrics`` lines; None for any other line.
 
     The line gives drafted tokens and rates by position; ``num_speculative_tokens`` turns them into drafts.
     """
@@ -144,7 +145,7 @@ def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:
 
 
 def from_counters(counted: Counters | None, source: AcceptanceSource) -> Acceptance | None:
-    """Of what was counted between two looks; None when nothing was drafted (or an engine started anew)."""
+    """Compute acceptance from a difference of counters; None without drafts, or after an engine restart."""
     if counted is None or counted.drafts <= 0 or counted.accepted < 0:
         return None
     return Acceptance(
@@ -166,7 +167,7 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
 
 
 def is_ineffective(found: Acceptance) -> bool:
-    """Whether parallel drafting shows no effect, by the rule of `core.plan.environment`."""
+    """Decide whether parallel drafting has no effect, by the rule of `core.plan.environment`."""
     if len(found.survival) < 2:
         return False
     first, second = (round(rate * found.drafts) for rate in found.survival[:2])
@@ -178,21 +179,21 @@ LOG_DELAY_S = 20.0
 
 
 class EngineSource(Protocol):
-    """Acceptance of everything that an engine does between two moments."""
+    """Source of the acceptance of all that an engine did during a load."""
 
     @property
     def drafts(self) -> bool | None:
-        """Whether the engine drafts at all, as far as this source can tell without a measurement."""
+        """Whether the engine speculates; None if unknown before a measurement."""
 
     def begin(self) -> None:
-        """A load is about to start."""
+        """Note that a load is about to start."""
 
     def end(self) -> Acceptance | None:
-        """The load has ended: its acceptance, warm-up included; None where the source says nothing."""
+        """Return the acceptance of the load that has ended, warm-up included; None if unknown."""
 
 
 class Scraped:
-    """Counters of ``/metrics``, read by ``read``."""
+    """Acceptance from the counters of ``/metrics``; ``read`` returns the page."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -200,7 +201,7 @@ class Scraped:
 
     @property
     def drafts(self) -> bool | None:
-        """Counters of speculation exist only in an engine that speculates; None while they stand at 0."""
+        """Whether the engine has counters of speculation; None while they are 0."""
         try:
             counters = read_counters(self._read())
         except PeagleError:
@@ -221,12 +222,12 @@ class Scraped:
     def _counters(self) -> Counters | None:
         try:
             return read_counters(self._read())
-        except PeagleError:  # a page that does not answer costs the figure, not the measurement
+        except PeagleError:  # without the page the acceptance is unknown; the measurement goes on
             return None
 
 
 class Logged:
-    """Lines that the engine has written to CloudWatch Logs; the end waits until they are there."""
+    """Acceptance from the engine's lines in CloudWatch Logs; `end` waits until they have arrived."""
 
     drafts: bool | None = None
 
@@ -240,11 +241,11 @@ class Logged:
         self._began: datetime | None = None
 
     def begin(self) -> None:
-        """Remember when the load began."""
+        """Record when the load began."""
         self._began = self._session.now()
 
     def end(self) -> Acceptance | None:
-        """Sum the lines since then up."""
+        """Sum the lines since then."""
         if self._began is None:
             return None
         self._sleep(LOG_DELAY_S)
@@ -259,7 +260,7 @@ class Logged:
 def engine_source(
     session: Session | None, arm: ArmRecord, sleep: Callable[[float], None] = time.sleep
 ) -> EngineSource | None:
-    """The best source for an arm whose answers carry no acceptance; None where there is none."""
+    """Choose the best source for an arm whose answers carry no acceptance; None if there is none."""
     if arm.transport == "http":
         return Scraped(lambda: read_url(f"{arm.endpoint}/metrics"))
     if session is None:

@@ -1,6 +1,6 @@
 """Describe what is measured: a SageMaker endpoint by its name, or a bare vLLM server by its URL.
 
-The result is an arm: its mode, model, image, instance type and price. A bare server is asked over plain HTTP.
+The result is an arm: its mode, model, image, instance type and price.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.prices import hourly
 from peagle_sm.aws.control.sagemaker import component_names, describe_component
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
@@ -25,15 +24,17 @@ from peagle_sm.aws.session.signing import is_remote
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.results.records import ArmRecord, Mode
-from peagle_sm.service.inventory.inspection import EndpointStatus, status
+
+if TYPE_CHECKING:
+    from peagle_sm.service.inventory.inspection import EndpointStatus
 
 TIMEOUT_S = 10
 
 
 def opener_for(url: str) -> urllib.request.OpenerDirector:
-    """What opens an address: by the proxies of the environment, but for a server on this machine.
+    """Return a URL opener: with the environment's proxies for remote servers, without for local ones.
 
-    As the load client goes (`Target.remote`), so that both reach the same server.
+    The load client follows the same rule (`Target.remote`), so both reach the same server.
     """
     if is_remote(url):
         return urllib.request.build_opener()
@@ -41,7 +42,7 @@ def opener_for(url: str) -> urllib.request.OpenerDirector:
 
 
 def read_url(address: str) -> str:
-    """The text at an address of a bare vLLM.
+    """Fetch the text at a URL of a bare vLLM.
 
     Raises:
         NotFound: the server has no such page.
@@ -51,13 +52,13 @@ def read_url(address: str) -> str:
         with opener_for(address).open(address, timeout=TIMEOUT_S) as response:
             return str(response.read().decode())
     except urllib.error.HTTPError as error:
-        raise NotFound(f"{address} answers {error.code}", next_step="check the address") from error
+        raise NotFound(f"{address} answers HTTP {error.code}", next_step="check the URL") from error
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise ServiceFault(
-            f"nothing answers at {address}: {reason}",
+            f"no server answers at {address}: {reason}",
             operation="GET",
-            next_step="check that the server runs, and its address",
+            next_step="check that the server runs, and check the URL",
         ) from error
 
 
@@ -66,32 +67,35 @@ IN_SERVICE = "InService"
 
 @dataclass(frozen=True)
 class Described:
-    """An arm, whether it serves the small stand-in weights, and what else a results file says of it."""
+    """An arm, its origin for the results file, and whether it serves the stand-in weights."""
 
     arm: ArmRecord
     stand_in_weights: bool
     origin: Mapping[str, Any] = field(default_factory=dict)
-    context: int | None = None  #: the longest prompt and answer together, in tokens, where it is known
+    context: int | None = None  #: context length in tokens (prompt and answer); None if unknown
 
     def priced(self, usd_per_hour: float) -> Described:
-        """The same at a price that the user gives."""
+        """Return a copy with a price given by the user."""
         arm = replace(self.arm, usd_per_hour=usd_per_hour, price_source="given by the user")
         return replace(self, arm=arm)
 
 
 def is_url(endpoint: str) -> bool:
-    """Whether it is an address rather than the name of an endpoint."""
+    """Decide whether ``endpoint`` is a URL rather than the name of an endpoint."""
     return endpoint.startswith(("http://", "https://"))
 
 
 def describe_endpoint(session: Session, name: str, *, component: str | None = None) -> Described:
-    """Describe an endpoint of SageMaker that serves.
+    """Describe a SageMaker endpoint that is in service.
 
     Raises:
-        NotFound: there is none of that name, or no such component.
-        ServiceFault: it is not in service.
-        SpecError: it runs inference components, and which one is not clear.
+        NotFound: the endpoint or its component does not exist.
+        ServiceFault: the endpoint is not in service.
+        SpecError: the endpoint runs several inference components, and none was named.
     """
+    from peagle_sm.aws.control.prices import hourly
+    from peagle_sm.service.inventory.inspection import status  # a bare server needs neither
+
     found = status(name, session=session)
     row = found.summary
     if row.status != IN_SERVICE:
@@ -100,11 +104,11 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
             f"peagle-sm resume {name}{flags}" if row.status == "Paused" else f"peagle-sm status {name}{flags}"
         )
         raise ServiceFault(
-            f"endpoint {name!r} is {row.status}, and only an endpoint in service can be measured"
+            f"endpoint {name!r} is {row.status}; only an InService endpoint can be measured"
             + (f": {found.failure_reason}" if found.failure_reason else ""),
             operation="DescribeEndpoint",
             code=row.status,
-            next_step=f"look at it, or bring it up: {remedy}",
+            next_step=f"run {remedy}",
         )
     price = hourly(session, row.instance_type, row.instance_count or 1)
     asked = choose_component(session, name, component)
@@ -135,17 +139,17 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
 def describe_url(
     url: str, *, mode: Mode = "unknown", usd_per_hour: float | None = None, name: str | None = None
 ) -> Described:
-    """Describe a bare vLLM; its mode cannot be asked for, so ``mode`` is what the caller says it runs.
+    """Describe a bare vLLM server; it does not report its mode, so the caller gives ``mode``.
 
     Raises:
-        SpecError: no address of a server.
-        ServiceFault: nothing answers there as OpenAI's API does.
+        SpecError: ``url`` is not a server URL.
+        ServiceFault: no OpenAI-compatible server answers there.
     """
     parts = urlsplit(url)
     if not parts.hostname or parts.query or parts.fragment:
         raise SpecError(
-            f"{url!r} is no address of a server; allowed: http://HOST:PORT or https://HOST",
-            next_step="give the address that the server prints when it starts",
+            f"{url!r} is not a server URL; allowed: http://HOST:PORT or https://HOST",
+            next_step="give the URL that the server prints when it starts",
         )
     model = _served_model(url)
     arm = ArmRecord(
@@ -167,7 +171,7 @@ def describe_url(
 
 
 def demand_mode(described: Described, expected: Mode) -> Described:
-    """The arm in the mode that was expected; where its mode is not known, it is taken to be that.
+    """Check that the arm runs the expected mode; an unknown mode is taken to be the expected one.
 
     Raises:
         SpecError: the endpoint runs another mode.
@@ -177,7 +181,7 @@ def demand_mode(described: Described, expected: Mode) -> Described:
         return replace(described, arm=replace(arm, mode=expected))
     if arm.mode != expected:
         raise SpecError(
-            f"endpoint {arm.name!r} runs mode {arm.mode}; expected was {expected}",
+            f"endpoint {arm.name!r} runs mode {arm.mode}; expected {expected}",
             next_step="measure another endpoint, or deploy one in that mode (speculation.mode in its spec)",
             details={"mode": arm.mode, "expected": expected},
         )
@@ -185,7 +189,7 @@ def demand_mode(described: Described, expected: Mode) -> Described:
 
 
 def look_at(session: Session | None, arm: ArmRecord) -> str | None:
-    """How an arm that stopped answering looks now, in words; None where that cannot be found out."""
+    """Describe the present state of an arm that stopped answering, in words; None if unknown."""
     if arm.transport == "http" or session is None:
         try:
             read_url(f"{arm.endpoint}/health")
@@ -197,38 +201,38 @@ def look_at(session: Session | None, arm: ArmRecord) -> str | None:
     except PeagleError:
         return None
     if facts is None:
-        return "the endpoint does not exist any more"
+        return "the endpoint no longer exists"
     return f"the endpoint is {facts.status}" + (f": {facts.failure_reason}" if facts.failure_reason else "")
 
 
 def _mode(found: EndpointStatus) -> Mode:
-    """What its tags say; of a foreign endpoint, what its model's environment says."""
+    """Read the mode from the tags, or from the model's environment if peagle-sm did not create it."""
     if found.summary.mode in MODES:
         return cast(Mode, found.summary.mode)
-    told = found.speculative_config
-    if told is None:
+    config = found.speculative_config
+    if config is None:
         return "unknown"
     return (
         "p-eagle"
-        if told.get("parallel_drafting")
+        if config.get("parallel_drafting")
         else "eagle3"
-        if told.get("method") == "eagle3"
+        if config.get("method") == "eagle3"
         else "unknown"
     )
 
 
 def choose_component(session: Session, name: str, asked: str | None) -> str | None:
-    """The component asked for; else none where the endpoint runs a model, or its own, or the only one.
+    """Choose the inference component: the named one, else the endpoint's own, or the only one.
 
     Raises:
         NotFound: the endpoint has no such component.
-        SpecError: it has several, and which one to measure is not clear.
+        SpecError: the endpoint has several, and none was named.
     """
     found = component_names(session, name)
     if asked is not None and asked not in found:
         raise NotFound(
             f"endpoint {name!r} has no inference component {asked!r}; it has: {', '.join(found) or 'none'}",
-            next_step="name one of its components with --component, or leave it out where it has none",
+            next_step="name one of its components with --component, or leave --component out if it has none",
             details={"found": asked, "allowed": list(found)},
         )
     if asked is not None or not found:
@@ -236,20 +240,19 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
     if name in found or len(found) == 1:
         return name if name in found else found[0]
     raise SpecError(
-        f"endpoint {name!r} runs the inference components {', '.join(found)}, and which one to measure is not"
-        " clear",
-        next_step=f"name one, for example --component {found[0]}",
+        f"endpoint {name!r} runs several inference components: {', '.join(found)}; name the one to measure",
+        next_step=f"add for example --component {found[0]}",
         details={"components": list(found)},
     )
 
 
 def gpus_of(session: Session, component: str) -> int | None:
-    """How many GPUs one copy of a component has; None where that is not told."""
+    """Return the number of GPUs of one copy of a component; None if unknown."""
     try:
-        told = describe_component(session, component) or {}
-    except PeagleError:  # costs the price of a copy, not the measurement
+        description = describe_component(session, component) or {}
+    except PeagleError:  # without it the price of a copy is unknown; the measurement goes on
         return None
-    needs = told.get("Specification", {}).get("ComputeResourceRequirements", {})
+    needs = description.get("Specification", {}).get("ComputeResourceRequirements", {})
     count = needs.get("NumberOfAcceleratorDevicesRequired")
     return None if count is None else math.ceil(count)
 
@@ -261,15 +264,15 @@ def _served_model(url: str) -> dict[str, Any]:
         (model, *_) = document["data"]
     except (ValueError, LookupError, TypeError) as error:
         raise ServiceFault(
-            f"{address} does not answer as OpenAI's API does: {error}",
+            f"{address} does not answer like the OpenAI API: {error}",
             operation="GET /v1/models",
-            next_step="give the address of a vLLM server, without a path",
+            next_step="give the URL of a vLLM server, without a path",
         ) from error
     return model if isinstance(model, dict) else {}
 
 
 def _is_shipped(root: object) -> bool:
-    """Whether a server on this machine serves the weights that ship with peagle-sm."""
+    """Decide whether a server on this machine serves the weights that ship with peagle-sm."""
     if not isinstance(root, str):
         return False
     shipped = stand_in_weights() / "target" / "model.safetensors"

@@ -28,7 +28,7 @@ from peagle_sm.measure.benchmark.managed_files import (
     DATASET,
     PROMPTS,
     Bundle,
-    Place,
+    JobResources,
     point_record,
     read_bundle,
     request_records,
@@ -43,7 +43,7 @@ from peagle_sm.service.progress import Event, Pacing, Progress
 ARCHIVE = "output.tar.gz"
 _LOOKS_THAT_MAY_FAIL = 10
 _TAGS = {tags.MANAGED_BY: tags.MANAGER}
-# How long a job that is asked to stop may take; AWS names no limit.
+# How long to wait until a job has stopped; AWS documents no limit.
 _STOPPING_S = 600.0
 _LONGEST_LINE = 100
 
@@ -52,31 +52,31 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of one job."""
+    """Settings of one AI benchmark job."""
 
     name: str
     arm: ArmRecord
-    place: Place
+    resources: JobResources
     spec: Mapping[str, Any]
     prompts: bytes
 
     @property
     def base(self) -> str:
         """S3 prefix of everything that this job reads and writes."""
-        return f"{self.place.s3.rstrip('/')}/{self.name}"
+        return f"{self.resources.s3.rstrip('/')}/{self.name}"
 
 
 def run_job(session: Session, job: Job, tell: Tell, pacing: Pacing) -> tuple[JobFacts, Bundle]:
-    """Run a job; its facts and what AIPerf wrote.
+    """Run a job; return its description and AIPerf's output.
 
     Raises:
-        ServiceFault: it failed and left no figures, or AWS could not be asked any more.
+        ServiceFault: the job failed without figures, or AWS stopped answering.
         Interrupted: Ctrl-C, and the job was stopped.
         BillableLeft: Ctrl-C or a fault, and the job may still run.
     """
     inputs = f"{job.base}/input"
     try:
-        channels = job.place.channels(session, inputs)
+        channels = job.resources.channels(session, inputs)
         s3.upload(session, f"{inputs}/{PROMPTS}", job.prompts)
         channels[DATASET] = f"{inputs}/{PROMPTS}"
         control.create_config(session, job.name, json.dumps(job.spec), channels, _TAGS)
@@ -87,7 +87,7 @@ def run_job(session: Session, job: Job, tell: Tell, pacing: Pacing) -> tuple[Job
 
 
 def _watched(session: Session, job: Job, tell: Tell, pacing: Pacing) -> JobFacts:
-    """Start the job and see its end; nobody leaves here while it runs."""
+    """Start the job and wait until it has ended; stop it on an interruption."""
     try:
         control.create_job(
             session,
@@ -96,7 +96,7 @@ def _watched(session: Session, job: Job, tell: Tell, pacing: Pacing) -> JobFacts
             component=job.arm.component,
             config=job.name,
             output=f"{job.base}/",
-            role_arn=job.place.role_arn,
+            role_arn=job.resources.role_arn,
             tags=_TAGS,
         )
         tell(f"AI benchmark job {job.name} started")
@@ -135,7 +135,7 @@ def _followed(session: Session, job: Job, tell: Tell, pacing: Pacing) -> JobFact
 
 
 def _stop(session: Session, name: str, tell: Tell, pacing: Pacing) -> None:
-    """Stop a job and see it stopped; a second Ctrl-C, or a refusal, says what is left to do."""
+    """Stop a job and wait until it has stopped; raise BillableLeft if it may still run."""
     try:
         tell(f"stopping AI benchmark job {name}")
         reason = _stopped(session, name, pacing)
@@ -151,7 +151,7 @@ def _stop(session: Session, name: str, tell: Tell, pacing: Pacing) -> None:
 
 
 def _stopped(session: Session, name: str, pacing: Pacing) -> str | None:
-    """None once the job has ended, else why it may run on."""
+    """Wait until the job has ended; return why it may still run, or None."""
     deadline = pacing.monotonic() + _STOPPING_S
     reason = f"it was still Stopping after {_STOPPING_S / 60:.0f} minutes"
     asked = False
@@ -174,27 +174,28 @@ def _stopped(session: Session, name: str, pacing: Pacing) -> str | None:
 
 
 def _bundle(session: Session, facts: JobFacts, tell: Tell) -> Bundle:
-    """What a job that has ended wrote; a failed one's figures count where there are any."""
-    told = f"AI benchmark job {facts.name} ended as {facts.status}"
+    """Read the output of a job that has ended; also that of a failed job, if it has figures."""
+    outcome = f"AI benchmark job {facts.name} ended with status {facts.status}"
     if facts.failure_reason:
-        told += f": {facts.failure_reason}"
+        outcome += f": {facts.failure_reason}"
     try:
         bundle = read_bundle(s3.download_one(session, facts.output, ARCHIVE))
     except PeagleError as error:
-        raise _failed(facts, told if facts.status == "Failed" else f"{told}; {error.message}") from error
+        message = outcome if facts.status == "Failed" else f"{outcome}; {error.message}"
+        raise _failed(facts, message) from error
     if not bundle.profile or facts.status == "Stopped":
         first = _first_error(bundle)
-        raise _failed(facts, f"{told.splitlines()[0]} {first}" if first else told)
+        raise _failed(facts, f"{outcome.splitlines()[0]} {first}" if first else outcome)
     if facts.status == "Failed":
-        # AWS calls a job failed when more than 1% of its requests were; the rest is sound.
-        tell(f"{told}; its figures are kept")
+        # AWS reports Failed when more than 1% of the requests failed; the others are valid.
+        tell(f"{outcome}; its figures are kept")
     return bundle
 
 
 def _first_error(bundle: Bundle) -> str:
     errors = (row["error"] for row in bundle.requests if row.get("error"))
     first = next(errors, None)
-    return f"Its first failed request: {first.get('message')}" if first else ""
+    return f"First failed request: {first.get('message')}" if first else ""
 
 
 def _failed(facts: JobFacts, message: str) -> ServiceFault:
@@ -204,32 +205,32 @@ def _failed(facts: JobFacts, message: str) -> ServiceFault:
         message,
         operation="CreateAIBenchmarkJob",
         code=facts.status,
-        next_step=f"Mend what it names and run the command again with --resume; the job's log is in "
-        f"{', '.join(groups) or 'CloudWatch'}, its files are below {facts.output}.",
+        next_step=f"Fix the cause above and run the command again with --resume. The job's log is in "
+        f"{', '.join(groups) or 'CloudWatch'}; its files are under {facts.output}.",
         details={"job": facts.name, "output": facts.output},
     )
 
 
 def _clean_up(session: Session, name: str, inputs: str, tell: Tell) -> None:
-    """Remove the configuration and the dataset; failing at that is told and changes no result."""
+    """Delete the workload config and the dataset; a failure is reported and changes no result."""
     removals = {
-        f"workload configuration {name}": partial(control.delete_config, session, name),
+        f"workload config {name}": partial(control.delete_config, session, name),
         f"dataset {inputs}": partial(s3.remove_prefix, session, inputs),
     }
     for what, remove in removals.items():
         try:
             remove()
         except PeagleError as error:
-            tell(f"left behind: {what} ({error.message}); it bills next to nothing")
+            tell(f"not deleted: {what} ({error.message}); it costs next to nothing")
 
 
-# Public accounts of such jobs speak of 10 to 30 minutes, most of it before the first request.
+# Published reports of such jobs give 10 to 30 minutes, most of it before the first request.
 _START_S = 600.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """The outside world of a run, all of it replaceable."""
+class ManagedDependencies:
+    """Services that a managed run depends on; tests replace them."""
 
     progress: Progress
     pacing: Pacing
@@ -239,18 +240,18 @@ class Surroundings:
 
 
 def price_note(arm: ArmRecord, plan: BenchPlan) -> str:
-    """What the jobs cost, in words, before they are started."""
+    """Describe what the jobs cost, before they start."""
     jobs = len(plan.loads)
     count = f"{jobs} AI benchmark job{'' if jobs == 1 else 's'}"
     if arm.usd_per_hour == 0:
         return f"{count} on the local SageMaker: nothing is billed."
-    own = "For the jobs themselves AWS publishes no price (none found in November 2026): watch the bill."
+    own = "AWS publishes no price for the jobs themselves (checked in November 2026): check your bill."
     seconds = jobs * (_START_S + (plan.seconds or 0.0))
     about = f"{count}, about {seconds / 60:.0f} minutes or more"
     if arm.usd_per_hour is None:
-        return f"{about}; what the endpoint costs meanwhile is not known. {own}"
+        return f"{about}; the endpoint's cost is unknown: no price found. {own}"
     usd = arm.usd_per_hour * seconds / 3600
-    return f"{about}, in which the endpoint costs {usd:.2f} USD ({arm.usd_per_hour:.2f} USD/h). {own}"
+    return f"{about}; the endpoint costs {usd:.2f} USD in that time ({arm.usd_per_hour:.2f} USD/h). {own}"
 
 
 def run_managed(
@@ -258,29 +259,29 @@ def run_managed(
     described: Described,
     workload: Workload,
     plan: BenchPlan,
-    place: Place,
+    resources: JobResources,
     path: Path,
-    around: Surroundings,
+    dependencies: ManagedDependencies,
     *,
     resume: bool = False,
 ) -> Outcome:
-    """Measure every load of ``plan`` and write ``path``; with ``resume``, those that it does not have yet.
+    """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
 
     Raises:
-        SpecError: the plan or the file does not fit, or the workload is not one that such a job can send.
+        SpecError: the plan or the file does not fit, or a managed job cannot send this workload.
         ServiceFault: a job failed and left no figures; earlier loads are in the file.
         Interrupted: Ctrl-C; the job was stopped, earlier loads are in the file.
         BillableLeft: a job may still run; the message says how to stop it.
     """
     check_plan(plan, workload)
-    salt = around.token()
+    salt = dependencies.token()
     prompts = {load: managed_files.dataset(load, plan, workload, salt) for load in plan.loads}
     config = {**config_of(plan, workload, described.arm), "client": "managed"}
     writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else ResultWriter(path)
     notes = managed_files.notes(workload)
     with writer:
         if writer.found is None:
-            writer.append(_header(described, config, around))
+            writer.append(_header(described, config, dependencies))
         if writer.found is None or described.arm not in writer.found.arms:
             writer.append(described.arm)
         done = {point.load for point in (writer.found.points if writer.found else ())}
@@ -288,33 +289,33 @@ def run_managed(
             if load in done:
                 continue
             job = Job(
-                name=job_name(described.arm, load, around.now(), salt),
+                name=job_name(described.arm, load, dependencies.now(), salt),
                 arm=described.arm,
-                place=place,
-                spec=managed_files.workload_spec(load, plan, workload, place.tokenizer),
+                resources=resources,
+                spec=managed_files.workload_spec(load, plan, workload, resources.tokenizer),
                 prompts=prompts[load],
             )
-            facts, bundle = _measured(session, job, load, path, around)
+            facts, bundle = _measured(session, job, load, path, dependencies)
             point, requests = _write(writer, bundle, described.arm, load, plan, workload)
             notes += _notes(described.arm, facts, point, requests, bundle)
             told = _ended(described.arm, load, facts, point, bundle)
-            around.progress(Event("done", told, load.label, facts.seconds or 0.0))
+            dependencies.progress(Event("done", told, load.label, facts.seconds or 0.0))
     return Outcome(path, read(path), (*workload.notes, *notes))
 
 
 def _measured(
-    session: Session, job: Job, load: Load, path: Path, around: Surroundings
+    session: Session, job: Job, load: Load, path: Path, dependencies: ManagedDependencies
 ) -> tuple[JobFacts, Bundle]:
-    began = around.pacing.monotonic()
+    began = dependencies.pacing.monotonic()
 
     def tell(line: str) -> None:
-        elapsed = around.pacing.monotonic() - began
+        elapsed = dependencies.pacing.monotonic() - began
         hourly = job.arm.usd_per_hour
         spent = hourly * elapsed / 3600 if hourly else None
-        around.progress(Event("waiting", f"{load.label}: {line}", load.label, elapsed, spent))
+        dependencies.progress(Event("waiting", f"{load.label}: {line}", load.label, elapsed, spent))
 
     try:
-        return run_job(session, job, tell, around.pacing)
+        return run_job(session, job, tell, dependencies.pacing)
     except Interrupted as interrupted:
         raise Interrupted(
             f"{interrupted.message}; earlier loads are in {path}",
@@ -351,13 +352,15 @@ def _notes(
     requests: Sequence[RequestRecord],
     bundle: Bundle,
 ) -> list[str]:
-    found = [f"{point.load.label}: measured by AIPerf {bundle.version or 'of an unknown version'}"]
+    found = [f"{point.load.label}: measured by AIPerf {bundle.version or '(unknown version)'}"]
     if facts.status == "Failed":
-        found.append(f"{point.load.label}: the job counts as failed: {facts.failure_reason}")
+        found.append(f"{point.load.label}: the job's status is Failed: {facts.failure_reason}")
     times = Counter(record.prompt_id for record in requests if record.phase == "measured")
     again = sum(count - 1 for count in times.values())
     if again:
-        found.append(f"{point.load.label}: {again} requests asked a prompt again: the prefix cache may help")
+        found.append(
+            f"{point.load.label}: {again} requests repeated a prompt: the prefix cache may have sped them up"
+        )
     return [*found, *notes_of([point], requests, arm)]
 
 
@@ -368,18 +371,22 @@ def _ended(arm: ArmRecord, load: Load, facts: JobFacts, point: PointRecord, bund
     return f"{load.label}: {facts.status}{lasted}: {point.otps:.1f} tokens/s (AIPerf {bundle.version})"
 
 
-def _header(described: Described, config: dict[str, Any], around: Surroundings) -> Header:
+def _header(described: Described, config: dict[str, Any], dependencies: ManagedDependencies) -> Header:
     return Header(
-        run_id=f"bench-{around.now():%Y%m%dT%H%M%SZ}-{around.token()}",
+        run_id=f"bench-{dependencies.now():%Y%m%dT%H%M%SZ}-{dependencies.token()}",
         command="bench",
         config=config,
-        provenance={**around.provenance(), "endpoint": dict(described.origin), "client": "AIPerf, managed"},
+        provenance={
+            **dependencies.provenance(),
+            "endpoint": dict(described.origin),
+            "client": "AIPerf, managed",
+        },
         stand_in_weights=described.stand_in_weights,
     )
 
 
 def job_name(arm: ArmRecord, load: Load, now: datetime, token: str) -> str:
-    """A job's name: at most 63 letters, digits and single dashes within; ``token`` tells runs apart."""
+    """Return a job's name: at most 63 letters, digits and single dashes; ``token`` distinguishes runs."""
     size = f"c{load.concurrency}" if load.kind == "closed" else f"r{load.rate_per_s:g}".replace(".", "p")
     end = f"{size}-{now:%m%d%H%M%S}-{token[:6]}"
     room = 63 - len("bench--") - len(end)

@@ -39,14 +39,14 @@ CHANNELS = "/opt/ml/input/data"
 DATASET = "dataset"
 TOKENIZER = "tokenizer"
 PROMPTS = "prompts.jsonl"
-# AIPerf sets these itself, from the line or from the specification.
+# AIPerf sets these fields itself, from the dataset line or from the specification.
 _OWN = frozenset(
     ("prompt", "messages", "max_tokens", "max_completion_tokens", "model", "stream", "stream_options")
 )
 
 
 def workload_spec(load: Load, plan: BenchPlan, workload: Workload, tokenizer: str) -> dict[str, Any]:
-    """The document that CreateAIWorkloadConfig takes as ``WorkloadSpec.Inline``."""
+    """Build the document for ``WorkloadSpec.Inline`` of CreateAIWorkloadConfig."""
     parameters: dict[str, Any] = {
         "tokenizer": tokenizer,
         "streaming": True,
@@ -91,7 +91,7 @@ def _goodput(objective: Objective | None) -> str:
 
 
 def dataset(load: Load, plan: BenchPlan, workload: Workload, salt: str) -> bytes:
-    """The requests of one load as AIPerf's lines: its warm-up, then the measured ones.
+    """Write the requests of one load as AIPerf's JSON lines: its warm-up, then the measured ones.
 
     Raises:
         SpecError: a request is more than a single user message.
@@ -104,7 +104,7 @@ def dataset(load: Load, plan: BenchPlan, workload: Workload, salt: str) -> bytes
 def _lines(items: Iterable[WorkItem]) -> bytes:
     lines = []
     for number, item in enumerate(items):
-        # AIPerf groups lines of one id, so a prompt that is asked again needs another.
+        # AIPerf groups lines by id, so a repeated prompt needs another id.
         line: dict[str, Any] = {"session_id": f"{number}:{item.prompt_id}", "text": _text(item)}
         longest = limit_of(item)
         if longest:
@@ -117,7 +117,7 @@ def _lines(items: Iterable[WorkItem]) -> bytes:
 
 
 def prompt_id(conversation: str) -> str:
-    """The prompt's own id in what AIPerf calls a conversation's."""
+    """Return the prompt id contained in AIPerf's conversation id."""
     number, colon, name = conversation.partition(":")
     return name if colon and number.isdigit() else conversation
 
@@ -134,18 +134,18 @@ def _text(item: WorkItem) -> str:
     ):
         return str(messages[0]["content"])
     raise SpecError(
-        f"prompt {item.prompt_id} is more than one user message, which a managed job does not send",
-        next_step="leave --managed out: the built-in client sends any body",
+        f"prompt {item.prompt_id} is not a single user message; a managed job sends only single messages",
+        next_step="leave --managed out: the built-in client sends any request body",
     )
 
 
 def notes(workload: Workload) -> list[str]:
-    """What is otherwise than with the built-in client, for whoever compares the figures."""
+    """List the differences from the built-in client that matter when figures are compared."""
     found = []
     if any("prompt" in item.body for item in workload.items):
-        found.append("the jobs speak chat only: completion prompts were sent as a user's message")
+        found.append("the jobs use the chat API only: completion prompts were sent as a user message")
     if any(item.then is not None for item in workload.items):
-        found.append("of each conversation the first turn alone was asked")
+        found.append("only the first turn of each conversation was sent")
     return found
 
 
@@ -162,8 +162,8 @@ _TOKENIZER_FILES = (
 
 
 @dataclass(frozen=True)
-class Place:
-    """``tokenizer`` is what the job is given; ``tokenizer_files`` (a directory) is uploaded for it."""
+class JobResources:
+    """Role, S3 prefix and tokenizer of a job; ``tokenizer_files`` (a directory) is uploaded for it."""
 
     role_arn: str
     s3: str
@@ -171,7 +171,7 @@ class Place:
     tokenizer_files: Path | None = None
 
     def channels(self, session: Session, base: str) -> dict[str, str]:
-        """Upload what else the job needs below ``base``; S3 URIs by channel."""
+        """Upload the job's other inputs under ``base``; return S3 URIs by channel."""
         if self.tokenizer_files is None:
             return {}
         prefix = f"{base}/{TOKENIZER}/"
@@ -182,7 +182,7 @@ class Place:
         return {TOKENIZER: prefix}
 
 
-def find_place(
+def find_job_resources(
     session: Session,
     endpoint: str,
     *,
@@ -190,16 +190,16 @@ def find_place(
     role_arn: str | None = None,
     s3: str | None = None,
     tokenizer: str | None = None,
-) -> Place:
-    """Settle role, bucket and tokenizer; what is not given comes from the endpoint and the account.
+) -> JobResources:
+    """Choose role, bucket and tokenizer; defaults come from the endpoint and the account.
 
     Args:
         session: where the endpoint is.
         endpoint: its name.
         stand_in_weights: whether it serves the small weights that ship with peagle-sm.
-        role_arn: a role that SageMaker may assume; None takes the one that the endpoint's model runs under.
-        s3: ``s3://BUCKET/PREFIX``; None takes the account's default bucket for SageMaker.
-        tokenizer: a Hugging Face id, or a directory with its files; None takes the target model's.
+        role_arn: a role that SageMaker may assume; None uses the execution role of the endpoint's model.
+        s3: ``s3://BUCKET/PREFIX``; None uses the account's default bucket for SageMaker.
+        tokenizer: a Hugging Face id, or a directory with its files; None uses the target model's.
 
     Raises:
         SpecError: one of them is neither given nor known.
@@ -208,11 +208,13 @@ def find_place(
         storage.split_uri(s3)
     model = _model(session, endpoint)
     name, files = _tokenizer(tokenizer, stand_in_weights, model)
-    return Place(role_arn or _role(session, endpoint, model), s3 or _default_bucket(session), name, files)
+    return JobResources(
+        role_arn or _role(session, endpoint, model), s3 or _default_bucket(session), name, files
+    )
 
 
 def _model(session: Session, endpoint: str) -> dict[str, Any]:
-    """What DescribeModel says of the endpoint's model; empty where it has none of its own."""
+    """Return DescribeModel's response for the endpoint's model; empty if it has none of its own."""
     facts = control.describe_endpoint(session, endpoint)
     config = control.describe_endpoint_config(session, facts.config_name) if facts else None
     if config is None or config.model_name is None:
@@ -225,7 +227,7 @@ def _role(session: Session, endpoint: str, model: dict[str, Any]) -> str:
     role = (session.local.role_arn if session.local else None) or model.get("ExecutionRoleArn")
     if not role:
         raise SpecError(
-            f"the role of endpoint {endpoint!r} is not known, and an AI benchmark job needs one",
+            f"the execution role of endpoint {endpoint!r} is unknown, and an AI benchmark job needs one",
             next_step="give --role-arn: a role that sagemaker.amazonaws.com may assume, that may invoke the "
             "endpoint and write to the bucket",
         )
@@ -233,7 +235,7 @@ def _role(session: Session, endpoint: str, model: dict[str, Any]) -> str:
 
 
 def _default_bucket(session: Session) -> str:
-    """The bucket that SageMaker's SDK, too, takes by default; made where it is missing."""
+    """Return the default bucket of the SageMaker SDK; create it if it does not exist."""
     bucket = f"sagemaker-{session.region}-{session.account()}"
     if not storage.exists(session, bucket):
         storage.create(session, bucket)
@@ -241,14 +243,14 @@ def _default_bucket(session: Session) -> str:
 
 
 def _tokenizer(given: str | None, stand_in: bool, model: dict[str, Any]) -> tuple[str, Path | None]:
-    """What the specification says, and the directory to upload, if any."""
+    """Return the tokenizer for the specification, and the directory to upload, if any."""
     if given is None:
         if stand_in:
             return f"{CHANNELS}/{TOKENIZER}", stand_in_weights() / "target"
         found = _hub_id(model)
         if found is None:
             raise SpecError(
-                "the tokenizer of the endpoint's model is not known, and AIPerf counts tokens with one",
+                "the tokenizer of the endpoint's model is unknown, and AIPerf needs it to count tokens",
                 next_step="give --tokenizer: a Hugging Face id (org/model), or a directory with its files",
             )
         return found, None
@@ -257,13 +259,13 @@ def _tokenizer(given: str | None, stand_in: bool, model: dict[str, Any]) -> tupl
         return given, None
     if not (directory / "tokenizer_config.json").is_file():
         raise SpecError(
-            f"{given} holds no tokenizer_config.json", next_step="give a directory with a tokenizer's files"
+            f"{given} has no tokenizer_config.json", next_step="give a directory with a tokenizer's files"
         )
     return f"{CHANNELS}/{TOKENIZER}", directory
 
 
 def _hub_id(model: dict[str, Any]) -> str | None:
-    """The target's id on Hugging Face, from the container's environment or the catalogue."""
+    """Find the target's Hugging Face id in the container's environment or the catalogue."""
     container = model.get("PrimaryContainer") or {}
     environment = container.get("Environment") or {}
     for name in ("SM_VLLM_MODEL", "HF_MODEL_ID"):
@@ -282,14 +284,14 @@ REQUESTS = "profile_export.jsonl"
 ANSWERS = "outputs.json"
 _NS = 1e9
 _PHASES: dict[str, Phase] = {"warmup": "warm-up", "profiling": "measured"}
-# AIPerf's own lag may be so much of the median answer before its figures are not to be published.
+# Largest allowed lag of AIPerf, as a share of the median answer time; above it figures are not published.
 _LAG_SHARE = 0.1
 _LAG_FLOOR_MS = 10.0
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What an archive holds of interest; ``answers`` are texts by conversation id."""
+    """AIPerf's results from a job's archive; ``answers`` are texts by conversation id."""
 
     profile: Mapping[str, Any]
     requests: tuple[Mapping[str, Any], ...]
@@ -305,7 +307,7 @@ def read_bundle(archive: bytes) -> Bundle:
     """Read ``output.tar.gz``.
 
     Raises:
-        SpecError: it is no such archive, or AIPerf's results are not in it.
+        SpecError: the archive cannot be read, or AIPerf's results are missing.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
@@ -319,15 +321,15 @@ def read_bundle(archive: bytes) -> Bundle:
         ) from error
     if not requests:
         raise SpecError(
-            f"the job's archive holds no {REQUESTS}: AIPerf measured nothing",
-            next_step="look at failure_reason.txt and logs/aiperf.log in it",
+            f"the job's archive has no {REQUESTS}: AIPerf measured nothing",
+            next_step="read failure_reason.txt and logs/aiperf.log in the archive",
         )
     texts = {str(row["conversation_id"]): str(row.get("response_text", "")) for row in answers}
     return Bundle(profile, requests, texts)
 
 
 def request_records(bundle: Bundle, arm: str, load: Load) -> list[RequestRecord]:
-    """Every request in the order in which it was sent, warm-up included."""
+    """Return a record of each request in the order of sending, warm-up included."""
     rows = sorted(bundle.requests, key=lambda row: int(row["metadata"]["request_start_ns"]))
     zero = min(
         int(row["metadata"]["credit_issued_ns"] or row["metadata"]["request_start_ns"]) for row in rows
@@ -379,7 +381,7 @@ def point_record(
     objective: Objective | None,
     usd_per_hour: float | None,
 ) -> PointRecord:
-    """The point of one job; ``seconds`` and ``usd`` are of AIPerf's window, without its start and warm-up."""
+    """Build the point of one job; ``seconds`` and ``usd`` are AIPerf's window without start and warm-up."""
     measured = [record for record in records if record.phase == "measured"]
     good = [record for record in measured if record.error is None]
     seconds = _figure(bundle.profile, "benchmark_duration", "avg") or _span(measured)
@@ -391,7 +393,7 @@ def point_record(
         acceptance=from_requests(good),
         usd_per_hour=usd_per_hour,
     )
-    # AIPerf's window is as long as it says, and holds all of the measured requests.
+    # AIPerf reports the length of its window, which contains all measured requests.
     return replace(
         whole,
         output_tokens=tokens,
@@ -402,12 +404,12 @@ def point_record(
 
 
 def _health(measured: Sequence[RequestRecord]) -> ClientHealth:
-    """AIPerf tells how late it sent, and nothing of its processors."""
+    """Judge AIPerf by how late it sent requests; it does not report its CPU use."""
     late = percentiles(record.client_lag_ms for record in measured)
     answered = percentiles((record.done_s - record.sent_s) * 1000 for record in measured)
     lag = late.p99 if late else 0.0
     allowed = max(_LAG_FLOOR_MS, _LAG_SHARE * (answered.p50 if answered else 0.0))
-    reason = f"AIPerf sent {lag:.0f} ms late at the 99th percentile (allowed: {allowed:.0f} ms)"
+    reason = f"AIPerf sent requests {lag:.0f} ms late at p99 (allowed: {allowed:.0f} ms)"
     return ClientHealth(lag <= allowed, None if lag <= allowed else reason, lag, None, None)
 
 

@@ -1,4 +1,4 @@
-"""What `bench` sends: the loads, the number of requests and their bodies; and one probing request first.
+"""Plan of `bench`: the loads, the number of requests and their bodies; and the probe request.
 
 The probe checks before any measurement that the longest prompt fits into the context, and shows which mode
 the engine's answers point to.
@@ -23,7 +23,7 @@ from peagle_sm.measure.workloads import Workload, limit_of, rounds, salted, size
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """Every load in its order, and what holds for all of them.
+    """The loads of a benchmark in order, and the settings that all loads share.
 
     ``requests`` are measured in each load, or as many as are sent in ``seconds``; with neither, every prompt
     of the workload once. ``warm_up_requests`` None: as many as the concurrency, or a second's arrivals.
@@ -41,10 +41,10 @@ class BenchPlan:
 
 
 def loads_of(concurrencies: Sequence[int], rates: Sequence[float]) -> tuple[Load, ...]:
-    """Closed loops at each concurrency, then open loops at each rate.
+    """Build closed loops for each concurrency, then open loops for each rate.
 
     Raises:
-        SpecError: there is none, or one twice.
+        SpecError: there is no load, or one appears twice.
     """
     loads = (
         *(Load("closed", concurrency=concurrency) for concurrency in concurrencies),
@@ -53,49 +53,50 @@ def loads_of(concurrencies: Sequence[int], rates: Sequence[float]) -> tuple[Load
     if not loads or len(set(loads)) < len(loads):
         labels = ", ".join(load.label for load in loads)
         raise SpecError(
-            f"the loads are {labels or 'none'}; allowed: one or more, each once",
-            next_step="give --concurrency 1,8,32 or --rate 2,4, without repetition",
+            f"loads: found {labels or 'none'}; allowed: one or more, each once",
+            next_step="give for example --concurrency 1,8,32 or --rate 2,4",
         )
     return loads
 
 
 def check_plan(plan: BenchPlan, workload: Workload) -> None:
-    """Refuse a plan that the workload cannot feed.
+    """Refuse a plan that needs more prompts than the workload has.
 
     Raises:
-        SpecError: an empty workload, more in flight than there are prompts, or more requests than prompts
-            where none is to be sent twice.
+        SpecError: the workload is empty, or without ``repeat`` it has fewer prompts than the concurrency or
+            the number of requests.
     """
     prompts = len(workload.items)
     if not prompts:
-        raise SpecError(f"the workload {workload.name} holds no prompt", next_step="give one with prompts")
+        raise SpecError(f"the workload {workload.name} has no prompts", next_step="give one with prompts")
     if plan.requests is not None and plan.seconds is not None:
-        raise SpecError("--requests and --seconds were both given", next_step="give one of the two")
+        raise SpecError("--requests and --seconds were both given", next_step="give only one of them")
     if plan.repeat:
         if plan.requests is None and plan.seconds is None:
             raise SpecError(
-                "with --repeat the prompts never end, and nothing says when to stop",
-                next_step="say how many requests (--requests) or how long (--seconds)",
+                "--repeat needs an end, and neither --requests nor --seconds was given",
+                next_step="give the number of requests (--requests) or the time (--seconds)",
             )
         return
     most = max((load.concurrency or 0 for load in plan.loads), default=0)
     if most > prompts:
         raise SpecError(
-            f"concurrency {most} with {prompts} prompts: a prompt is never sent twice at one load, so so many"
-            " are never in flight",
+            f"concurrency {most} with {prompts} prompts: without --repeat each prompt is sent once at each"
+            " load, so this concurrency is never reached",
             next_step=f"use --concurrency up to {prompts}, a larger workload, or --repeat",
             details={"found": most, "allowed": prompts},
         )
     if plan.requests is not None and plan.requests > prompts:
         raise SpecError(
-            f"{plan.requests} requests with {prompts} prompts: a prompt is never sent twice at one load",
+            f"{plan.requests} requests with {prompts} prompts: without --repeat each prompt is sent once at"
+            " each load",
             next_step=f"use --requests up to {prompts}, a larger workload, or --repeat",
             details={"found": plan.requests, "allowed": prompts},
         )
 
 
 def config_of(plan: BenchPlan, workload: Workload, arm: ArmRecord) -> dict[str, Any]:
-    """All that a resumed run must agree with."""
+    """Return all settings that a resumed run must share with the first run."""
     described = workload.describe()
     return {
         "endpoint": arm.endpoint,
@@ -116,10 +117,10 @@ def _limit(item: WorkItem) -> str:
 
 
 def items_of(plan: BenchPlan, workload: Workload, load: Load, salt: str) -> Iterator[WorkItem]:
-    """The requests of one load: its warm-up, then the prompts, all under a salt of this load.
+    """Return the requests of one load: its warm-up, then the prompts, all with a salt of this load.
 
-    The warm-up asks the last prompts under another salt, so that it takes none from the measurement and
-    leaves nothing of a measured prompt in the prefix cache.
+    The warm-up sends the last prompts with another salt: no prompt is lost for the measurement, and no
+    measured prompt is in the prefix cache.
     """
     mine = f"{salt}/{load.label}"
     spare = [
@@ -131,21 +132,21 @@ def items_of(plan: BenchPlan, workload: Workload, load: Load, salt: str) -> Iter
 
 
 def warm_up_of(plan: BenchPlan, load: Load) -> int:
-    """How many requests of one load are not measured because they come first."""
+    """Return the number of warm-up requests of one load."""
     if plan.warm_up_requests is not None:
         return plan.warm_up_requests
     return load.concurrency or math.ceil(load.rate_per_s or 0.0)
 
 
 def measured_of(plan: BenchPlan, workload: Workload) -> int | None:
-    """How many prompts each load measures; None where its seconds decide."""
+    """Return the number of prompts that each load measures; None when ``seconds`` decides."""
     if plan.seconds is not None:
         return None
     return plan.requests or len(workload.items)
 
 
 def options_of(plan: BenchPlan, workload: Workload, load: Load, began: float) -> LoadOptions:
-    """How the load client is to run one load; ``began`` is the run's beginning by its clock."""
+    """Build the load client's options for one load; ``began`` is the run's start on its clock."""
     return LoadOptions(
         requests=measured_of(plan, workload),
         seconds=plan.seconds,
@@ -157,7 +158,7 @@ def options_of(plan: BenchPlan, workload: Workload, load: Load, began: float) ->
     )
 
 
-#: How vLLM says that a prompt does not fit (several versions), and SageMaker that a body does not.
+#: Error texts of vLLM (several versions) and SageMaker for a prompt or body that is too long.
 _TOO_LONG = re.compile(
     r"context length|max_model_len|maximum model length|longer than the max|too large", re.I
 )
@@ -165,9 +166,9 @@ _TOO_LONG = re.compile(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one answer showed: ``tokens`` is its num_speculative_tokens, None where it says nothing.
+    """What the probe's answer showed: ``tokens`` is its num_speculative_tokens, None if not reported.
 
-    ``engine_drafts``: whether the engine's counters say that it speculates, None where they do not tell.
+    ``engine_drafts``: whether the engine speculates by its counters, None if they do not show it.
     """
 
     tokens: int | None
@@ -175,11 +176,11 @@ class Evidence:
 
 
 def probe(target: Target, workload: Workload, described: Described, salt: str, measure: Any) -> Evidence:
-    """Send the longest prompt once, under a salt of its own.
+    """Send the longest prompt once, with its own salt.
 
     Raises:
-        SpecError: it does not fit into the context, or is refused for another fault of its own.
-        ServiceFault: it was not answered.
+        SpecError: the prompt does not fit into the context.
+        ServiceFault: the request failed.
     """
     longest = max(workload.items, key=size_of)
     refuse_too_long(longest, described.context)
@@ -198,22 +199,21 @@ def refuse_too_long(item: WorkItem, context: int | None) -> None:
         return
     wanted = len(prompt) + (limit_of(item) or 1)
     if wanted > context:
-        raise _too_long(item, f"{wanted:,} tokens with its answer, and the context holds {context:,}")
+        raise _too_long(item, f"{wanted:,} tokens with its answer; the context length is {context:,}")
 
 
 def check_evidence(arm: ArmRecord, evidence: Evidence, expected: Mode | None) -> None:
-    """Compare what the engine shows with the mode that was expected of it.
+    """Check that the engine drafts exactly when its expected mode speculates.
 
     Raises:
-        SpecError: it drafts and should not, or should and does not.
+        SpecError: the engine drafts in mode none, or does not draft in another mode.
     """
     drafts = True if evidence.tokens else evidence.engine_drafts
     if expected is None or drafts is None or drafts == (expected != "none"):
         return
     raise SpecError(
-        f"{arm.name} was expected to run mode {expected}, and its engine"
-        f" {'drafts' if drafts else 'does not draft at all'}",
-        next_step="look at how the server was started (--speculative-config), or correct --expect-mode",
+        f"{arm.name}: expected mode {expected}, but its engine {'drafts' if drafts else 'does not draft'}",
+        next_step="check the server's --speculative-config, or correct --expect-mode",
         details={"expected": expected, "drafts": drafts},
     )
 
@@ -228,14 +228,14 @@ def _demand_answer(record: RequestRecord, item: WorkItem) -> None:
         f"the first request ({item.prompt_id}) failed: {record.error}: {message}",
         operation="bench",
         code=record.error,
-        next_step="send it by hand with `peagle-sm invoke`, and look at the endpoint with `peagle-sm status`",
+        next_step="send it by hand with `peagle-sm invoke`, and check the endpoint with `peagle-sm status`",
     )
 
 
 def _too_long(item: WorkItem, message: str) -> SpecError:
     return SpecError(
         f"the longest prompt ({item.prompt_id}) does not fit into the endpoint's context: {message}",
-        next_step="take it out of the workload, lower --max-tokens, or deploy with a larger"
+        next_step="remove it from the workload, lower --max-tokens, or deploy with a larger"
         " serving.max_model_len; nothing was measured",
         details={"prompt_id": item.prompt_id, "characters": size_of(item)},
     )

@@ -11,7 +11,7 @@ from peagle_sm.service.progress import Event, Progress
 
 
 class Spending:
-    """What an endpoint has cost since the run began: its price times the time; None without a price."""
+    """Cost of an endpoint since the run began: price times time; None without a price."""
 
     def __init__(self, usd_per_hour: float | None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._usd_per_hour = usd_per_hour
@@ -20,17 +20,17 @@ class Spending:
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return self._monotonic() - self._began
 
     @property
     def usd(self) -> float | None:
-        """So far; None where no price is known, or nothing is billed."""
+        """USD so far; None if the price is unknown or nothing is billed."""
         return self._usd_per_hour * self.seconds / 3600 if self._usd_per_hour else None
 
 
 class Watch:
-    """The observer of one load: keeps every request, and reports progress with the time left now and then.
+    """Observer of one load: passes each request on and reports progress with the time left.
 
     Attributes:
         requests: measured requests that have ended.
@@ -52,11 +52,11 @@ class Watch:
         windows_after: int = 0,
         loads_after: int = 0,
     ) -> None:
-        """``total`` is how many requests (conversations) are measured, None where ``seconds`` decides.
+        """``total`` is the number of measured requests (conversations), None when ``seconds`` decides.
 
-        ``windows_after``: about so many measurements of this length come after it, and count as time left.
-        ``loads_after``: other loads come after it, and how long they take is not known. ``status`` is that of
-        the events (default: the load's label), and part of ``title``, with which each line begins.
+        ``windows_after``: about this many measurements of the same length follow; they count as time left.
+        ``loads_after``: other loads that follow, of unknown length. ``status`` is that of the events
+        (default: the load's label), and part of ``title``, with which each line begins.
         """
         self.requests = 0
         self.errors = 0
@@ -71,18 +71,18 @@ class Watch:
         self._title = title or load.label
         self._windows_after = windows_after
         self._loads_after = loads_after
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
         self._phase: Phase = "warm-up"
         self._began_s = 0.0
         self._tokens = self._drafts = self._accepted = self._prompts = 0
 
     def phase(self, phase: Phase) -> None:
-        """A phase begins."""
+        """Note that a phase begins."""
         self._phase, self._began_s = phase, self._spending.seconds
-        self._tell()
+        self._report()
 
     def request(self, record: RequestRecord) -> None:
-        """A request has ended: keep it."""
+        """Pass on a request that has ended, and report progress if it is time."""
         self._keep(record)
         if record.phase == "measured":
             self.requests += 1
@@ -91,11 +91,11 @@ class Watch:
             self._tokens += record.output_tokens or 0
             self._drafts += record.drafts or 0
             self._accepted += record.accepted or 0
-        if self._spending.seconds - self._told_s >= self._every_s:
-            self._tell()
+        if self._spending.seconds - self._reported_s >= self._every_s:
+            self._report()
 
     def left_s(self) -> float | None:
-        """About how long this measurement and those like it still take; None where it is not known yet."""
+        """Estimate the seconds left of this measurement and those like it; None while unknown."""
         so_far = self._spending.seconds - self._began_s
         if self._phase != "measured" or so_far <= 0:
             return None
@@ -108,11 +108,11 @@ class Watch:
         return max(0.0, whole - so_far) + self._windows_after * whole
 
     def line(self) -> str:
-        """``c=8: 57 of 164 requests, 1,234 tokens/s, acceptance length 3.41, about 1m20s left``."""
+        """Return ``c=8: 57 of 164 requests, 1,234 tokens/s, acceptance length 3.41, about 1m20s left``."""
         if self._phase == "warm-up":
             return f"{self._title}: warm-up"
         of = "" if self._total is None else f" of {self._total}"
-        # With --repeat a prompt is sent several times; of a conversation all turns count as one.
+        # With --repeat a prompt is sent several times; all turns of a conversation count as one.
         what = "conversations" if self.requests > self._prompts else "requests"
         words = [f"{self._title}: {self._prompts}{of} {what}"]
         seconds = self._spending.seconds - self._began_s
@@ -130,13 +130,13 @@ class Watch:
             words.append(f"about {elapsed(left)} left{after}")
         return ", ".join(words)
 
-    def _tell(self) -> None:
-        self._told_s = self._spending.seconds
+    def _report(self) -> None:
+        self._reported_s = self._spending.seconds
         event = Event(
             "waiting",
             self.line(),
             self._status,
-            self._told_s,
+            self._reported_s,
             self._spending.usd,
             done=self._prompts,
             total=self._total,

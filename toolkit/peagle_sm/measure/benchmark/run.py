@@ -1,8 +1,8 @@
 """`bench`: measure one arm under each load in turn, write every request as it ends, and resume.
 
 `plan` says what to send, the load client (`load`) sends it, `progress` reports meanwhile, and `acceptance`
-reads the engine's counters where the answers carry no draft statistics. The notes tell the reader what the
-figures alone do not show: failed requests, drafts without effect, withheld figures.
+reads the engine's counters where the answers carry no draft statistics. The notes name what the figures
+alone do not show: failed requests, drafts without effect, withheld figures.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from peagle_sm.service.progress import Event, Progress
 
 
 def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], arm: ArmRecord) -> list[str]:
-    """What is withheld or in doubt, what failed, and drafts that show no effect; by load."""
+    """List withheld and doubtful figures, failed requests, and drafts without effect; by load."""
     notes = [*withheld_lines(points), *doubt_lines(points)]
     for point in points:
         if point.errors:
@@ -64,7 +64,7 @@ def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], a
 
 
 def errors_in_words(point: PointRecord) -> str:
-    """``2 x ModelError, 1 x StreamError``."""
+    """Count the errors of a point: ``2 x ModelError, 1 x StreamError``."""
     return ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items())) or "nothing sent"
 
 
@@ -83,16 +83,17 @@ def _failed(point: PointRecord, requests: Sequence[RequestRecord]) -> str:
 def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
     found = point.acceptance
     if arm.mode in ("eagle3", "p-eagle") and found is None:
-        return [f"{point.load.label}: no acceptance: neither the answers nor the engine tell of any draft"]
+        return [f"{point.load.label}: acceptance unknown: neither the answers nor the engine report drafts"]
     if arm.mode == "p-eagle" and found is not None and is_ineffective(found):
         return [
-            f"{point.load.label}: parallel drafting ineffective: the second draft token hardly ever survives"
+            f"{point.load.label}: parallel drafting ineffective: the second draft token is almost never"
+            " accepted"
         ]
     return []
 
 
 class Measure(Protocol):
-    """What runs one load: :func:`peagle_sm.measure.load.measure_point`, or a test's own."""
+    """Function that runs one load: :func:`peagle_sm.measure.load.measure_point`, or a test's own."""
 
     def __call__(  # noqa: D102
         self,
@@ -110,11 +111,11 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True)
-class Around:
-    """The outside world of a run, all of it replaceable."""
+class BenchDependencies:
+    """Services that a benchmark run depends on; tests replace them."""
 
     progress: Progress
-    #: Why an endpoint that stopped answering did, in words; None where nothing is known.
+    #: Returns why an endpoint stopped answering, in words; None if unknown.
     look: Callable[[], str | None]
     provenance: Callable[[], dict[str, Any]]
     source: EngineSource | None = None
@@ -122,12 +123,12 @@ class Around:
     clock: Callable[[], float] = time.perf_counter
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
-    every_s: float = 0.5  #: between two lines of progress
+    every_s: float = 0.5  #: seconds between two lines of progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The file, what it holds, and what a reader of the figures must know."""
+    """The results file, its content, and notes for the reader of the figures."""
 
     path: Path
     results: Results
@@ -140,15 +141,15 @@ def bench(
     workload: Workload,
     plan: BenchPlan,
     path: Path,
-    around: Around,
+    dependencies: BenchDependencies,
     *,
     expected: Mode | None = None,
     resume: bool = False,
 ) -> Outcome:
-    """Measure every load of ``plan`` and write ``path``; with ``resume``, those that it does not have yet.
+    """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
 
-    One request with the longest prompt comes first: it shows that the context holds it, whether answers carry
-    their acceptance, and whether the endpoint drafts as its mode says.
+    A probe with the longest prompt comes first: it shows whether the prompt fits into the context, whether
+    answers report their acceptance, and whether the endpoint drafts as its mode requires.
 
     Raises:
         SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
@@ -158,7 +159,7 @@ def bench(
     """
     check_plan(plan, workload)
     try:
-        return _bench(described, target, workload, plan, path, around, expected, resume)
+        return _bench(described, target, workload, plan, path, dependencies, expected, resume)
     except KeyboardInterrupt:
         kept = path.exists() and path.stat().st_size
         raise Interrupted(
@@ -173,7 +174,7 @@ def _bench(
     workload: Workload,
     plan: BenchPlan,
     path: Path,
-    around: Around,
+    dependencies: BenchDependencies,
     expected: Mode | None,
     resume: bool,
 ) -> Outcome:
@@ -181,16 +182,16 @@ def _bench(
     if resume:
         demand_command(path, "bench")
     writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
-    salt = around.token()
+    salt = dependencies.token()
     if writer is None or len(_points(writer)) < len(plan.loads):
-        evidence = probe(target, workload, described, salt, around.measure)
-        drafts = around.source.drafts if around.source and evidence.tokens is None else None
+        evidence = probe(target, workload, described, salt, dependencies.measure)
+        drafts = dependencies.source.drafts if dependencies.source and evidence.tokens is None else None
         check_evidence(described.arm, replace(evidence, engine_drafts=drafts), expected)
         described = replace(described, arm=_learnt(described.arm, evidence))
     with writer or ResultWriter(path) as opened:
-        run = _Run(described.arm, target, workload, plan, opened, around, salt)
+        run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
         if opened.found is None:
-            opened.append(_header(described, config, around))
+            opened.append(_header(described, config, dependencies))
         if not _is_known(described.arm, opened.found):
             opened.append(described.arm)
         run.all_loads()
@@ -210,18 +211,18 @@ class _Run:
         workload: Workload,
         plan: BenchPlan,
         writer: ResultWriter,
-        around: Around,
+        dependencies: BenchDependencies,
         salt: str,
     ) -> None:
         self._arm, self._target, self._workload, self._plan = arm, target, workload, plan
-        self._writer, self._around, self._salt = writer, around, salt
+        self._writer, self._dependencies, self._salt = writer, dependencies, salt
         self._done = _points(writer)
-        # A resumed run's times go on where those of the first part ended.
+        # A resumed run's times continue where those of the first part ended.
         before = max(
             (record.done_s for record in (writer.found.requests if writer.found else ())), default=0.0
         )
-        self._began = around.clock() - before
-        self._spending = Spending(arm.usd_per_hour, around.clock)
+        self._began = dependencies.clock() - before
+        self._spending = Spending(arm.usd_per_hour, dependencies.clock)
 
     def all_loads(self) -> None:
         for load in self._plan.loads:
@@ -232,12 +233,12 @@ class _Run:
         watch = Watch(
             load,
             self._writer.append,
-            self._around.progress,
+            self._dependencies.progress,
             self._spending,
             total=measured_of(self._plan, self._workload),
             seconds=self._plan.seconds,
             loads_after=sum(each not in self._done for each in self._plan.loads) - 1,
-            every_s=self._around.every_s,
+            every_s=self._dependencies.every_s,
         )
         try:
             point = self._measured(load, watch)
@@ -248,15 +249,15 @@ class _Run:
                 f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
             ) from None
         if sum(point.errors.values()) >= point.requests:
-            raise self._stopped(load, watch, "no request was answered: " + errors_in_words(point))
+            raise self._stopped(load, watch, "every request failed: " + errors_in_words(point))
         self._writer.append(point)
-        self._around.progress(
+        self._dependencies.progress(
             Event("done", _in_a_line(point), load.label, self._spending.seconds, self._spending.usd)
         )
         return point
 
     def _measured(self, load: Load, watch: Watch) -> PointRecord:
-        source = self._around.source
+        source = self._dependencies.source
         if source is not None:
             source.begin()
 
@@ -264,7 +265,7 @@ class _Run:
             own = acceptance.from_requests(records)
             return own if own is not None or source is None or self._arm.mode == "none" else source.end()
 
-        _, point = self._around.measure(
+        _, point = self._dependencies.measure(
             self._target,
             load,
             items_of(self._plan, self._workload, load, self._salt),
@@ -278,14 +279,14 @@ class _Run:
         return point
 
     def _stopped(self, load: Load, watch: Watch, message: str) -> ServiceFault:
-        why = self._around.look()
+        why = self._dependencies.look()
         return ServiceFault(
             f"{self._arm.name} stopped answering at {load.label} ({message})"
             + (f"; {_first_line(why)}" if why else "")
             + f"; {self._saved(watch)}",
             operation="bench",
             code="EndpointStopped",
-            next_step=f"when it answers again, {self._go_on()}",
+            next_step=f"when the endpoint answers again, {self._go_on()}",
             details={"file": str(self._writer.path), "points": len(self._done), "why": why},
         )
 
@@ -293,7 +294,7 @@ class _Run:
         points = len(self._done)
         return (
             f"saved in {self._writer.path}: {points} finished load{'' if points == 1 else 's'}, and"
-            f" {watch.requests - watch.errors} answered requests of this one"
+            f" {watch.requests - watch.errors} answered requests of this load"
         )
 
     def _go_on(self) -> str:
@@ -318,31 +319,31 @@ def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
 
 
 def _is_known(arm: ArmRecord, found: Results | None) -> bool:
-    """Whether the file has the arm; a run with nothing left to measure does not learn its K again."""
+    """Decide whether the file has the arm; a run with nothing left to measure does not read K again."""
     return found is not None and any(
         arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
     )
 
 
 def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:
-    """K as the engine reports it, where nothing else told."""
+    """Set the arm's K to the engine's if it was unknown."""
     if arm.num_speculative_tokens is None and evidence.tokens:
         return replace(arm, num_speculative_tokens=evidence.tokens)
     return arm
 
 
-def _header(described: Described, config: dict[str, Any], around: Around) -> Header:
-    moment = around.now()
+def _header(described: Described, config: dict[str, Any], dependencies: BenchDependencies) -> Header:
+    moment = dependencies.now()
     return Header(
-        run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{around.token()}",
+        run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{dependencies.token()}",
         command="bench",
         config=config,
-        provenance={**around.provenance(), "endpoint": dict(described.origin)},
+        provenance={**dependencies.provenance(), "endpoint": dict(described.origin)},
         stand_in_weights=described.stand_in_weights,
     )
 
 
 def _first_line(text: str) -> str:
-    """The reason without the engine's log behind it; --format json has all of it."""
+    """Return the reason without the engine's log that follows it; --format json has all of it."""
     line = text.splitlines()[0] if text else ""
     return line if len(line) <= 200 else line[:199] + "…"

@@ -1,1 +1,1 @@
-"""Which of several endpoints is faster, by how much, and whether the data can tell: `peagle-sm compare`."""
+"""`peagle-sm compare`: which endpoint is faster, by how much, and whether it is significant."""

@@ -1,10 +1,10 @@
-"""Arms in turns on connections that stay open: each prompt to every arm, or blocks of time in ABBA order.
+"""Alternating load on several arms: each prompt to every arm, or blocks of time in ABBA order.
 
-The same step took 3.5 and 4.7 ms 25 minutes apart on one machine, so arms measured one after the other say
-little. A steady drift cancels when every arm's mean time is the same: ABBA.
+The same step took 3.5 and 4.7 ms 25 minutes apart on one machine, so arms measured one after the other
+cannot be compared. In ABBA order every arm has the same mean time, so a steady drift cancels.
 
-Each arm gets the same prompts under a ``cache_salt`` of its own, so that two arms which are the same endpoint
-(an A/A pair) do not find each other's prompts in the prefix cache.
+Connections stay open between turns. Each arm gets the same prompts with its own ``cache_salt``: two arms on
+the same endpoint (an A/A pair) must not find each other's prompts in the prefix cache.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from peagle_sm.measure.workloads import rounds
 
 
 def turn_order(arms: Sequence[str], turn: int) -> list[str]:
-    """The order in which arms answer prompt number ``turn``: rotated, and reversed every other cycle.
+    """Return the order of the arms for prompt number ``turn``: rotated, reversed every other cycle.
 
     Over ``2 * len(arms)`` turns each arm goes first, and follows each neighbour, equally often.
     """
@@ -45,10 +45,10 @@ def turn_order(arms: Sequence[str], turn: int) -> list[str]:
 
 
 def abba(arms: Sequence[str], blocks: int) -> Iterator[tuple[int, str]]:
-    """Block by block, each arm twice: forth and back, beginning with another arm each block.
+    """Order the arms in each block as ABBA; each block begins with another arm.
 
     Yields:
-        The block's number and the arm that is under load next; ``2 * len(arms) * blocks`` of them.
+        The block's number and the next arm; ``2 * len(arms) * blocks`` of them.
     """
     for block in range(blocks):
         start = block % len(arms)
@@ -57,27 +57,27 @@ def abba(arms: Sequence[str], blocks: int) -> Iterator[tuple[int, str]]:
             yield block, arm
 
 
-GIVE_UP_AFTER = 5  #: prompts in a row that one arm failed on; a comparison with such holes is none
-Took = Callable[[LoadRun], None]
-"""Takes what one turn or one window gave, between two of them: it may take its time."""
+GIVE_UP_AFTER = 5  #: failed prompts in a row of one arm; with such gaps a comparison is useless
+OnRun = Callable[[LoadRun], None]
+"""Callback for the result of a turn or window. It runs between two of them, so it may be slow."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """An arm that is asked, and the salt of its prompts."""
+    """An arm under load, and the salt of its prompts."""
 
     target: Target
     salt: str
 
     def own(self, item: WorkItem) -> WorkItem:
-        """The item as this arm gets it."""
+        """Salt an item for this arm."""
         return under(self.salt, item)
 
 
 def under(salt: str, item: WorkItem) -> WorkItem:
-    """The item, and the turns that follow, under a salt; one that it has already still tells it apart.
+    """Add a salt to an item and its following turns; an existing salt stays part of the new one.
 
-    The salt that is sent is a digest: vLLM takes 128 characters at most, and no ``/`` or ``@`` among them.
+    The salt that is sent is a digest: vLLM accepts at most 128 characters, without ``/`` and ``@``.
     """
     follow = item.then
 
@@ -90,30 +90,30 @@ def under(salt: str, item: WorkItem) -> WorkItem:
 
 
 def warming(item: WorkItem, salt: str = "") -> WorkItem:
-    """The item as a warm-up: under another name, and a salt that keeps a measured one out of the cache."""
+    """Make a warm-up item: another id, and a salt that keeps the measured prompt out of the cache."""
     return replace(under(f"warm-up{salt}", item), prompt_id=f"{item.prompt_id}#warm-up", then=None)
 
 
 @dataclass(frozen=True)
-class Way:
-    """How turns are taken; what tests put in another's place comes last."""
+class TurnContext:
+    """Timeouts, observer, callback, clock and connections that all turns of a run share."""
 
     timeouts: Timeouts
-    began: float  #: of the run, by ``clock``
+    began: float  #: start of the run on ``clock``
     observer: Observer
-    took: Took
+    on_run: OnRun
     clock: Clock = time.perf_counter
     connect: Connect = open_sender
 
     @asynccontextmanager
     async def connected(self, contenders: Sequence[Contender], places: int) -> AsyncIterator[Connect]:
-        """Open connections to all, and lend them to each load that follows."""
+        """Open connections to all arms and share them between the loads."""
         targets = [contender.target for contender in contenders]
         async with self.connect(targets, self.timeouts, places, self.clock) as sender:
             yield lambda *_: _lent(sender)
 
     def options(self, requests: int, warm_up: int, block: int) -> LoadOptions:
-        """Of one turn or window."""
+        """Return the load options of one turn or window."""
         return LoadOptions(
             requests=requests,
             warm_up_requests=warm_up,
@@ -133,36 +133,36 @@ async def by_prompt(
     load: Load,
     items: Sequence[WorkItem],
     warm_up: Sequence[WorkItem],
-    way: Way,
+    context: TurnContext,
 ) -> None:
-    """One request in flight: every prompt to every arm before the next one, in an order that rotates.
+    """Measure with one request in flight: each prompt goes to every arm, in a rotating order.
 
     Raises:
-        LoadStopped: an arm failed several prompts in a row.
-        SpecError: there is no prompt.
+        LoadStopped: an arm failed `GIVE_UP_AFTER` prompts in a row.
+        SpecError: the workload is empty.
     """
     _demand(len(items), 1, load)
     by_name = {contender.target.arm: contender for contender in contenders}
     failed: Counter[str] = Counter()
-    async with way.connected(contenders, len(contenders)) as connect:
+    async with context.connected(contenders, len(contenders)) as connect:
         for turn, item in enumerate([*warm_up, *items], start=-len(warm_up)):
             for name in turn_order(list(by_name), max(turn, 0)):
-                # No pause after an error: it would only hold up the other arms' turns.
-                options = replace(way.options(1, 0, max(turn, 0)), pause_after_error_s=0.0)
-                run = await _drive(by_name[name], load, [item], options, way, connect)
-                way.took(run if turn >= 0 else _as_warm_up(run))
-                _give_up_on_the_dead(run, failed)
+                # No pause after an error: it would only delay the other arms' turns.
+                options = replace(context.options(1, 0, max(turn, 0)), pause_after_error_s=0.0)
+                run = await _drive(by_name[name], load, [item], options, context, connect)
+                context.on_run(run if turn >= 0 else _as_warm_up(run))
+                _stop_after_failures(run, failed)
 
 
 def _as_warm_up(run: LoadRun) -> LoadRun:
     return replace(run, records=tuple(replace(record, phase="warm-up") for record in run.records))
 
 
-def _give_up_on_the_dead(run: LoadRun, failed: Counter[str]) -> None:
+def _stop_after_failures(run: LoadRun, failed: Counter[str]) -> None:
     bad = [record for record in run.records if record.error is not None]
     failed[run.arm] = failed[run.arm] + 1 if bad else 0
     if failed[run.arm] >= GIVE_UP_AFTER:
-        raise _stopped(f"the last {failed[run.arm]} prompts all failed", bad)
+        raise _stopped(f"the last {failed[run.arm]} prompts failed", bad)
 
 
 def _stopped(
@@ -170,9 +170,9 @@ def _stopped(
 ) -> LoadStopped:
     last = bad[-1]
     return LoadStopped(
-        f"{last.arm}: {what}; the last one: {last.error}: {last.error_message}",
+        f"{last.arm}: {what}; last error: {last.error}: {last.error_message}",
         untaken,
-        next_step="Look at the endpoint with `peagle-sm status`; what was measured before is kept.",
+        next_step="Check the endpoint with `peagle-sm status`. Earlier measurements are kept.",
     )
 
 
@@ -183,16 +183,16 @@ async def by_block(
     *,
     blocks: int,
     repeat: bool,
-    way: Way,
+    context: TurnContext,
 ) -> None:
-    """Several requests in flight: one arm at a time for a window, windows in ABBA order, the same for all.
+    """Measure with several requests in flight: one arm at a time, in windows in ABBA order.
 
-    In each block every arm has two windows with prompts of their own; before each window as many requests as
-    are in flight warm the arm up.
+    In each block every arm has two windows, each with other prompts; all arms get the same ones. A warm-up of
+    ``load.concurrency`` requests precedes each window.
 
     Raises:
-        LoadStopped: an arm fails every request.
-        SpecError: there are too few prompts for as many blocks.
+        LoadStopped: an arm failed every request.
+        SpecError: the workload has too few prompts for this number of blocks.
     """
     places = load.concurrency or 1
     each = requests_per_window(len(items), places, blocks, repeat=repeat, load=load)
@@ -200,18 +200,18 @@ async def by_block(
     parts = dict(enumerate(_parts(rounds(items, repeat=repeat), each, 2 * blocks)))
     first = list(islice(rounds(items, repeat=True), places))
     windows: Counter[tuple[int, str]] = Counter()
-    async with way.connected(contenders, places) as connect:
+    async with context.connected(contenders, places) as connect:
         for block, name in abba(list(by_name), blocks):
             half = windows[block, name]
             windows[block, name] += 1
             warm_up = [warming(item, f" {block}.{half} ") for item in first]
             work = [*warm_up, *parts[2 * block + half]]
-            run = await _drive(by_name[name], load, work, way.options(each, places, block), way, connect)
+            run = await _drive(
+                by_name[name], load, work, context.options(each, places, block), context, connect
+            )
             if all(record.error is not None for record in run.records):
-                raise _stopped(
-                    f"no request of block {block + 1} was answered", run.records, untaken=run.records
-                )
-            way.took(run)
+                raise _stopped(f"every request of block {block + 1} failed", run.records, untaken=run.records)
+            context.on_run(run)
 
 
 def _parts(items: Iterator[WorkItem], each: int, count: int) -> Iterator[list[WorkItem]]:
@@ -220,10 +220,10 @@ def _parts(items: Iterator[WorkItem], each: int, count: int) -> Iterator[list[Wo
 
 
 def requests_per_window(prompts: int, places: int, blocks: int, *, repeat: bool, load: Load) -> int:
-    """How many requests a window measures: the whole workload shared out, twice the places when it repeats.
+    """Compute the requests of a window: an equal share of the workload, or 2 x concurrency with ``repeat``.
 
     Raises:
-        SpecError: it comes to fewer than are in flight at once, and prompts are not to repeat.
+        SpecError: without ``repeat`` the share is smaller than the concurrency.
     """
     each = prompts // (2 * blocks)
     if repeat:
@@ -235,9 +235,9 @@ def requests_per_window(prompts: int, places: int, blocks: int, *, repeat: bool,
 def _demand(prompts: int, needed: int, load: Load) -> None:
     if prompts < needed:
         raise SpecError(
-            f"the workload has {prompts} prompts; {load.label} needs {needed} of them, none of them twice.",
-            next_step="Take a larger workload, fewer --blocks, or --repeat (each time under a salt of its "
-            "own, so that no cache helps).",
+            f"the workload has {prompts} prompts; {load.label} needs {needed} different ones.",
+            next_step="Use a larger workload, fewer --blocks, or --repeat (each repetition gets its own "
+            "cache salt).",
             details={"found": prompts, "needed": needed},
         )
 
@@ -247,7 +247,7 @@ async def _drive(
     load: Load,
     items: Sequence[WorkItem],
     options: LoadOptions,
-    way: Way,
+    context: TurnContext,
     connect: Callable[..., AbstractAsyncContextManager[Sender]],
 ) -> LoadRun:
     return await drive_load(
@@ -255,7 +255,7 @@ async def _drive(
         load,
         [contender.own(item) for item in items],
         options=options,
-        observer=way.observer,
-        clock=way.clock,
+        observer=context.observer,
+        clock=context.clock,
         connect=connect,
     )

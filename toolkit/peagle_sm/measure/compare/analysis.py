@@ -1,7 +1,7 @@
-"""From what was measured under one load to the comparisons of all pairs of arms. Pure.
+"""Comparison of all pairs of arms from the requests of one load. Pure.
 
-A side is one arm over all its deployments. A cell holds what an arm did with a unit (a prompt, or a time
-block): sums of tokens, seconds and drafts. The cells of two sides become a ratio with its factors.
+A side is one arm over all its deployments. A cell holds an arm's sums of tokens, seconds and drafts for one
+unit (a prompt, or a time block). The cells of two sides give a ratio and its two factors.
 """
 
 from __future__ import annotations
@@ -18,55 +18,55 @@ from peagle_sm.measure.load.points import chunks_inside
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, Mode, RequestRecord
 
 _SLOWEST_FIRST: dict[Mode, int] = {"none": 0, "eagle3": 1, "p-eagle": 2}
-CONTROL = " (A/A)"  #: ends the name of an arm that is another one once more
+CONTROL = " (A/A)"  #: suffix of a control arm: the second arm of an A/A pair
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side of the comparison: the same thing, deployed once or several times."""
+class ArmDeployments:
+    """One side of a comparison: an arm in all its deployments."""
 
     arms: tuple[ArmRecord, ...]
 
     @property
     def name(self) -> str:
-        """That of its first deployment's arm."""
+        """Name of the first deployment's arm."""
         return self.arms[0].name
 
     @property
     def speculates(self) -> bool | None:
-        """None where the mode is not known."""
+        """Whether the arm speculates; None if the mode is unknown."""
         mode = self.arms[0].mode
         return None if mode == "unknown" else mode != "none"
 
     @property
     def is_control(self) -> bool:
-        """Whether it is another side once more."""
+        """Whether this is the control: another side measured a second time."""
         return self.arms[0].control
 
 
 @dataclass(frozen=True)
 class Pair:
-    """``faster`` is what is hoped to be faster; the data decide."""
+    """Two sides to compare; ``faster`` is the one expected to be faster."""
 
-    faster: Side
-    slower: Side
-
-
-def control_of(side: Side) -> Side:
-    """The same endpoints once more, asked as if they were others: their ratio is 1, whatever comes out."""
-    return Side(tuple(replace(arm, name=arm.name + CONTROL, control=True) for arm in side.arms))
+    faster: ArmDeployments
+    slower: ArmDeployments
 
 
-def in_order(sides: Sequence[Side]) -> list[Side]:
-    """Slowest mode first where every side has a mode of its own; else as they were given."""
+def control_of(side: ArmDeployments) -> ArmDeployments:
+    """Return a control side on the same endpoints; the true ratio to the original is 1."""
+    return ArmDeployments(tuple(replace(arm, name=arm.name + CONTROL, control=True) for arm in side.arms))
+
+
+def in_order(sides: Sequence[ArmDeployments]) -> list[ArmDeployments]:
+    """Sort the sides by mode, slowest first, if all modes differ; else keep their order."""
     modes = [side.arms[0].mode for side in sides]
     if len(set(modes)) < len(modes) or "unknown" in modes:
         return list(sides)
     return sorted(sides, key=lambda side: _SLOWEST_FIRST[side.arms[0].mode])
 
 
-def pairs_of(sides: Sequence[Side]) -> list[Pair]:
-    """Every side over every one before it; a control over the one that it repeats."""
+def pairs_of(sides: Sequence[ArmDeployments]) -> list[Pair]:
+    """Pair each side with every earlier one, and each control with the side that it repeats."""
     arms = [side for side in sides if not side.is_control]
     found = [Pair(later, arms[before]) for place, later in enumerate(arms) for before in range(place)]
     by_name = {side.name: side for side in arms}
@@ -76,10 +76,10 @@ def pairs_of(sides: Sequence[Side]) -> list[Pair]:
 
 @dataclass(frozen=True)
 class Cell:
-    """Sums over the requests of a unit; ``seconds`` of waiting (prompt) or of the clock (block).
+    """Sums over the requests of a unit; ``seconds`` is waiting time (prompt) or wall time (block).
 
-    ``drafts`` are verification steps and ``advanced`` the tokens that they gave (accepted ones and the free
-    one each): both None where any request does not tell, and both equal to ``tokens`` without speculation.
+    ``drafts`` are verification steps and ``advanced`` the tokens they produced (the accepted ones plus one
+    each). Both are None if any request does not report them, and equal to ``tokens`` without speculation.
     """
 
     tokens: float
@@ -92,7 +92,7 @@ Cells = Mapping[Any, Cell]
 
 
 def add(cells: Iterable[Cell]) -> Cell:
-    """The cell of all of them together."""
+    """Sum several cells."""
     every = list(cells)
     return Cell(
         math.fsum(cell.tokens for cell in every),
@@ -108,12 +108,12 @@ def _sum_known(values: list[float | None]) -> float | None:
 
 
 def of_prompts(records: Iterable[RequestRecord], *, speculates: bool | None) -> dict[Hashable, Cell]:
-    """A cell for each prompt that was answered, all its turns together; for one request at a time.
+    """Build a cell for each answered prompt, all turns together; for one request at a time.
 
     Args:
         records: of one arm under one load; only measured ones count. A prompt with a failed request is
-            left out, since the rest of it is not what the other arms answer.
-        speculates: False for an arm known to decode plainly, None where nobody knows.
+            left out, since its other turns cannot be compared with those of the other arms.
+        speculates: False for an arm without speculation, None if unknown.
     """
     by_prompt: dict[str, list[RequestRecord]] = defaultdict(list)
     for record in records:
@@ -145,12 +145,12 @@ def of_blocks(
     *,
     speculates: bool | None,
 ) -> dict[Hashable, Cell]:
-    """A cell for each time block: the tokens that arrived within its windows, by their seconds.
+    """Build a cell for each time block: the tokens that arrived in its windows, and their seconds.
 
-    A window, of the number of its block, is a stretch of time in which one arm alone was under load.
+    ``windows`` are pairs of a block's number and a window in which only one arm was under load.
 
-    Whatever its phase, a request counts with the share of its chunks that came within the window, so that
-    long answers at the edges are neither lost nor counted whole.
+    A request of any phase counts with the share of its chunks that arrived within the window, so long
+    answers at the edges are neither lost nor counted in full.
     """
     by_block: dict[int, list[Cell]] = defaultdict(list)
     listed = [record for record in records if record.error is None and record.output_tokens]
@@ -165,9 +165,9 @@ def of_blocks(
 def of_requests_in_blocks(
     records: Iterable[RequestRecord], *, speculates: bool | None
 ) -> dict[Hashable, Cell]:
-    """A cell for each time block of whole requests and the seconds that each waited: for one category.
+    """Build a cell for each time block from whole requests and their waiting time; for one category.
 
-    Under load the clock is shared by all categories, so a category's rate is what its own requests saw.
+    All categories share the wall time of a window, so a category's rate is that of its own requests.
     """
     by_block: dict[Hashable, list[Cell]] = defaultdict(list)
     for record in records:
@@ -177,13 +177,13 @@ def of_requests_in_blocks(
 
 
 def share_within(record: RequestRecord, window: Window) -> float:
-    """The share of a request's content chunks that arrived within the window, 0 to 1."""
+    """Compute the share of a request's content chunks that arrived within the window, 0 to 1."""
     return chunks_inside(record, window) / record.chunks if record.chunks else 0.0
 
 
-# Columns: tokens, seconds, advanced, drafts of the faster arm, then of the slower. Tokens by seconds is the
-# rate, advanced by drafts the acceptance length AL, and the step time is AL by rate; so the ratio of rates is
-# the ratio of ALs times the (inverted) ratio of step times, to the last digit.
+# Columns: tokens, seconds, advanced, drafts of the faster arm, then of the slower. Rate = tokens / seconds,
+# acceptance length AL = advanced / drafts, step time = AL / rate. So the ratio of rates equals the ratio of
+# ALs times the inverse ratio of step times exactly.
 RATE = (1, -1, 0, 0, -1, 1, 0, 0)
 ACCEPTANCE = (0, 0, 1, -1, 0, 0, -1, 1)
 STEP_TIME = tuple(rate - acceptance for rate, acceptance in zip(RATE, ACCEPTANCE, strict=True))
@@ -191,7 +191,7 @@ STEP_TIME = tuple(rate - acceptance for rate, acceptance in zip(RATE, ACCEPTANCE
 
 @dataclass(frozen=True)
 class Ratios:
-    """Rate of the faster arm over the slower's, and its two factors; ``units`` that both arms share."""
+    """Ratio of the arms' rates and its two factors; ``units`` counts the units both arms share."""
 
     rate: Interval
     acceptance: Interval | None
@@ -200,10 +200,10 @@ class Ratios:
 
 
 def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
-    """Compare two arms on the units that both have; one element a deployment on either side.
+    """Compare two arms on their common units; each sequence has one element per deployment.
 
     Raises:
-        ValueError: they share fewer than two units, or one of them wrote nothing.
+        ValueError: they share fewer than two units, or one of them has no tokens.
     """
     shared = [
         {unit: (cells[unit], others[unit]) for unit in cells if unit in others}
@@ -211,14 +211,14 @@ def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
     ]
     units = {unit for table in shared for unit in table}
     if len(units) < FEWEST_UNITS:
-        raise ValueError(f"the two arms share {len(units)} of the {FEWEST_UNITS} units that it takes")
+        raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
     rate = ratio([_rows(table) for table in shared], RATE)
     if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
         return Ratios(rate, None, None, len(units))
     tables = [_rows(table) for table in shared]
     try:
         return Ratios(rate, ratio(tables, ACCEPTANCE), ratio(tables, STEP_TIME), len(units))
-    except ValueError:  # drafts in fewer than two units: answers of a token or so
+    except ValueError:  # fewer than two units have drafts: very short answers
         return Ratios(rate, None, None, len(units))
 
 
@@ -242,9 +242,9 @@ Over = Literal["prompts", "blocks", "deployments"]
 
 @dataclass
 class Measured:
-    """What one deployment gave under one load, by arm: every turn, or every window of a block.
+    """Runs of one deployment under one load, by arm: every turn, or every window.
 
-    ``deployment`` counts from 0; a side's arm of it is ``side.arms[deployment]``.
+    ``deployment`` counts from 0; the side's arm in it is ``side.arms[deployment]``.
     """
 
     load: Load
@@ -252,24 +252,24 @@ class Measured:
     runs: dict[str, list[LoadRun]] = field(default_factory=dict)
 
     def take(self, run: LoadRun) -> None:
-        """Keep one more turn or window."""
+        """Add a turn or window."""
         self.runs.setdefault(run.arm, []).append(run)
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether prompts were answered in turns: the load is one request in flight."""
+        """Whether the arms took turns prompt by prompt: the load has one request in flight."""
         return self.load.kind == "closed" and self.load.concurrency == 1
 
     def requests(self, arm: str) -> list[RequestRecord]:
-        """All of one arm."""
+        """Return all requests of one arm."""
         return [record for run in self.runs.get(arm, []) for record in run.records]
 
     def windows(self, arm: str) -> list[tuple[int, Window]]:
-        """Those of one arm, each after its block; of no meaning where prompts were answered in turns."""
+        """Return (block, window) pairs of one arm; meaningless if `one_at_a_time`."""
         return [(run.block, run.window) for run in self.runs.get(arm, [])]
 
     def whole(self) -> Measured:
-        """The same without a block that was interrupted: there not every arm had both its windows."""
+        """Return a copy without incomplete blocks, in which not every arm had both windows."""
         if self.one_at_a_time:
             return self
         counts = Counter(run.block for runs in self.runs.values() for run in runs)
@@ -279,7 +279,7 @@ class Measured:
 
 
 def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | None) -> ComparisonRecord:
-    """The ratio of one pair under one load; an element of ``measured`` for each deployment of it.
+    """Compute the ratio of one pair under one load; ``measured`` has one element per deployment.
 
     Raises:
         ValueError: the two sides share too little for an interval.
@@ -305,11 +305,11 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
     )
 
 
-def _cells_of_side(side: Side, measured: Sequence[Measured]) -> list[Cells]:
+def _cells_of_side(side: ArmDeployments, measured: Sequence[Measured]) -> list[Cells]:
     return [_cells_of(side, each) for each in measured]
 
 
-def _cells_of(side: Side, measured: Measured) -> Cells:
+def _cells_of(side: ArmDeployments, measured: Measured) -> Cells:
     arm = side.arms[measured.deployment].name
     if measured.one_at_a_time:
         return of_prompts(measured.requests(arm), speculates=side.speculates)
@@ -317,7 +317,7 @@ def _cells_of(side: Side, measured: Measured) -> Cells:
 
 
 def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]:
-    """The ratio within each category of prompts that allows an interval; none where there is but one."""
+    """Compute the ratio within each category with enough prompts; empty if there is one category."""
     names = {
         record.category
         for each in measured
@@ -336,7 +336,7 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
 
 
 def _within(category: str, pair: Pair, measured: Sequence[Measured]) -> Ratios | None:
-    def cells(side: Side) -> list[Cells]:
+    def cells(side: ArmDeployments) -> list[Cells]:
         found: list[Cells] = []
         for each in measured:
             records = each.requests(side.arms[each.deployment].name)
@@ -352,7 +352,7 @@ def _within(category: str, pair: Pair, measured: Sequence[Measured]) -> Ratios |
 
 
 def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, int] | None:
-    """Prompts that both sides answered alike, every time, and prompts that both answered; None of none."""
+    """Count prompts with identical answers on both sides, and prompts both answered; None without any."""
     seen = [_outputs(side, measured) for side in (pair.faster, pair.slower)]
     both = seen[0].keys() & seen[1].keys()
     if not both:
@@ -360,7 +360,7 @@ def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, in
     return sum(seen[0][key] == seen[1][key] and len(seen[0][key]) == 1 for key in both), len(both)
 
 
-def _outputs(side: Side, measured: Sequence[Measured]) -> dict[Hashable, set[str]]:
+def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[Hashable, set[str]]:
     found: dict[Hashable, set[str]] = {}
     for each in measured:
         for record in _answered(each.requests(side.arms[each.deployment].name)):

@@ -1,6 +1,6 @@
-"""The arms of a comparison: endpoints named on the command line, or one spec made for each mode.
+"""Arms of a comparison: endpoints named on the command line, or one spec for each mode.
 
-For each deployment of a mode, the spec gets its own name.
+Each deployment of a mode has its own name.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from peagle_sm.measure.benchmark.endpoint_arm import (
 )
 from peagle_sm.measure.results.records import Mode
 
-PREFIX = "cmp"  #: begins the name of every endpoint that a comparison deploys
+PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
 
 
 def parse_modes(text: str) -> tuple[SpecMode, ...]:
-    """``none,eagle3,p-eagle`` as modes, each once.
+    """Parse ``none,eagle3,p-eagle`` into modes.
 
     Raises:
-        SpecError: a mode that there is not, one given twice, or fewer than two.
+        SpecError: an unknown mode, a repeated one, or fewer than two.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     strange = [word for word in words if word not in MODES]
@@ -43,10 +43,10 @@ def parse_modes(text: str) -> tuple[SpecMode, ...]:
 
 
 def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
-    """``p-eagle=7`` and the like as a mapping.
+    """Parse values like ``p-eagle=7`` into a mapping by mode.
 
     Raises:
-        SpecError: not MODE=VALUE, a mode that is not compared, or one without speculation.
+        SpecError: not MODE=VALUE, a mode that is not compared, or mode none.
     """
     speculating = [mode for mode in modes if mode != "none"]
     found: dict[str, str] = {}
@@ -62,7 +62,7 @@ def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> di
 
 
 def parse_ks(texts: Sequence[str], modes: Sequence[str]) -> dict[str, int]:
-    """``p-eagle=7`` as a num_speculative_tokens for each mode.
+    """Parse values like ``p-eagle=7`` into num_speculative_tokens by mode.
 
     Raises:
         SpecError: as :func:`parse_by_mode`, or no whole number from 1.
@@ -86,11 +86,11 @@ def spec_of(
     deployment: int = 1,
     catalog: Catalog | None = None,
 ) -> EndpointSpec:
-    """``base`` in another mode, as an endpoint of its own that nothing resizes or turns off meanwhile.
+    """Derive the spec of one arm from ``base``: another mode, own name, no schedule, no autoscaling.
 
-    ``k`` and ``head`` left out are those of ``base`` for its own mode, else the catalogue's. Timetable,
-    autoscaling and scaling to zero are left out: they would change an arm while it is measured. Its limit of
-    life stays.
+    ``k`` and ``head`` default to those of ``base`` for its own mode, else to the catalogue's. Working hours,
+    autoscaling and scaling to zero are removed: they would change an arm while it is measured. The lifetime
+    limit stays.
 
     Raises:
         SpecError: eagle3 without a head, a name too long, or whatever EndpointSpec says.
@@ -115,14 +115,14 @@ def spec_of(
 
 
 def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:
-    """The refusal of one mode's plan; where its K is too large, the next step names --k, not the spec."""
+    """Reword the refusal of one mode's plan: if its K is too large, the next step names --k."""
     checks = {finding["check"] for finding in error.details["findings"]}
     step = f"Lower --k {mode}=K." if checks == {"trained-depth"} else error.next_step
     return PlanRefused(f"mode {mode}: {error.message}", next_step=step, details=error.details)
 
 
 def name_of(base: str, mode: str, deployment: int) -> str:
-    """The endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
+    """Return the endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
     stem = base
     for ending in MODES:
         stem = stem.removesuffix(f"-{ending}")
@@ -137,7 +137,7 @@ def specs_of(
     heads: Mapping[str, str],
     deployment: int,
 ) -> dict[SpecMode, EndpointSpec]:
-    """The spec of each mode, by mode, for one deployment; the modes' names are those of their arms."""
+    """Derive the spec of each mode for one deployment; the modes are the arms' names."""
     return {
         mode: spec_of(base, mode, k=ks.get(mode), head=heads.get(mode), deployment=deployment)
         for mode in modes
@@ -155,8 +155,8 @@ def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> 
     if mode == "p-eagle" and (base.source or model.sources[0]) == "jumpstart":
         return None  # JumpStart's own
     raise SpecError(
-        f"mode {mode}: found no draft head for {base.model}; "
-        f"the catalogue has {', '.join(heads) or 'none of this mode'}.",
+        f"mode {mode}: no default draft head for {base.model}; "
+        f"heads of this mode in the catalogue: {', '.join(heads) or 'none'}.",
         next_step=f"Name one with --head {mode}=ID, or leave {mode} out of --modes.",
         details={"mode": mode, "heads": heads},
     )
@@ -164,22 +164,22 @@ def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> 
 
 @dataclass(frozen=True)
 class Named:
-    """One ARM: the endpoints that are deployments of it, and its label where it has one."""
+    """One ARM argument: its endpoints (deployments of the same arm) and its label, if any."""
 
     label: str | None
     endpoints: tuple[str, ...]
 
     @property
     def mode(self) -> Mode | None:
-        """The mode that its label says."""
+        """Mode given by the label, if it is one."""
         return cast(Mode, self.label) if self.label in MODES else None
 
 
 def parse_arms(texts: Sequence[str]) -> list[Named]:
-    """``[LABEL=]ENDPOINT[,ENDPOINT…]``: several endpoints are deployments of the same arm.
+    """Parse ``[LABEL=]ENDPOINT[,ENDPOINT…]``; several endpoints are deployments of the same arm.
 
     Raises:
-        SpecError: fewer than two arms, an endpoint or label twice, or arms of unequal numbers of deployments.
+        SpecError: fewer than two arms, a repeated endpoint or label, or unequal numbers of deployments.
     """
     arms = [_named(text) for text in texts]
     every = [endpoint for arm in arms for endpoint in arm.endpoints]
@@ -196,7 +196,7 @@ def parse_arms(texts: Sequence[str]) -> list[Named]:
         raise SpecError(
             f"{' '.join(texts) or 'no arm'}: {problem}.",
             next_step="For example `peagle-sm compare plain fast`, or with two deployments of each "
-            "`peagle-sm compare plain-1,plain-2 fast-1,fast-2`. The first is set beside itself anyway.",
+            "`peagle-sm compare plain-1,plain-2 fast-1,fast-2`. An A/A control is added.",
         )
     return arms
 
@@ -208,18 +208,18 @@ def _named(text: str) -> Named:
     endpoints = tuple(word for word in rest.split(",") if word)
     if not endpoints or (sign and not label and not is_url(text)):
         raise SpecError(
-            f"{text!r} is no arm; allowed: [LABEL=]ENDPOINT[,ENDPOINT…].",
-            next_step="An ENDPOINT is a name, NAME/COMPONENT, or the http(s) address of a bare vLLM.",
+            f"{text!r} is not an arm; allowed: [LABEL=]ENDPOINT[,ENDPOINT…].",
+            next_step="Give as ENDPOINT a name, NAME/COMPONENT, or the http(s) URL of a bare vLLM.",
         )
     return Named(label or None, endpoints)
 
 
 def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
-    """Its deployments, as they serve now; ``session_of`` is only asked where SageMaker is.
+    """Describe the deployments of an arm; ``session_of`` is called only for SageMaker endpoints.
 
     Raises:
-        NotFound, ServiceFault: an endpoint is not there, or not in service.
-        SpecError: it runs another mode than its label says.
+        NotFound, ServiceFault: an endpoint does not exist or is not in service.
+        SpecError: an endpoint runs another mode than its label says.
     """
     found = []
     for number, endpoint in enumerate(arm.endpoints, start=1):
@@ -235,6 +235,6 @@ def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
 
 
 def called(described: Described, label: str, deployment: int) -> Described:
-    """The same under an arm's name: ``p-eagle``, and ``p-eagle@2`` in the second deployment."""
+    """Name an arm after its label: ``p-eagle``, and ``p-eagle@2`` in the second deployment."""
     name = label if deployment == 1 else f"{label}@{deployment}"
     return replace(described, arm=replace(described.arm, name=name))

@@ -1,18 +1,18 @@
-"""A ratio of sums with its 95% confidence interval, over prompts or time blocks and over deployments. Pure.
+"""Confidence interval of a ratio of sums, over prompts or time blocks and over deployments. Pure.
 
-Every figure compared here is a product of sums to the power 1 or -1 (tokens by seconds, by the same of the
-other arm), so its logarithm is a signed sum of logarithms of column sums. The interval is symmetrical in
-the logarithm:
+Every figure compared here is a product of sums to the power 1 or -1 (tokens / seconds of one arm over the
+same of the other), so its logarithm is a signed sum of logarithms of column sums. The interval is symmetric
+in the logarithm:
 
 * over units (prompts, or time blocks): the delete-one jackknife, with Student's t for the *effective*
-  number of units (Kish: the square of the sum of the weights by the sum of their squares), since one answer
-  of 1,024 tokens weighs as much as itself and twenty of 30 tokens beside it weigh little;
+  number of units (Kish: the squared sum of the weights over the sum of their squares), since one answer of
+  1,024 tokens outweighs twenty answers of 30 tokens;
 * over deployments: the spread of the log ratio from deployment to deployment, with Student's t;
-* both together: the same prompts go to every deployment, so neither holds the other, and the squares of
-  the half widths add.
+* both together: the same prompts go to every deployment, so the two spreads are independent, and the
+  squares of the half widths add.
 
-Coverage was chosen and is held by seeded simulation (tests/measure/compare/test_coverage.py): against a
-bootstrap of prompts the jackknife covers as often from 20 prompts on, and more truly below.
+Seeded simulation checks the coverage (tests/measure/compare/test_coverage.py): from 20 prompts on the
+jackknife covers as often as a bootstrap over prompts; with fewer prompts it is closer to 95%.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _TINY = 1e-300
 
 @lru_cache(maxsize=4096)
 def t_quantile(freedom: float, confidence: float = 0.95) -> float:
-    """The t that a share ``confidence`` of Student's distribution lies within, either side of 0.
+    """Return the two-sided quantile t of Student's distribution for ``confidence``.
 
     Args:
-        freedom: degrees of freedom, above 0, whole or not; infinite is the normal distribution.
+        freedom: degrees of freedom above 0, also fractional; infinity gives the normal distribution.
         confidence: between 0 and 1.
 
     Raises:
-        ValueError: either is out of its range.
+        ValueError: an argument is out of range.
     """
     if not freedom > 0 or not 0 < confidence < 1:
-        raise ValueError(f"freedom must be above 0 and confidence within 0 and 1: {freedom}, {confidence}")
+        raise ValueError(f"freedom must be above 0, confidence between 0 and 1: {freedom}, {confidence}")
     low, high = 0.0, 1.0
     while t_within(high, freedom) < confidence:
         low, high = high, high * 2
@@ -51,14 +51,14 @@ def t_quantile(freedom: float, confidence: float = 0.95) -> float:
 
 
 def t_within(t: float, freedom: float) -> float:
-    """The share of Student's distribution between ``-t`` and ``t``."""
+    """Return the probability that Student's t is between ``-t`` and ``t``."""
     if math.isinf(freedom):
         return math.erf(t / math.sqrt(2))
     return 1 - _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function (DLMF 8.17), by its continued fraction."""
+    """Compute the regularised incomplete beta function (DLMF 8.17) by its continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # there the fraction converges quickly for the mirrored case
@@ -68,7 +68,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """Lentz's evaluation of DLMF 8.17.22."""
+    """Evaluate the continued fraction of DLMF 8.17.22 by Lentz's method."""
     c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, 500):
@@ -88,7 +88,7 @@ def _away_from_zero(value: float) -> float:
 
 
 CONFIDENCE = 0.95
-FEWEST_UNITS = 2  #: of prompts or blocks, for an interval over them
+FEWEST_UNITS = 2  #: prompts or blocks that an interval needs
 
 Row = Sequence[float]  #: the columns of one unit
 Signs = Sequence[int]  #: one a column: 1 multiplies, -1 divides, 0 leaves it out
@@ -97,17 +97,17 @@ Table = Mapping[Any, Row]  #: units by id, of one deployment
 
 @dataclass(frozen=True)
 class Spread:
-    """A variance of a log ratio and its degrees of freedom."""
+    """Variance of a log ratio and its degrees of freedom."""
 
     variance: float
     freedom: float
 
 
 def log_value(rows: Iterable[Row], signs: Signs) -> float:
-    """The logarithm of the product of column sums, each to the power of its sign.
+    """Compute the logarithm of the product of column sums, each to the power of its sign.
 
     Raises:
-        ValueError: a column that counts sums to nothing, so that there is no such ratio.
+        ValueError: a column with a sign sums to 0, so the ratio is undefined.
     """
     sums = _sums(rows, len(signs))
     return _log(sums, signs)
@@ -120,16 +120,16 @@ def _sums(rows: Iterable[Row], columns: int) -> list[float]:
 
 def _log(sums: Sequence[float], signs: Signs) -> float:
     if any(sign and value <= 0 for value, sign in zip(sums, signs, strict=True)):
-        raise ValueError("a column sums to nothing, so that there is no ratio")
-    # fsum: an arm beside its equal must come out as 1 to the last digit.
+        raise ValueError("the sum of a column is 0, so the ratio is undefined")
+    # fsum: the ratio of two identical arms must be exactly 1.
     return math.fsum(sign * math.log(value) for value, sign in zip(sums, signs, strict=True) if sign)
 
 
 def over_units(rows: Sequence[Row], signs: Signs) -> Spread:
-    """The spread of :func:`log_value` from one choice of units to another.
+    """Estimate the sampling variance of :func:`log_value` over units by the jackknife.
 
     Raises:
-        ValueError: there are fewer than two units, or all of a column lies in one of them.
+        ValueError: there are fewer than two units, or only one unit contributes to a column.
     """
     count = len(rows)
     if count < FEWEST_UNITS:
@@ -142,14 +142,14 @@ def over_units(rows: Sequence[Row], signs: Signs) -> Spread:
 
 
 def effective_count(rows: Sequence[Row], sums: Sequence[float], signs: Signs) -> float:
-    """How many equally heavy units these are worth; a unit's weight is its mean share of the columns."""
+    """Compute Kish's effective number of units; a unit's weight is its mean share of the columns."""
     used = [column for column, sign in enumerate(signs) if sign]
     weights = [math.fsum(row[column] / sums[column] for column in used) for row in rows]
     return math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)
 
 
 def over_deployments(tables: Sequence[Table], signs: Signs) -> Spread:
-    """The spread of :func:`log_value` from one deployment to another.
+    """Estimate the variance of :func:`log_value` over deployments.
 
     Raises:
         ValueError: there are fewer than two deployments.
@@ -164,7 +164,7 @@ def over_deployments(tables: Sequence[Table], signs: Signs) -> Spread:
 
 
 def pooled(tables: Sequence[Table]) -> list[Row]:
-    """One row a unit, its deployments added up, in the order of first sight."""
+    """Sum each unit's rows over the deployments, in the order of first appearance."""
     rows: dict[Hashable, list[float]] = {}
     for table in tables:
         for unit, row in table.items():
@@ -174,10 +174,10 @@ def pooled(tables: Sequence[Table]) -> list[Row]:
 
 
 def half_width(spreads: Sequence[Spread], confidence: float) -> float:
-    """How far the logarithm may be off, from independent spreads: their own half widths, squared and added.
+    """Combine independent spreads into the half width of the log ratio: root of the sum of squares.
 
-    Satterthwaite's degrees of freedom for the sum of the variances would be less wide, and cover 89% instead
-    of 95% with two deployments (simulated): a spread that chance made small brings many of them.
+    Satterthwaite's degrees of freedom for the summed variance give a narrower interval that covers only 89%
+    with two deployments (simulated): a spread that is small by chance contributes many degrees of freedom.
     """
     return math.sqrt(
         math.fsum(
@@ -187,15 +187,15 @@ def half_width(spreads: Sequence[Spread], confidence: float) -> float:
 
 
 def ratio(tables: Sequence[Table], signs: Signs, confidence: float = CONFIDENCE) -> Interval:
-    """The ratio of sums over all deployments, with its interval over units and, from two on, deployments.
+    """Compute the ratio of sums over all deployments, with its confidence interval.
 
     Args:
-        tables: one a deployment; a unit of the same id in several is the same prompt (or block).
-        signs: of the columns.
-        confidence: the share of such intervals that are to hold the truth.
+        tables: one per deployment; the same id in several tables is the same prompt (or block).
+        signs: one per column.
+        confidence: the nominal coverage of the interval.
 
     Raises:
-        ValueError: fewer than two units, or a column that sums to nothing.
+        ValueError: fewer than two units, or a column whose sum is 0.
     """
     rows = pooled(tables)
     spreads = [over_units(rows, signs)]

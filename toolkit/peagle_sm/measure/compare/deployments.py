@@ -1,6 +1,6 @@
-"""The deployments to measure, one after the other, each as a context that has its endpoints up.
+"""Deployments of a comparison as context managers, one after the other.
 
-All endpoints of a deployment are up together, and all are deleted on every ending.
+All endpoints of a deployment are in service together, and all are deleted at its end, also after an error.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from peagle_sm.service.inventory.resources import belongings_of
 from peagle_sm.service.lifecycle.teardown import billable_left, leave_to_the_schedule
 from peagle_sm.service.progress import Event, Progress
 
-ATTEMPTS = 4  #: at a deletion that AWS does not answer
+ATTEMPTS = 4  #: tries to delete an endpoint when AWS does not answer
 
 
 class Fleet:
-    """Endpoints that live as long as a ``with`` block; every way out of it deletes them.
+    """Endpoints that exist for the duration of a ``with`` block; every exit deletes them.
 
-    All are asked for before the first is waited for, so that they come up together. Ctrl-C while they are
-    deleted leaves the rest to their lifetime limits, brought forward to now.
+    All are created before the first is waited for, so they start in parallel. Ctrl-C during deletion leaves
+    the rest to their lifetime schedules, which are set to now.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Fleet:
         self.endpoints: dict[str, Endpoint] = {}
 
     def __enter__(self) -> Self:
-        """Bring all up.
+        """Create all endpoints and wait until they are in service.
 
         Raises:
-            PlanRefused: one of the names is taken: what is there must not be deleted with ours.
-            Interrupted, BillableLeft: Ctrl-C; whatever was created is deleted, or named.
-            PeagleError: what a deploy may say; the others are deleted again.
+            PlanRefused: a name is in use; the existing endpoint must not be deleted at the end.
+            Interrupted, BillableLeft: Ctrl-C; everything created is deleted, or named in the error.
+            PeagleError: a deployment failed; the others are deleted.
         """
         refuse_taken_names(self._session, [spec.name for spec in self._specs.values()])
         try:
@@ -78,11 +78,11 @@ class Fleet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Delete all.
+        """Delete all endpoints.
 
         Raises:
-            BillableLeft: one of them could not be proven gone.
-            Interrupted: Ctrl-C while deleting, and nothing billable is left.
+            BillableLeft: the deletion of an endpoint could not be confirmed.
+            Interrupted: Ctrl-C while deleting; nothing billable remains.
         """
         self._leave(error)
 
@@ -109,7 +109,7 @@ class Fleet:
             raise left[0]
 
     def _delete_all(self, patient: bool) -> list[PeagleError]:
-        """Delete each; return what was not proven gone, or left over."""
+        """Delete each endpoint; return the errors of those that may remain."""
         left: list[PeagleError] = []
         for name in self._asked:
             try:
@@ -118,7 +118,7 @@ class Fleet:
                 else:
                     leave_to_the_schedule(self._session, name, self._pacing)
             except NotFound:
-                pass  # its own deploy has cleaned it up, or somebody else was quicker
+                pass  # its own deploy has already deleted it, or another process has
             except KeyboardInterrupt:
                 patient = False
                 left.append(_handed_over(self._session, name, self._pacing))
@@ -129,10 +129,10 @@ class Fleet:
         return [error for error in left if not _is_gone(error)]
 
     def _delete(self, name: str) -> None:
-        """Delete one; what AWS does not answer is asked again before it is given up.
+        """Delete one endpoint; retry a few times when AWS does not answer.
 
         Raises:
-            BillableLeft: it could not be proven gone, for whatever reason.
+            BillableLeft: the deletion could not be confirmed.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -147,11 +147,11 @@ class Fleet:
 
 
 def _own(progress: Progress, name: str) -> Progress:
-    """A deploy that finds an endpoint takes it for an earlier run's: here it is this fleet's own."""
+    """Reword deploy's events: an existing endpoint is not an earlier run's but this fleet's own."""
 
     def say(event: Event) -> None:
         if event.phase == "endpoint" and event.resource is None:  # found, not created
-            event = replace(event, message=f"endpoint {name}: asked for above, now waited for")
+            event = replace(event, message=f"endpoint {name}: created above, waiting until InService")
         elif event.phase == "ready":
             event = replace(event, message=f"endpoint {name} is in service")
         progress(event)
@@ -160,7 +160,7 @@ def _own(progress: Progress, name: str) -> Progress:
 
 
 def _hurried(error: BaseException | None) -> bool:
-    """Whether Ctrl-C ended a clean-up: then nobody wants to wait for the others either.
+    """Decide whether Ctrl-C ended a clean-up: then the other clean-ups must not wait either.
 
     A single Ctrl-C, which the clean-up follows, leaves Interrupted or KeyboardInterrupt, not BillableLeft.
     """
@@ -182,10 +182,10 @@ def _is_gone(error: PeagleError) -> bool:
 
 
 def refuse_taken_names(session: Session, names: list[str]) -> None:
-    """Refuse to deploy over anything: it would be deleted with what is ours.
+    """Refuse names that are in use: the existing endpoints would be deleted at the end.
 
     Raises:
-        PlanRefused: something of one of these names is there.
+        PlanRefused: resources with one of these names exist.
     """
     taken = {}
     for name in names:
@@ -194,10 +194,10 @@ def refuse_taken_names(session: Session, names: list[str]) -> None:
             taken[name] = list(ours) or [f"endpoint/{name}"]
     if taken:
         raise PlanRefused(
-            f"{', '.join(taken)}: taken already, perhaps by a comparison that was killed. "
+            f"{', '.join(taken)}: name already in use, perhaps by a comparison that was killed. "
             "Nothing was created.",
-            next_step=f"Delete what is not needed: `peagle-sm delete {' '.join(taken)}"
-            f"{session.command_flags()}`; or give the spec another name.",
+            next_step=f"If it is not needed, run `peagle-sm delete {' '.join(taken)}"
+            f"{session.command_flags()}`; else give the spec another name.",
             details={"findings": [], "taken": taken},
         )
 
@@ -216,10 +216,10 @@ Round = AbstractContextManager[Sequence[Described]]
 
 
 def existing_rounds(arms: Sequence[Named], session_of: Callable[[], Session]) -> list[Round]:
-    """Endpoints that are there already, and stay.
+    """Return one round for each deployment of existing endpoints; they are not deleted.
 
     Raises:
-        PeagleError: one of them cannot be measured.
+        PeagleError: an endpoint cannot be measured.
     """
     by_arm = [describe(arm, session_of) for arm in arms]
     return [nullcontext(list(one)) for one in zip(*by_arm, strict=True)]
@@ -233,7 +233,7 @@ def deployed_rounds(
     progress: Progress | None = None,
     pacing: Pacing | None = None,
 ) -> list[Round]:
-    """A deployment of every spec in each round, deleted before the next one comes up."""
+    """Return rounds that each deploy every spec, and delete all before the next round."""
     return [
         _deployed(one, number, session, unguarded=unguarded, progress=progress, pacing=pacing)
         for number, one in enumerate(specs, start=1)
@@ -261,18 +261,18 @@ def _deployed(
                 arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
             yield arms
     except (KeyboardInterrupt, Interrupted) as error:
-        # Had one of them not been proven gone, the fleet would have raised BillableLeft.
+        # The fleet raises BillableLeft unless all deletions were confirmed, so here all are deleted.
         raise _all_gone(error, [named[mode].name for mode in fleet.endpoints]) from error
 
 
 def _all_gone(error: BaseException, names: Sequence[str]) -> BaseException:
-    """The interruption, with the endpoints that were made and are not there any more."""
+    """Add the deleted endpoints to the interruption's message."""
     if not names:
         return error
     said = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
     details = error.details if isinstance(error, Interrupted) else {}
     return Interrupted(
-        f"{said}; deleted, with nothing left that is billed: {', '.join(names)}",
+        f"{said}; deleted, so that nothing is billed: {', '.join(names)}",
         next_step=error.next_step if isinstance(error, Interrupted) else None,
         details={**details, "deleted": [*details.get("deleted", []), *names]},
     )

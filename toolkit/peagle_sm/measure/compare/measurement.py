@@ -1,7 +1,7 @@
-"""Measure one deployment after another, keep every request, compare; and estimate the cost before.
+"""Measurement of one deployment after another, the comparison, and the cost estimate before it.
 
-The estimate comes with an upper bound that holds in any case. An arm's turns or windows under one load also
-become one point, for the report.
+The estimate includes an upper bound of the cost. An arm's turns or windows under one load also become one
+point, for the report.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from peagle_sm.core.plan.plan import Plan
 from peagle_sm.measure.benchmark import acceptance
 from peagle_sm.measure.compare.alternating import (
     Contender,
-    Way,
+    TurnContext,
     by_block,
     by_prompt,
     requests_per_window,
     warming,
 )
-from peagle_sm.measure.compare.analysis import Measured, Side, compare, pairs_of
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare, pairs_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.load.run import run_quietly
@@ -36,10 +36,10 @@ from peagle_sm.measure.workloads import MAX_TOKENS, limit_of
 def point_of(
     arm: ArmRecord, measured: Measured, *, temperature: float | None, machine_load: float | None
 ) -> PointRecord | None:
-    """Sum up what one arm did; None where it had no turn. Seconds are those in which this arm was asked.
+    """Summarise one arm under one load; None if it had no turn. Seconds count only its own turns.
 
-    The client is judged over all turns of all arms at one request in flight, since a turn is too short for
-    it; else over all windows of this arm together.
+    The client's health is judged over all turns of all arms at one request in flight, since a single turn is
+    too short; else over all windows of this arm.
     """
     runs = measured.runs.get(arm.name, [])
     if not runs:
@@ -53,7 +53,7 @@ def point_of(
     end = runs[-1].window.end_s if measured.one_at_a_time else start + seconds
     records = tuple(record for run in runs for record in run.records)
     accepted = acceptance.from_requests([record for record in records if record.phase == "measured"])
-    # Latencies come from the requests; what is counted by the clock, from each window of its own.
+    # Latencies come from the requests; tokens and requests per second from the arm's own windows.
     whole = make_point(
         LoadRun(arm.name, measured.load, 0, records, Window(start, end, seconds), together(judged)),
         temperature=temperature,
@@ -79,7 +79,7 @@ def _by_seconds(points: Sequence[PointRecord], rates: Sequence[float]) -> float:
 
 
 def _asked_only(run: LoadRun) -> LoadRun:
-    """A turn's window is from its first request's sending to its last one's end."""
+    """Narrow a turn's window: from the sending of its first request to the end of its last."""
     measured = [record for record in run.records if record.phase == "measured"]
     if not measured:
         return replace(run, window=replace(run.window, end_s=run.window.start_s, seconds=0.0))
@@ -88,7 +88,7 @@ def _asked_only(run: LoadRun) -> LoadRun:
 
 
 def together(runs: Sequence[LoadRun]) -> ClientUsage:
-    """What the client took over all of them."""
+    """Sum the client usage of several runs."""
     return ClientUsage(
         tuple(lag for run in runs for lag in run.usage.lags_ms),
         math.fsum(run.usage.cpu_s for run in runs),
@@ -96,13 +96,13 @@ def together(runs: Sequence[LoadRun]) -> ClientUsage:
     )
 
 
-WARM_UP = 2  #: prompts that every arm answers before a load of one request at a time
-FEWEST = 2  #: prompts or blocks: an interval needs as many
+WARM_UP = 2  #: warm-up prompts for each arm before a load of one request at a time
+FEWEST = 2  #: prompts or blocks that an interval needs
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What every deployment is asked."""
+    """Prompts, loads and options that all deployments share."""
 
     items: tuple[WorkItem, ...]
     loads: tuple[Load, ...]
@@ -111,7 +111,7 @@ class Setup:
     temperature: float | None = 0.0
 
     def prompts_of(self, load: Load) -> int:
-        """How many prompts each arm is measured on under a load."""
+        """Return the number of measured prompts of each arm under a load."""
         if load.concurrency == 1:
             return len(self.items)
         places = load.concurrency or 1
@@ -119,15 +119,16 @@ class Setup:
         return each * 2 * self.blocks
 
     def check(self) -> None:
-        """Refuse what could not give an interval, before anything is asked or deployed.
+        """Refuse a setup that cannot give an interval, before anything is deployed or sent.
 
         Raises:
             SpecError: too few prompts or blocks for one of the loads.
         """
         if len(self.items) < FEWEST or self.blocks < FEWEST:
             raise SpecError(
-                f"{len(self.items)} prompts and {self.blocks} blocks; an interval needs at least {FEWEST}.",
-                next_step="Ask for more with --prompts and --blocks.",
+                f"found {len(self.items)} prompts and {self.blocks} blocks; a confidence interval needs at"
+                f" least {FEWEST} of each.",
+                next_step="Give larger values for --prompts and --blocks.",
             )
         for load in self.loads:
             self.prompts_of(load)
@@ -135,16 +136,17 @@ class Setup:
 
 @dataclass
 class Contest:
-    """Asks arms in turns, writes every request down, and compares what is there in the end.
+    """Load on the arms in turns, records of every request, and the comparison at the end.
 
-    ``way_of`` makes the way of a run from what takes its turns: clock, connections and progress are its own.
-    ``on_load`` hears of each load, and of how many prompts it measures of all arms; ``on_end`` of its end.
+    ``context_of`` builds the context of a run from the callback that gets each turn.
+    ``on_load`` is called with each load and the number of prompts it measures over all arms; ``on_end`` at
+    its end.
     """
 
     setup: Setup
     writer: ResultWriter
     salt: str
-    way_of: Callable[[Callable[[LoadRun], None]], Way]
+    context_of: Callable[[Callable[[LoadRun], None]], TurnContext]
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly
     load_average: Callable[[], float] = lambda: os.getloadavg()[0]
     on_load: Callable[[Load, int], None] = lambda load, prompts: None
@@ -156,17 +158,17 @@ class Contest:
     def measure(
         self, deployment: int, arms: Sequence[ArmRecord], target_of: Callable[[ArmRecord], Target]
     ) -> None:
-        """Put every load on all arms of one deployment, in turns.
+        """Run every load on all arms of one deployment, in turns.
 
         Raises:
-            LoadStopped: an arm fails all that it is asked.
-            KeyboardInterrupt: Ctrl-C. In either case what was whole is kept.
+            LoadStopped: an arm fails all its requests.
+            KeyboardInterrupt: Ctrl-C. In either case complete turns and blocks are kept.
         """
         for arm in arms:
             self.writer.append(arm)
         targets = {arm.name: target_of(arm) for arm in arms}
         for load in self.setup.loads:
-            # Its own salt for each load too: the same prompts come again.
+            # Each load has its own salt too, since the same prompts are sent again.
             contenders = [
                 Contender(target, f"{self.salt}/{name}/{load.label}/") for name, target in targets.items()
             ]
@@ -184,17 +186,19 @@ class Contest:
             self.on_end()
 
     async def _put(self, load: Load, contenders: Sequence[Contender], measured: Measured) -> None:
-        def took(run: LoadRun) -> None:
+        def on_run(run: LoadRun) -> None:
             for record in run.records:
                 self.writer.append(record)
             measured.take(run)
 
-        way, setup = self.way_of(took), self.setup
+        context, setup = self.context_of(on_run), self.setup
         if measured.one_at_a_time:
             warm_up = [warming(item) for item in setup.items[-WARM_UP:]]
-            await by_prompt(contenders, load, setup.items, warm_up, way)
+            await by_prompt(contenders, load, setup.items, warm_up, context)
         else:
-            await by_block(contenders, load, setup.items, blocks=setup.blocks, repeat=setup.repeat, way=way)
+            await by_block(
+                contenders, load, setup.items, blocks=setup.blocks, repeat=setup.repeat, context=context
+            )
 
     def _sum_up(self, arms: Sequence[ArmRecord], measured: Measured) -> None:
         for arm in arms:
@@ -205,8 +209,8 @@ class Contest:
                 self.points.append(point)
                 self.writer.append(point)
 
-    def conclude(self, sides: Sequence[Side]) -> list[ComparisonRecord]:
-        """Compare every pair under every load, over the deployments that measured it; write it down."""
+    def conclude(self, sides: Sequence[ArmDeployments]) -> list[ComparisonRecord]:
+        """Compare and write every pair under every load, over the deployments that measured both."""
         found = []
         for load in self.setup.loads:
             every = [each.whole() for each in self.measured if each.load == load]
@@ -228,18 +232,19 @@ class Contest:
         return found
 
 
-START_UP_MINUTES = 15.0  #: until an endpoint on AWS serves; with what deleting it takes
+START_UP_MINUTES = 15.0  #: until an endpoint on AWS is in service, plus its deletion
 LOCAL_START_UP_MINUTES = 0.5
-#: Seconds a token of one request: 10 ms alone, twice as long under load. To be replaced by what comes out.
+#: Assumed seconds per token: 10 ms for a single request, twice that under load.
 SECONDS_A_TOKEN = 0.010
 UNDER_LOAD = 2.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``minutes`` of all deployments together; USD None where no price is known, 0 where nothing is billed.
+    """Time and cost of a comparison; USD None if the price is unknown, 0 if nothing is billed.
 
-    ``most_usd`` is reached if every endpoint lived to the end of its lifetime limit.
+    ``minutes`` is the sum over all deployments; ``most_usd`` assumes that every endpoint exists until its
+    lifetime limit.
     """
 
     deployments: int
@@ -251,7 +256,7 @@ class Estimate:
 
 
 def minutes_of(setup: Setup, arms: int) -> float:
-    """How long one deployment is likely to be measured, the control included in ``arms``."""
+    """Estimate the minutes of measuring one deployment; ``arms`` includes the control."""
     tokens = sum(limit_of(item) or MAX_TOKENS for item in setup.items) / max(1, len(setup.items))
     seconds = 0.0
     for load in setup.loads:
@@ -265,7 +270,7 @@ def minutes_of(setup: Setup, arms: int) -> float:
 
 
 def estimate(plans: Sequence[Plan], setup: Setup, *, arms: int, deployments: int) -> Estimate:
-    """Price ``deployments`` rounds of ``plans``, one plan a mode."""
+    """Estimate time and cost of ``deployments`` rounds of ``plans``, one plan per mode."""
     local = all(plan.context.local for plan in plans)
     start_up = LOCAL_START_UP_MINUTES if local else START_UP_MINUTES
     minutes = deployments * (start_up + minutes_of(setup, arms))

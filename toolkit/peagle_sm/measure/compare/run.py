@@ -1,7 +1,7 @@
-"""`compare`: deployment after deployment, every request written as it ends, and the ratios of complete data.
+"""`compare`: measure each deployment, write every request as it ends, and compare the complete data.
 
-Progress shows how far the comparison is and how fast each arm has been so far. The notes tell the reader what
-the ratios alone do not show: failed controls, failed requests, different answers, a single deployment.
+Progress shows how far the comparison is and each arm's rate so far. The notes name what the ratios alone do
+not show: failed controls, failed requests, different answers, a single deployment.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.plan import check_evidence, probe
 from peagle_sm.measure.benchmark.progress import Spending
-from peagle_sm.measure.compare.alternating import Took, Way
-from peagle_sm.measure.compare.analysis import CONTROL, Side, control_of, in_order
+from peagle_sm.measure.compare.alternating import OnRun, TurnContext
+from peagle_sm.measure.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadStopped, Target, Timeouts, measure_point
@@ -47,7 +47,7 @@ def notes_of(
     points: Sequence[PointRecord],
     comparisons: Sequence[ComparisonRecord],
 ) -> list[str]:
-    """Each said once; the gravest first. Of a comparison that is withheld nothing is told."""
+    """List the notes without repetition, most serious first; withheld comparisons are left out."""
     comparisons = separate_withheld(points, comparisons).comparisons
     said = [
         *_failed_controls(comparisons),
@@ -65,10 +65,9 @@ def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
     for one in comparisons:
         if one.control and one.ratio.shown:
             yield (
-                f"{one.load.label}: {one.slower} beside itself came out as {one.ratio.value:.3f} "
-                f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}], which excludes 1: something else than the "
-                "arms made a difference (by chance this happens in 1 of 20 runs); measure again before you "
-                "believe the other ratios"
+                f"{one.load.label}: A/A control failed: {one.slower} compared with itself gave "
+                f"{one.ratio.value:.3f} [{one.ratio.low:.3f}, {one.ratio.high:.3f}], which excludes 1. By "
+                "chance this happens in 1 of 20 runs; measure again before you trust the other ratios"
             )
 
 
@@ -80,8 +79,8 @@ def _failed_requests(requests: Sequence[RequestRecord]) -> Iterator[str]:
     for arm, failed in by_arm.items():
         prompts = len({record.prompt_id for record in failed})
         yield (
-            f"{arm}: {len(failed)} requests failed, and their {prompts} prompts count for no arm; the first: "
-            f"{failed[0].error}: {failed[0].error_message}"
+            f"{arm}: {len(failed)} requests failed, so their {prompts} prompts are left out for all arms; "
+            f"first error: {failed[0].error}: {failed[0].error_message}"
         )
 
 
@@ -90,8 +89,9 @@ def _silent_drafts(arms: Sequence[ArmRecord], points: Sequence[PointRecord]) -> 
         own = [point for point in points if point.arm == arm.name]
         if arm.mode in ("eagle3", "p-eagle") and own and not any(point.acceptance for point in own):
             yield (
-                f"{arm.name}: no answer tells of its drafts, so its ratio is not split; per-request "
-                "acceptance needs vLLM 0.32 or later and SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS=summary"
+                f"{arm.name}: its answers do not report drafts, so its ratio is not split into acceptance "
+                "and step time; this needs vLLM 0.32 or later and "
+                "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS=summary"
             )
 
 
@@ -102,10 +102,10 @@ def _different_answers(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]
             yield (
                 f"{one.load.label}: {one.faster} and {one.slower} answered {both - same} of {both} prompts "
                 + (
-                    "differently although they are the same endpoint: rounding depends on what else is in "
-                    "the batch"
+                    "differently although they are the same endpoint: rounding depends on the other requests "
+                    "in the batch"
                     if one.faster.endswith(CONTROL)
-                    else "differently; `peagle-sm verify` tells ties of rounding from faults"
+                    else "differently; `peagle-sm verify` distinguishes rounding from faults"
                 )
             )
 
@@ -113,23 +113,23 @@ def _different_answers(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]
 def _one_deployment(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
     if any(one.deployments == 1 and not one.control for one in comparisons):
         yield (
-            "this deployment only: the intervals say nothing of the next one, which may lie some percent "
-            "off; several deployments of each arm do (--deployments with --modes, or ARM,ARM)"
+            "one deployment only: the intervals do not cover the spread between deployments, which is some "
+            "percent; measure several deployments of each arm (--deployments with --modes, or ARM,ARM)"
         )
 
 
 class Watch:
-    """The observer of all turns of a comparison; the rates are those that a single request sees."""
+    """Observer of all turns of a comparison; its rates are tokens per second of a single request."""
 
     def __init__(self, progress: Progress, spending: Spending, *, every_s: float = 0.5) -> None:
         self._progress = progress
         self._spending = spending
         self._every_s = every_s
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
         self.begin(Load("closed", concurrency=1), 0)
 
     def begin(self, load: Load, total: int) -> None:
-        """Another load, or the same in another deployment, of ``total`` measured prompts of all arms."""
+        """Begin a load in a deployment; ``total`` counts the measured prompts of all arms."""
         self._load, self._total = load, total
         self._done = self._failed = 0
         self._turns = False
@@ -137,45 +137,47 @@ class Watch:
         self._seconds: dict[str, float] = defaultdict(float)
 
     def end(self) -> None:
-        """The load is over."""
+        """Report the end of a load."""
         seconds = self._spending.seconds
         self._progress(Event("done", self.line(), self._load.label, seconds, self._spending.usd))
 
     def phase(self, phase: Phase) -> None:
-        """Turns begin and end too often to be told."""
+        """Ignore phases: turns begin and end too often to be reported."""
 
     def request(self, record: RequestRecord) -> None:
-        """A request has ended."""
+        """Count a request that has ended, and report progress if it is time."""
         if record.phase == "measured" and not record.prompt_id.endswith("#warm-up"):
             self._done += record.turn == 0
             self._turns |= record.turn > 0
             self._failed += record.error is not None
             self._tokens[record.arm] += record.output_tokens or 0
             self._seconds[record.arm] += record.done_s - record.sent_s
-        if self._spending.seconds - self._told_s >= self._every_s:
-            self._told_s = self._spending.seconds
-            self._progress(Event("waiting", self.line(), self._load.label, self._told_s, self._spending.usd))
+        if self._spending.seconds - self._reported_s >= self._every_s:
+            self._reported_s = self._spending.seconds
+            self._progress(
+                Event("waiting", self.line(), self._load.label, self._reported_s, self._spending.usd)
+            )
 
     def line(self) -> str:
-        """``c=1: 57 of 492 requests; tokens/s a request: none 92, p-eagle 131``."""
+        """Return ``c=1: 57 of 492 requests; tokens/s per request: none 92, p-eagle 131``."""
         rates = [
             f"{arm} {tokens / self._seconds[arm]:,.0f}"
             for arm, tokens in self._tokens.items()
             if self._seconds[arm] > 0
         ]
-        # Each prompt goes to every arm; of a conversation, each with an arm counts once.
+        # Each prompt goes to every arm; a conversation with one arm counts once.
         what = "conversations" if self._turns else "requests"
-        told = f"{self._load.label}: {self._done} of {self._total} {what}"
-        told += f"; tokens/s a request: {', '.join(rates)}" if rates else ""
-        return told + (f"; {self._failed} failed" if self._failed else "")
+        line = f"{self._load.label}: {self._done} of {self._total} {what}"
+        line += f"; tokens/s per request: {', '.join(rates)}" if rates else ""
+        return line + (f"; {self._failed} failed" if self._failed else "")
 
 
 @dataclass(frozen=True)
-class Around:
-    """The outside world of a comparison, all of it replaceable.
+class CompareDependencies:
+    """Services that a comparison depends on; tests replace them.
 
-    ``look``: how an arm that stopped answering looks now, in words; None where nothing is known.
-    ``drafts_of``: whether an arm's engine drafts, by its own counters; None where they cannot be read.
+    ``look`` returns the present state of an arm that stopped answering, in words; None if unknown.
+    ``drafts_of`` returns whether an arm's engine drafts, by its own counters; None if they cannot be read.
     """
 
     progress: Progress
@@ -190,12 +192,12 @@ class Around:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     timeouts: Timeouts = field(default_factory=Timeouts)
-    every_s: float = 0.5  #: between two lines of progress
+    every_s: float = 0.5  #: seconds between two lines of progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The file, what it holds, and what a reader of the ratios must know."""
+    """The results file, its content, and notes for the reader of the ratios."""
 
     path: Path
     results: Results
@@ -208,29 +210,29 @@ def compare(
     setup: Setup,
     workload: Workload,
     path: Path,
-    around: Around,
+    dependencies: CompareDependencies,
     *,
     control: bool = True,
     config: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Measure every round's arms in turns, and compare them; ``control`` asks the first of them twice.
+    """Measure every round's arms in turns, and compare them; ``control`` adds an A/A pair.
 
-    Whatever ends it early, what was whole by then is compared and written, and the endpoints of a round are
-    gone before this returns.
+    If it ends early, the complete data so far are compared and written, and the endpoints of the round are
+    deleted before this returns.
 
     Raises:
         SpecError: the setup, the file, a context or a mode does not fit.
         Interrupted: Ctrl-C; the message says what was saved.
-        ServiceFault: an endpoint stopped answering; likewise.
-        PeagleError: whatever a deployment may say (nothing billable is left, or BillableLeft names it).
+        ServiceFault: an endpoint stopped answering; the message says what was saved.
+        PeagleError: a deployment failed (nothing billable remains, or BillableLeft names it).
     """
     setup.check()
     with ResultWriter(path) as writer:
-        run = _Run(setup, workload, writer, around, control, dict(config or {}))
+        run = _Run(setup, workload, writer, dependencies, control, dict(config or {}))
         ended = run.all_rounds(rounds)
         run.conclude()
     if ended is not None:
-        raise _told(ended, run, path)
+        raise _with_saved(ended, run, path)
     results = read(path)
     notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
     return Outcome(path, results, (*workload.notes, *run.contest.notes, *notes))
@@ -242,38 +244,38 @@ class _Run:
         setup: Setup,
         workload: Workload,
         writer: ResultWriter,
-        around: Around,
+        dependencies: CompareDependencies,
         control: bool,
         config: dict[str, Any],
     ) -> None:
         self._setup, self._workload, self._writer = setup, workload, writer
-        self._around, self._control, self._config = around, control, config
-        self._salt = around.token()
-        self._began = around.clock()
+        self._dependencies, self._control, self._config = dependencies, control, config
+        self._salt = dependencies.token()
+        self._began = dependencies.clock()
         self._watch = self._watch_at(None)
-        self._by_place: list[list[ArmRecord]] = []
+        self._by_side: list[list[ArmRecord]] = []
         self.begun = False
         self.comparisons = 0
         self.contest = Contest(
             setup,
             writer,
             self._salt,
-            self._way,
-            run=around.run,
+            self._context,
+            run=dependencies.run,
             on_load=lambda *load: self._watch.begin(*load),
             on_end=lambda: self._watch.end(),
         )
 
     def _watch_at(self, usd_per_hour: float | None) -> Watch:
-        spending = Spending(usd_per_hour, self._around.clock)
-        return Watch(self._around.progress, spending, every_s=self._around.every_s)
+        spending = Spending(usd_per_hour, self._dependencies.clock)
+        return Watch(self._dependencies.progress, spending, every_s=self._dependencies.every_s)
 
-    def _way(self, took: Took) -> Way:
-        around = self._around
-        return Way(around.timeouts, self._began, self._watch, took, around.clock, around.connect)
+    def _context(self, on_run: OnRun) -> TurnContext:
+        given = self._dependencies
+        return TurnContext(given.timeouts, self._began, self._watch, on_run, given.clock, given.connect)
 
     def all_rounds(self, rounds: Sequence[Round]) -> BaseException | None:
-        """Measure each; returns what ended it early."""
+        """Measure each round; return the error that ended it early."""
         try:
             for number, each in enumerate(rounds):
                 with each as described:
@@ -288,37 +290,37 @@ class _Run:
             self._writer.append(self._header(described))
             self.begun = True
         if number == 0:
-            self._by_place = [[] for _ in described]
-        for place, one in zip(self._by_place, described, strict=True):
+            self._by_side = [[] for _ in described]
+        for place, one in zip(self._by_side, described, strict=True):
             place.append(one.arm)
         prices = [one.arm.usd_per_hour for one in described]
         self._watch = self._watch_at(sum(price or 0.0 for price in prices))
         arms = [side.arms[number] for side in self._sides()]
-        self._around.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
-        self.contest.measure(number, arms, self._around.target_of)
+        self._dependencies.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
+        self.contest.measure(number, arms, self._dependencies.target_of)
 
     def _probed(self, one: Described, number: int) -> Described:
-        """Ask once before anything counts: the longest prompt fits, and the engine drafts as it should."""
-        target, salt = self._around.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
-        evidence = probe(target, self._workload, one, salt, self._around.measure)
+        """Send a probe first: the longest prompt must fit, and the engine must draft as its mode says."""
+        target, salt = self._dependencies.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
+        evidence = probe(target, self._workload, one, salt, self._dependencies.measure)
         if evidence.tokens is None:
-            evidence = replace(evidence, engine_drafts=self._around.drafts_of(one.arm))
+            evidence = replace(evidence, engine_drafts=self._dependencies.drafts_of(one.arm))
         check_evidence(one.arm, evidence, None if one.arm.mode == "unknown" else one.arm.mode)
         if one.arm.num_speculative_tokens is not None or not evidence.tokens:
             return one
         return replace(one, arm=replace(one.arm, num_speculative_tokens=evidence.tokens))
 
-    def _sides(self) -> list[Side]:
-        sides = in_order([Side(tuple(arms)) for arms in self._by_place])
+    def _sides(self) -> list[ArmDeployments]:
+        sides = in_order([ArmDeployments(tuple(arms)) for arms in self._by_side])
         return [*sides, control_of(sides[0])] if self._control else sides
 
     def conclude(self) -> None:
-        """Compare what is there."""
+        """Compare the complete data."""
         if self.begun:
             self.comparisons = len(self.contest.conclude(self._sides()))
 
     def _header(self, described: Sequence[Described]) -> Header:
-        setup, moment = self._setup, self._around.now()
+        setup, moment = self._setup, self._dependencies.now()
         return Header(
             run_id=f"compare-{moment:%Y%m%dT%H%M%SZ}-{self._salt}",
             command="compare",
@@ -331,34 +333,34 @@ class _Run:
                 "control": self._control,
             },
             provenance={
-                **self._around.provenance(),
+                **self._dependencies.provenance(),
                 "endpoints": {one.arm.name: dict(one.origin) for one in described},
-                "timeouts": asdict(self._around.timeouts),
+                "timeouts": asdict(self._dependencies.timeouts),
             },
             stand_in_weights=any(one.stand_in_weights for one in described),
         )
 
     def look(self, message: str) -> str | None:
-        """How the arm that a message begins with looks now."""
-        for arm in (arm for place in self._by_place for arm in place):
+        """Describe the present state of the arm that a message begins with."""
+        for arm in (arm for place in self._by_side for arm in place):
             if message.startswith((f"{arm.name}:", f"{arm.name}{CONTROL}:")):
-                return self._around.look(arm)
+                return self._dependencies.look(arm)
         return None
 
 
-def _told(ended: BaseException, run: _Run, path: Path) -> BaseException:
-    """The error that ended a comparison, with what was saved of it."""
+def _with_saved(ended: BaseException, run: _Run, path: Path) -> BaseException:
+    """Add to the error that ended a comparison what was saved."""
     if not run.begun:
         if isinstance(ended, KeyboardInterrupt):
             return Interrupted("Interrupted: nothing was measured.")
         if isinstance(ended, Interrupted):
             ended.message = f"{ended.message.rstrip('.')}; nothing was measured."
         return ended
-    saved = f"saved in {path}: {run.comparisons} comparisons of what was whole"
+    saved = f"saved in {path}: {run.comparisons} comparisons of the complete data"
     report = f"peagle-sm report {path}"
     if isinstance(ended, KeyboardInterrupt):
         return Interrupted(f"Interrupted; {saved}", next_step=report, details={"file": str(path)})
-    if isinstance(ended, Interrupted):  # by the deployments, which say what became of them
+    if isinstance(ended, Interrupted):  # raised by the deployments; its message says what was deleted
         step = "; ".join(each for each in (ended.next_step, report) if each)
         details = {**ended.details, "file": str(path)}
         return Interrupted(f"{ended.message}; {saved}", next_step=step, details=details)

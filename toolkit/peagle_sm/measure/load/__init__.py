@@ -1,9 +1,10 @@
-"""The load client: streams many answers at once from an endpoint, times every chunk, and watches itself.
+"""Load client: streams many answers at once, times every chunk, and checks its own health.
 
-`work` says what to send and how, `driver` decides when, `http_client` sends to a SageMaker endpoint or a bare
-vLLM, `arrival_times` stamps the bytes, `answer` reads them, `run` runs one load, and `points` turns its
-requests into rates and percentiles. Several arms in turns: `measure.compare`. Importing this package imports
-neither aiohttp nor uvloop: a load needs the extra `measure` only when it starts.
+`work` holds the shared types, `driver` schedules the requests, `http_client` sends them to a SageMaker
+endpoint or a bare vLLM, `arrival_times` records when bytes arrive, `answer` reads them, `run` runs one load,
+and `points` turns its requests into rates and percentiles. `measure.compare` measures several arms in turns.
+Importing this package imports neither aiohttp nor uvloop: a load needs the extra `measure` only when it
+starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read one streamed answer: its bytes and their times become its figures, or the error that ended it. Pure.
+"""Reader of one streamed answer: from timed bytes to its figures or its error. Pure.
 
 Each server-sent event carries the time at which its last byte arrived.
 """
@@ -25,7 +25,7 @@ from peagle_sm.aws.streams.framing import (
 
 
 class TimedEvents:
-    """Feed parts cut anywhere, each with its time; get events' data, each with the time that completed it."""
+    """Parser from timed parts, cut anywhere, to server-sent events with their completion times."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         """Start empty; ``max_event_bytes`` bounds what is kept for one event."""
@@ -35,27 +35,27 @@ class TimedEvents:
         """Return the events that ``parts`` complete.
 
         Raises:
-            SseError: an event outgrew the limit, or a line is of no event.
+            SseError: an event exceeds the limit, or a line is not part of an event.
         """
         feed = self._parser.feed
         return [(event, at) for part, at in parts for event in feed(part)]
 
     def finish(self, at: float) -> list[Timed]:
-        """Return what an end without a closing blank line leaves: at most one event, possibly cut.
+        """Return the event left when the stream ends without a blank line; it may be cut.
 
         Raises:
-            SseError: a line is of no event: most likely it was cut.
+            SseError: a line is not part of an event; most likely it was cut.
         """
         return [(event, at) for event in self._parser.finish()]
 
 
-#: Parts that are best read together: fewer cost more CPU a chunk, more hold the event loop longer.
+#: Parts to read at once: fewer cost more CPU per chunk, more block the event loop longer.
 BATCH = 32
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; times by the client's clock, ``gaps_ms`` between content chunks."""
+    """One answer; times on the client's clock, ``gaps_ms`` between content chunks."""
 
     sent: float
     done: float
@@ -68,6 +68,7 @@ class Answer:
     finish_reason: str | None
     text: str
     output_sha256: str | None
+    distinct_4_grams: float | None = None
     drafts: int | None = None
     accepted: int | None = None
     histogram: tuple[int, ...] = ()
@@ -76,7 +77,7 @@ class Answer:
 
 
 class AnswerReader:
-    """Takes the parts of one answer; `BATCH` of them at a time take a third less CPU than one by one."""
+    """Reader of the parts of one answer; batches of `BATCH` parts take a third less CPU."""
 
     def __init__(self, *, framed: bool) -> None:
         """``framed``: the server-sent events come inside event-stream messages."""
@@ -93,7 +94,7 @@ class AnswerReader:
         self._error: tuple[str, str] | None = None
 
     def take(self, parts: Sequence[Timed]) -> bool:
-        """Read parts, each with the time of its arrival; False once there is nothing more to wait for."""
+        """Read parts with their arrival times; return False when an error has ended the answer."""
         if self._error is not None:
             return False
         payloads = parts
@@ -114,12 +115,12 @@ class AnswerReader:
         return self._error is not None
 
     def fail(self, name: str, message: str) -> None:
-        """The request ended by an error outside of the stream; one inside it came first and stands."""
+        """Record an error outside the stream; an earlier error inside the stream takes precedence."""
         if self._error is None and not (self._done and self._usage):
             self._error = (name, message)
 
     def finish(self, at: float, *, sent: float) -> Answer:
-        """The answer to the request of ``sent`` has ended at ``at``: return its figures."""
+        """Return the figures of the answer to a request sent at ``sent`` and ended at ``at``."""
         if self._error is None and not self._done:
             try:
                 self._take(self._events.finish(at), at_end=True)
@@ -131,6 +132,7 @@ class AnswerReader:
         times = self._times
         speculation = self._metrics.get("speculative_decoding") or {}
         text = "".join(self._texts)
+        output = self._ids or "".join([*self._thoughts, text])
         return Answer(
             sent=sent,
             done=at,
@@ -142,7 +144,8 @@ class AnswerReader:
             output_tokens=self._usage.get("completion_tokens"),
             finish_reason=self._finish_reason,
             text=text,
-            output_sha256=None if error else _digest(self._ids, "".join([*self._thoughts, text])),
+            output_sha256=None if error else hashlib.sha256(json.dumps(output).encode()).hexdigest(),
+            distinct_4_grams=None if error else _distinct_4_grams(output),
             drafts=speculation.get("num_spec_steps"),
             accepted=speculation.get("num_accepted_draft_tokens"),
             histogram=tuple(speculation.get("acceptance_histogram") or ()),
@@ -151,16 +154,16 @@ class AnswerReader:
         )
 
     def _judge(self) -> None:
-        """What a whole answer must have: an end, and a count of tokens."""
+        """Check that the answer is complete: it has an end and a token count."""
         if self._frames is not None and not self._frames.is_whole:
             self._error = ("StreamError", "the stream was cut in the middle of a message")
         elif not self._done and self._finish_reason is None:
             self._error = (
                 "StreamError",
-                "the stream ended before the answer: no finish_reason, no [DONE]",
+                "the stream ended before the answer was complete: no finish_reason, no [DONE]",
             )
         elif self._usage.get("completion_tokens") is None:
-            self._error = ("NoUsage", "the answer came without usage.completion_tokens")
+            self._error = ("NoUsage", "the answer has no usage.completion_tokens")
 
     def _take(self, events: list[Timed], *, at_end: bool = False) -> None:
         if self._done:
@@ -168,16 +171,17 @@ class AnswerReader:
         try:
             self._take_all(events, at_end)
         except (AttributeError, TypeError, KeyError, IndexError) as error:
-            self._error = ("StreamError", f"an event of the stream is not a completion's: {error!r}")
+            self._error = ("StreamError", f"an event of the stream is not an OpenAI completion: {error!r}")
 
     def _take_all(self, events: list[Timed], at_end: bool) -> None:
         documents, broken = self._documents([event for event, _ in events])
         for document, (_, at) in zip(documents, events, strict=False):
             if not isinstance(document, dict):
-                self._error = ("StreamError", f"an event of the stream is no object: {str(document)[:200]}")
+                shown = str(document)[:200]
+                self._error = ("StreamError", f"an event of the stream is not a JSON object: {shown}")
                 return
-            if (told := error_in(document)) is not None:
-                self._error = ("EngineError", told[:500])
+            if (message := error_in(document)) is not None:
+                self._error = ("EngineError", message[:500])
                 return
             if usage := document.get("usage"):
                 self._usage = usage
@@ -187,20 +191,20 @@ class AnswerReader:
             if choices := document.get("choices"):
                 self._take_choice(choices[0], at)
                 if self._finish_reason is not None and (reason := aborted_in(document)) is not None:
-                    self._error = ("EngineError", f"the engine gave the answer up: finish_reason {reason!r}")
+                    self._error = ("EngineError", f"the engine aborted the answer: finish_reason {reason!r}")
                     return
         if broken is not None:
             what = "the stream was cut in the middle of an event" if at_end else "an event is not JSON"
             self._error = ("StreamError", f"{what}: {broken[:200].decode(errors='replace')}")
 
     def _documents(self, events: list[bytes]) -> tuple[list[Any], bytes | None]:
-        """The documents up to the end of the answer, and the event that is none, if there is one."""
+        """Parse the events up to [DONE]; return the documents and the first event that is not JSON."""
         for place, event in enumerate(events):
             if event.startswith(b"[DONE]"):
                 self._done = True
                 events = events[:place]
                 break
-        try:  # one call for all takes half the time of one call each
+        try:  # one call for all events takes half the time of one call per event
             found: list[Any] = json.loads(b"[" + b",".join(events) + b"]")
         except ValueError:
             found = []
@@ -228,7 +232,7 @@ class AnswerReader:
             if thought:
                 self._thoughts.append(thought)
             if ids is None:
-                self._ids = None  # some tokens are unknown, so outputs are told apart by their text
+                self._ids = None  # some token ids are unknown, so outputs are compared by their text
             elif self._ids is not None:
                 self._ids.extend(ids)
         if reason := choice.get("finish_reason"):
@@ -236,14 +240,18 @@ class AnswerReader:
 
 
 def _written(delta: Mapping[str, Any]) -> tuple[str, str]:
-    """What a chat's chunk thinks, and what it answers; a tool call is an answer, as JSON."""
+    """Split a chat chunk into reasoning and answer text; tool calls are answer text as JSON."""
     thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
     calls = delta.get("tool_calls")
     return thought, (delta.get("content") or "") + (json.dumps(calls, sort_keys=True) if calls else "")
 
 
-def _digest(ids: list[int] | None, text: str) -> str:
-    return hashlib.sha256(json.dumps(ids or text).encode()).hexdigest()
+def _distinct_4_grams(output: list[int] | str) -> float:
+    """Distinct 4-grams by 4-grams, of the words where the token ids are unknown; 1 if there is none."""
+    # As text, since a damaged answer may hold ids that cannot be hashed.
+    items = output.split() if isinstance(output, str) else [str(one) for one in output]
+    grams = list(zip(items, items[1:], items[2:], items[3:], strict=False))
+    return len(set(grams)) / len(grams) if grams else 1.0
 
 
 def _named(broken: Exception) -> tuple[str, str]:

@@ -1,10 +1,10 @@
-"""aiohttp's connection, which notes when bytes arrive instead of waking a task to find out.
+"""aiohttp connection that records when bytes arrive, without waking a task.
 
-Reading part by part through aiohttp's public stream costs a future, a task's step and (from 3.14) a second
-call of the parser a chunk, and stamps the chunk only after them. Here the connection stamps the bytes as
-the event loop hands them over, and they are fetched many parts at a time. Two things of aiohttp's inside
-are used: the connector's ``_factory``, without which `HttpSender` reads part by part and all else stays the
-same, and the handler's ``_reading_paused``.
+Reading part by part through aiohttp's public stream costs a future, a task step and (from 3.14) a second
+parser call for each chunk, and the chunk gets its time only after them. Here the connection records the time
+as the event loop delivers the bytes, and many parts are fetched at once. Two private attributes of aiohttp
+are used: the handler's ``_reading_paused``, and the connector's ``_factory``, without which `HttpSender`
+reads part by part.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from peagle_sm.aws.streams.framing import Timed
 from peagle_sm.measure.load.answer import BATCH
 from peagle_sm.measure.load.work import Clock
 
-#: Far below the size at which aiohttp would stop reading from the socket.
+#: Far below the buffer size at which aiohttp stops reading from the socket.
 _FETCH_BYTES = 128 * 1024
 
 
 class StampingHandler(ResponseHandler):
-    """One connection; ``stamp`` is when bytes last came."""
+    """Connection that records in ``stamp`` when bytes last arrived."""
 
     clock: Clock
     stamp = 0.0
     intake: Intake | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Note the time, have the bytes parsed, and tell who waits for them."""
+        """Record the time, parse the bytes, and notify the intake."""
         if data:
             self.stamp = self.clock()
         super().data_received(data)
@@ -41,26 +41,26 @@ class StampingHandler(ResponseHandler):
             self.intake.arrived(self.stamp)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Fetch what is there before aiohttp drops it with the connection."""
+        """Fetch the remaining bytes before aiohttp drops them with the connection."""
         if self.intake is not None:
             self.intake.fetch()
         super().connection_lost(exc)
 
     def resume_reading(self, *args: Any, **options: Any) -> None:
-        """Do nothing where reading was not paused: aiohttp parses an empty part at every read."""
+        """Do nothing if reading was not paused: else aiohttp would parse an empty part at every read."""
         if self._reading_paused:
             super().resume_reading(*args, **options)
 
 
 class Intake:
-    """The body of one answer as it comes through a `StampingHandler`."""
+    """Body of one answer as it arrives through a `StampingHandler`."""
 
     def __init__(
         self, handler: StampingHandler, content: aiohttp.StreamReader, take: Callable[[list[Timed]], bool]
     ) -> None:
-        """``take`` gets the parts in order, each with its time; False from it drops the connection."""
-        self.stamp = handler.stamp  #: when bytes last came
-        self.ended: float | None = None  #: when the body's end came
+        """``take`` gets the parts in order, each with its time; False from it closes the connection."""
+        self.stamp = handler.stamp  #: when bytes last arrived
+        self.ended: float | None = None  #: when the end of the body arrived
         self._handler = handler
         self._content = content
         self._take = take
@@ -68,12 +68,12 @@ class Intake:
         self._ends: list[tuple[int, float]] = []
         if not content.is_eof():
             handler.intake = self
-        self.arrived(handler.stamp)  # what came together with the headers
-        # The connection goes back to the pool, and may carry another answer, before a task could notice.
+        self.arrived(handler.stamp)  # bytes that came together with the headers
+        # The connection returns to the pool, and may carry another answer, before a task would notice.
         content.on_eof(self._end)
 
     def arrived(self, at: float) -> None:
-        """More bytes may be there since ``at``."""
+        """Note that more bytes may have arrived at ``at``."""
         total = self._content.total_bytes
         ends = self._ends
         if total > (ends[-1][0] if ends else self._fetched):
@@ -83,7 +83,7 @@ class Intake:
                 self.fetch()
 
     def fetch(self) -> None:
-        """Hand over all that has arrived."""
+        """Pass on all bytes that have arrived."""
         ends, self._ends = self._ends, []
         if not ends:
             return
@@ -97,13 +97,13 @@ class Intake:
             self._handler.close()
 
     async def whole(self) -> None:
-        """Wait for the end of the body, and leave the last of it to `fetch`; what broke it is raised."""
+        """Wait for the end of the body, without fetching its last parts; raise the error that broke it."""
         try:
             if (broken := self._content.exception()) is not None:
                 raise broken
             await self._content.wait_eof()
         except asyncio.CancelledError:
-            self.fetch()  # leaving the response drops what has not been read
+            self.fetch()  # leaving the response drops unread bytes
             raise
         finally:
             self._let_go()
@@ -119,7 +119,7 @@ class Intake:
 
 
 def stamp_arrivals(connector: aiohttp.TCPConnector, clock: Clock) -> None:
-    """Make ``connector``'s connections stamp their bytes; one without that seam stays as it is."""
+    """Make a connector's connections record arrival times; do nothing if aiohttp has no such hook."""
     factory = getattr(connector, "_factory", None)
     if not isinstance(factory, functools.partial):
         return

@@ -1,4 +1,4 @@
-"""When each request is sent: closed loops (a fixed number in flight) and open loops (Poisson arrivals).
+"""Schedule of requests: closed loops (a fixed number in flight) and open loops (Poisson arrivals).
 
 The schedule says which request is next and to which phase it belongs (warm-up, measured, after). It is pure:
 its caller passes the time.
@@ -20,11 +20,11 @@ from peagle_sm.measure.results.records import Load, Phase, RequestRecord
 
 
 def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[float]:
-    """Seconds from the start of one Poisson process after another's event, without end.
+    """Yield the arrival times of a Poisson process in seconds from its start, without end.
 
-    While the ramp lasts, the rate grows from 0 to ``rate_per_s`` in a straight line: the gaps are drawn from
-    the unit exponential and mapped through the inverse of the expected count, so there is one draw a request
-    whatever the ramp, and a seed gives the same loads again.
+    During the ramp the rate grows linearly from 0 to ``rate_per_s``: gaps are drawn from the unit exponential
+    and mapped through the inverse of the expected count. So there is one draw per request whatever the ramp,
+    and a seed reproduces the arrivals.
     """
     draws = random.Random(f"arrivals {seed}")
     expected = 0.0
@@ -39,18 +39,18 @@ def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[f
 
 @dataclass(frozen=True)
 class Ticket:
-    """Leave to send one item (and the conversation that follows from it)."""
+    """Permission to send one item (and the following turns of its conversation)."""
 
     item: WorkItem
     phase: Phase
 
 
 class Schedule:
-    """Hands out tickets: warm-up first, then the window, then (with ``drain="keep"``) the drain.
+    """Source of tickets: warm-up first, then the window, then (with ``drain="keep"``) the drain.
 
-    The window begins with the first measured request. It ends after ``seconds``; or when the last of
-    ``requests`` has been sent and a place finds nothing more to do, since from then on fewer are in flight
-    than the load says; in an open loop when the arrival after the last one would have come.
+    The window begins with the first measured request. It ends after ``seconds``; or, in a closed loop, when
+    the last of ``requests`` has been sent and a slot finds no more work, since then fewer are in flight than
+    the load requires; in an open loop, at the time of the arrival after the last one.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Schedule:
         start: float,
         on_phase: Callable[[Phase], None],
     ) -> None:
-        """``start``: the load's begin by the clock; ``on_phase`` is called as each phase begins."""
+        """``start`` is the load's start on the clock; ``on_phase`` is called as each phase begins."""
         default = load.concurrency or 0 if load.kind == "closed" and not options.warm_up_s else 0
         asked = options.warm_up_requests
         self._warm_up_left = default if asked is None else asked
@@ -76,7 +76,7 @@ class Schedule:
         self.window_end: float | None = None
 
     def next(self, now: float) -> Ticket | None:
-        """Return the next ticket at ``now`` (an arrival's due time, or when a place is free), or None."""
+        """Return the next ticket at ``now`` (an arrival's due time, or when a slot is free), or None."""
         if self.window_end is None and self._is_over(now):
             self.end(now)
         if self.window_end is not None and (self._options.drain == "finish" or not self._in_flight):
@@ -95,16 +95,16 @@ class Schedule:
         return Ticket(item, phase)
 
     def done(self, ticket: Ticket) -> None:
-        """A ticket's requests have ended."""
+        """Note that a ticket's requests have ended."""
         if ticket.phase == "measured":
             self._in_flight -= 1
 
     def later_phase(self, ticket: Ticket) -> Phase:
-        """The phase of a turn that follows in a ticket's conversation."""
+        """Return the phase of a following turn in a ticket's conversation."""
         return "drain" if self.window_end is not None and ticket.phase == "measured" else ticket.phase
 
     def end(self, now: float) -> None:
-        """End the window, at the latest now; later calls change nothing."""
+        """End the window now, or earlier if its seconds are over; later calls change nothing."""
         if self.window_end is not None:
             return
         seconds = self._options.seconds
@@ -133,13 +133,13 @@ class Schedule:
             self._on_phase(phase)
 
 
-#: Errors of the connection. Only these end an open loop, which is there to show what overload does.
+#: Connection errors. Only these end an open loop, whose purpose is to show the effects of overload.
 _UNREACHABLE = ("ConnectionFailed", "ConnectionLost", "Timeout")
 _GIVE_UP_AFTER = 20
 
 
 class Drive:
-    """Sends what it is told to, writes the records, and gives up on an endpoint that only fails."""
+    """Sender of scheduled requests: keeps the records, and stops when the endpoint fails every request."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Drive:
         clock: Clock,
         began: float,
     ) -> None:
-        """``began``: what the records' times count from, by the clock."""
+        """``began`` is the zero of the records' times, on the clock."""
         self.records: list[RequestRecord] = []
         self._load = load
         self._options = options
@@ -167,7 +167,7 @@ class Drive:
         """Send one request that was due at ``due`` and keep its record.
 
         Raises:
-            LoadStopped: too many have failed one after the other.
+            LoadStopped: too many requests in a row failed.
             SpecError: the request cannot be sent at all.
         """
         answer = await self._sender.send(target, item.body)
@@ -180,7 +180,7 @@ class Drive:
     async def converse(
         self, target: Target, item: WorkItem, due: float, block: int, phase: Callable[[], Phase]
     ) -> bool:
-        """Send an item and the turns that follow from it; returns whether all went well."""
+        """Send an item and its following turns; return whether all succeeded."""
         turn: WorkItem | None = item
         while turn is not None:
             record, answer = await self.send(target, turn, phase(), due, block)
@@ -191,7 +191,7 @@ class Drive:
         return True
 
     async def closed(self, target: Target, schedule: Schedule) -> None:
-        """Keep the load's concurrency in flight until the schedule says no more."""
+        """Keep the load's concurrency in flight until the schedule ends."""
         places = self._load.concurrency or 1
 
         async def place(number: int) -> None:
@@ -209,7 +209,7 @@ class Drive:
                 group.create_task(place(number))
 
     async def open(self, target: Target, schedule: Schedule) -> int:
-        """Send at the load's rate, however many are in flight; returns the most that were."""
+        """Send at the load's rate, however many are in flight; return the largest number in flight."""
         options = self._options
         start = self._clock()
         in_flight = most = 0
@@ -221,7 +221,7 @@ class Drive:
         async with asyncio.TaskGroup() as group:
             for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed, ramp_s=options.ramp_s):
                 due = start + offset
-                while (wait := due - self._clock()) > 0:  # a timer may come a little early
+                while (wait := due - self._clock()) > 0:  # a timer may fire a little early
                     await asyncio.sleep(wait)
                 ticket = schedule.next(due)
                 if ticket is None:
@@ -252,10 +252,10 @@ class Drive:
             self._failed_in_a_row += 1
         if self._failed_in_a_row >= self._patience:
             raise LoadStopped(
-                f"{record.arm}: the last {self._failed_in_a_row} requests all failed;"
-                f" the last one: {record.error}: {record.error_message}",
+                f"{record.arm}: the last {self._failed_in_a_row} requests failed;"
+                f" last error: {record.error}: {record.error_message}",
                 tuple(self.records),
-                next_step="Look at the endpoint with `peagle-sm status`; what was measured before is kept.",
+                next_step="Check the endpoint with `peagle-sm status`. Earlier measurements are kept.",
             )
 
     def _record(
@@ -288,11 +288,12 @@ class Drive:
             output_sha256=answer.output_sha256,
             text=answer.text if self._options.keep_text else None,
             client_lag_ms=(answer.sent - due) * 1000,
+            distinct_4_grams=answer.distinct_4_grams,
         )
 
 
 def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error of a group that says most: ours first, else the first one."""
+    """Choose the most informative error of a group: a PeagleError if there is one, else the first."""
     flat: list[BaseException] = []
 
     def collect(error: BaseException) -> None:

@@ -1,7 +1,7 @@
-"""Send one request over HTTP to a SageMaker endpoint (SigV4) or a bare vLLM, and time each part it returns.
+"""HTTP client of the load tool: sends one request to SageMaker (SigV4) or a bare vLLM, and times each part.
 
-CPU-heavy steps run one at a time, and the event loop gets its turn between them, so that arrival times stay
-true. aiohttp is imported only when a load starts.
+CPU-heavy steps run one at a time, and the event loop runs between them, so that arrival times stay correct.
+aiohttp is imported only when a load starts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _SAYS_ERROR_BYTES = 500
 
 
 class Target(Protocol):
-    """One side of a measurement, as the client needs it."""
+    """Address, format and error names of an arm, as the client needs them."""
 
     @property
     def arm(self) -> str:
-        """The name that its records carry."""
+        """Name of the arm in its records."""
 
     @property
     def framed(self) -> bool:
@@ -51,7 +51,7 @@ class Target(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether it is on another machine, where proxies and certificates of the environment apply."""
+        """Whether it is on another machine; then the environment's proxies and certificates apply."""
 
     def request(self, body: Mapping[str, Any], data: bytes) -> tuple[str, dict[str, str]]:
         """Return the URL to post ``data`` to, and the headers."""
@@ -62,9 +62,9 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class SageMakerTarget:
-    """An endpoint of SageMaker (or of the local one), asked for a response stream.
+    """A SageMaker endpoint (or one of the local SageMaker), invoked with a response stream.
 
-    ``credentials`` are botocore's (``get_frozen_credentials``), so that expiring ones renew themselves.
+    ``credentials`` are botocore's (``get_frozen_credentials``), which refresh themselves.
     ``utc`` gives the time of the signature as seconds since 1970.
     """
 
@@ -87,15 +87,15 @@ class SageMakerTarget:
         return is_remote(self.endpoint_url)
 
     def request(self, body: Mapping[str, Any], data: bytes) -> tuple[str, dict[str, str]]:
-        """Sign a call of InvokeEndpointWithResponseStream.
+        """Sign an InvokeEndpointWithResponseStream request.
 
         Raises:
-            SpecError: the body is larger than SageMaker takes.
+            SpecError: the body exceeds SageMaker's limit.
         """
         if len(data) > BODY_LIMIT_BYTES:
             raise SpecError(
                 f"a request body has {len(data):,} bytes; allowed: {BODY_LIMIT_BYTES:,} (SageMaker's limit).",
-                next_step="Take the prompt out of the workload, or shorten it.",
+                next_step="Shorten the prompt, or remove it from the workload.",
             )
         return signed_stream_request(
             endpoint_url=self.endpoint_url,
@@ -108,18 +108,18 @@ class SageMakerTarget:
         )
 
     def failure(self, status: int, headers: Mapping[str, str], content: bytes) -> tuple[str, str]:
-        """Name an error as AWS does (``ThrottlingException``, ``ModelError`` …)."""
-        told = json_object(content)
-        name = error_name(headers, told) or f"HTTP {status}"
-        original = told.get("OriginalMessage") or told.get("Message") or told.get("message")
+        """Return AWS's error name (``ThrottlingException``, ``ModelError`` …) and the message."""
+        document = json_object(content)
+        name = error_name(headers, document) or f"HTTP {status}"
+        original = document.get("OriginalMessage") or document.get("Message") or document.get("message")
         message = _engine_words(str(original)) if original else _excerpt(content)
-        code = told.get("OriginalStatusCode")
+        code = document.get("OriginalStatusCode")
         return name, f"{code}: {message}" if code else message
 
 
 @dataclass(frozen=True)
 class HttpTarget:
-    """A bare vLLM (or any server of OpenAI's API).
+    """A bare vLLM (or any server with the OpenAI API).
 
     ``path`` None: ``/v1/chat/completions`` for a body with ``messages``, ``/v1/completions`` otherwise.
     ``headers``: for example ``{"authorization": "Bearer …"}``.
@@ -135,8 +135,8 @@ class HttpTarget:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SpecError(
-                f"{self.base_url!r} is no address of a server; allowed: http://HOST:PORT or https://HOST.",
-                next_step="Give the address that the server prints when it starts.",
+                f"{self.base_url!r} is not a server URL; allowed: http://HOST:PORT or https://HOST.",
+                next_step="Give the URL that the server prints when it starts.",
             )
         if not self.arm:
             object.__setattr__(self, "arm", self.base_url)
@@ -153,26 +153,26 @@ class HttpTarget:
         return self.base_url.rstrip("/") + path, headers
 
     def failure(self, status: int, headers: Mapping[str, str], content: bytes) -> tuple[str, str]:
-        """Name an error by its status; the message is the server's."""
-        told = json_object(content)
-        if not told:
+        """Return the HTTP status as the error name, and the server's message."""
+        document = json_object(content)
+        if not document:
             return f"HTTP {status}", _excerpt(content)
-        return f"HTTP {status}", _engine_words(json.dumps(told))
+        return f"HTTP {status}", _engine_words(json.dumps(document))
 
 
 def make_target(session: Session | None, arm: ArmRecord) -> SageMakerTarget | HttpTarget:
-    """Return the target of ``arm``: its ``endpoint`` is a name, or a URL where its transport is "http".
+    """Return the target of ``arm``: its ``endpoint`` is a name, or a URL if its transport is "http".
 
     Raises:
-        SpecError: a URL that is none, or an endpoint of SageMaker without a session.
+        SpecError: an invalid URL, or a SageMaker endpoint without a session.
         CredentialsError: the session has no credentials.
     """
     if arm.transport == "http":
         return HttpTarget(arm.endpoint, arm=arm.name)
     if session is None:
         raise SpecError(
-            f"{arm.endpoint!r} is an endpoint of SageMaker, and there is no session to reach it.",
-            next_step="Give an address (http://…), or an AWS session.",
+            f"{arm.endpoint!r} is a SageMaker endpoint, and no session was given to reach it.",
+            next_step="Give a URL (http://…), or an AWS session.",
         )
     client = session.client("sagemaker-runtime")
     return SageMakerTarget(
@@ -186,9 +186,9 @@ def make_target(session: Session | None, arm: ArmRecord) -> SageMakerTarget | Ht
 
 
 def _engine_words(message: str) -> str:
-    """The message inside an engine's JSON error, else the text itself, cut to a readable length."""
-    told = json_object(message.encode())
-    inner = told.get("error", told)
+    """Extract the message of an engine's JSON error, else the text itself; cut to a readable length."""
+    document = json_object(message.encode())
+    inner = document.get("error", document)
     if isinstance(inner, dict) and inner.get("message"):
         message = str(inner["message"])
     elif isinstance(inner, str):
@@ -200,20 +200,20 @@ def _excerpt(content: bytes) -> str:
     return content[:_SAYS_ERROR_BYTES].decode(errors="replace")
 
 
-class Desk:
-    """Lets tasks through one by one, each in an iteration of the event loop of its own.
+class TurnQueue:
+    """Queue that lets tasks run one by one, each in its own iteration of the event loop.
 
-    Answers of one length end in one step of the engine: 128 of them read to the end, and 128 new requests
-    signed and sent, would hold the loop for 50 ms, in which every chunk that comes would be stamped late. In
-    a queue they take as long, but no chunk waits for more than one of them.
+    Answers of equal length end in the same engine step. Reading 128 of them to the end and signing 128 new
+    requests would block the loop for 50 ms, and every chunk in that time would get a late time. In a queue
+    they take as long, but a chunk waits for one of them at most.
     """
 
     def __init__(self) -> None:
-        """Nobody waits."""
+        """Start with an empty queue."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """Wait for one's turn."""
+        """Wait for the caller's turn."""
         loop = asyncio.get_running_loop()
         mine: asyncio.Future[None] = loop.create_future()
         self._waiting.append(mine)
@@ -229,15 +229,15 @@ class Desk:
             loop.call_soon(self._next, loop)
 
 
-#: vLLM's server closes an idle connection after 5 s; one that it closes just now would cost a request.
-#: SageMaker keeps them longer, and a new one there costs a TLS handshake.
+#: vLLM's server closes an idle connection after 5 s; a request on a closing connection would fail.
+#: SageMaker keeps connections longer, and a new one costs a TLS handshake.
 KEEP_ALIVE_S = {"http": 3.0, "sagemaker": 20.0}
-#: How often streams are looked at for silence; also bounds how late a timeout comes.
+#: Seconds between two checks for stalled streams; also the largest delay of a timeout.
 _WATCH_S = 0.25
 
 
 class Sender(Protocol):
-    """Sends one body to a target and returns what came back; it raises only what ends the whole load."""
+    """Sender of one body to a target; it raises only errors that end the whole load."""
 
     async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
         """Send ``body``; errors of the request are in the answer."""
@@ -253,7 +253,7 @@ class _Flight:
 
 
 class HttpSender:
-    """Sends through aiohttp. A request is tried once: a load tool that repeats hides what users would see."""
+    """Sender through aiohttp. It never retries: retries would hide errors that users see."""
 
     def __init__(self, session: Any, timeouts: Timeouts, clock: Clock) -> None:
         """Use `open_sender`, which closes the session."""
@@ -261,7 +261,7 @@ class HttpSender:
         self._timeouts = timeouts
         self._clock = clock
         self._flights: set[_Flight] = set()
-        self._desk = Desk()
+        self._turns = TurnQueue()
         self._urls: dict[str, Any] = {}
 
     async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
@@ -270,7 +270,7 @@ class HttpSender:
         Raises:
             SpecError: the body cannot be written as JSON, or is too large for the target.
         """
-        await self._desk.turn()
+        await self._turns.turn()
         data = encode(body)
         url, headers = target.request(body, data)
         reader = AnswerReader(framed=target.framed)
@@ -308,9 +308,9 @@ class HttpSender:
 
         where = self._urls.get(url)
         if where is None:
-            # The path is signed as it is written, so nobody may encode it anew.
+            # The path is signed as written, so it must not be encoded again.
             where = self._urls[url] = URL(url, encoded=True)
-        # A redirect is no answer, and its signature would be for another place.
+        # A redirect is not an answer, and the signature would not fit the new URL.
         post = self._session.post(where, data=data, headers=headers, allow_redirects=False)
         async with post as response:
             if response.status >= 300:
@@ -320,7 +320,7 @@ class HttpSender:
             if connection is not None and isinstance(connection.protocol, StampingHandler):
                 flight.intake = Intake(connection.protocol, response.content, reader.take)
                 await flight.intake.whole()
-                await self._desk.turn()
+                await self._turns.turn()
                 flight.intake.fetch()
                 return
             while part := await response.content.readany():
@@ -330,7 +330,7 @@ class HttpSender:
                     return
 
     async def watch(self) -> None:
-        """End requests that overstay; one look for all costs less than a timer for every part of each."""
+        """Cancel requests that time out; one check for all costs less than a timer for each part."""
         limits = self._timeouts
         every = min(_WATCH_S, limits.read_s / 4, limits.total_s / 4)
         while True:
@@ -352,7 +352,7 @@ class HttpSender:
 async def open_sender(
     targets: list[Target], timeouts: Timeouts, connections: int, clock: Clock
 ) -> AsyncIterator[HttpSender]:
-    """Open the connections; leaving closes them all, those in use too.
+    """Open the connections; the end of the context closes them all, also those in use.
 
     Raises:
         NotFound: aiohttp is not installed.
@@ -373,7 +373,7 @@ async def open_sender(
         ssl=certificates() if remote else True,
         ttl_dns_cache=60,
     )
-    # The watch counts read and total time itself: aiohttp would set a timer anew for every part.
+    # `watch` checks read and total time itself: aiohttp would reset a timer for every part.
     stamp_arrivals(connector, clock)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s)
     async with aiohttp.ClientSession(
@@ -390,7 +390,7 @@ async def open_sender(
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a streamed request with its usage asked for.
+    """Encode a request body as JSON, with streaming and usage switched on.
 
     Raises:
         SpecError: the body cannot be written as JSON, or asks for several answers at once.
@@ -398,7 +398,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
     if body.get("n", 1) != 1:
         raise SpecError(
             f"n: found {body['n']} in a request body; allowed: 1, since answers are streamed.",
-            next_step="Leave n out of the workload's bodies.",
+            next_step="Remove n from the workload's bodies.",
         )
     options = {"include_usage": True, **(body.get("stream_options") or {})}
     try:
@@ -411,17 +411,17 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def _named(error: Exception) -> tuple[str, str]:
-    """The name under which an error of the connection is counted, and its words.
+    """Return the name under which a connection error is counted, and its message.
 
     Raises:
-        Exception: the error itself, where it is none of the connection's.
+        Exception: the error itself, if it is not a connection error.
     """
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorError):
         return "ConnectionFailed", str(error)
     if isinstance(error, TimeoutError):
-        return "Timeout", f"no connection was made in time: {error}".rstrip(": ")
+        return "Timeout", f"connecting timed out: {error}".rstrip(": ")
     if isinstance(error, aiohttp.ClientPayloadError):
         return "StreamError", f"the connection broke in the middle of the stream: {error}"
     if isinstance(error, aiohttp.ClientError | OSError):

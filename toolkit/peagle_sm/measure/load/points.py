@@ -1,19 +1,18 @@
-"""The point of one load, from its requests: rates, percentiles, goodput, and the withheld figures. Pure.
+"""Point of one load from its requests: rates, percentiles, goodput, and withheld figures. Pure.
 
-Tokens are counted in the window, not by request: a request that straddles its edge contributes the tokens of
-the chunks that arrived inside. That is what the server's own counter says, whatever the lengths of the
-answers. Latencies are those of the requests that were sent in the window, each taken whole.
+Tokens are counted in the window, not by request: a request across its edge contributes the tokens of the
+chunks that arrived inside. The server's own counter agrees with this, whatever the lengths of the answers.
+Latencies are those of the requests sent in the window, each in full.
 
 One rule decides which figures are withheld or shown with a doubt:
 
-* A client that was the bottleneck itself (its CPU, its connections, its late sends) put less load on the
-  endpoint than the user requested: nothing of that point is shown, and no comparison that depends on it.
-* A client whose event loop merely came late, as it does where engines share its cores, counted every token
-  in its time: rates, acceptance and comparisons hold. Its latencies may read too long by as much as it was
-  late, so they are shown with a note.
-* A window of few requests or of less than a second counts right, but what happens at its two ends weighs so
-  much that its rates may be higher than the endpoint can give. They are shown, marked, with the reason:
-  the requests themselves and their latencies hold.
+* If the client was the bottleneck (its CPU, its connections, its late sends), the endpoint got less load
+  than the user requested: the point is withheld, and so is every comparison that depends on it.
+* If only the client's event loop was late, as when engines share its cores, it still counted every token:
+  rates, acceptance and comparisons are valid. Measured latencies may be too long by that lag, so they are
+  shown with a note.
+* In a window of few requests or less than a second, the effects at its two ends may make the rates too
+  high. They are shown with the reason; the latencies are valid.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from peagle_sm.measure.results.records import (
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which ``share`` of ``ordered`` lies, by linear interpolation (numpy's default).
+    """Compute a quantile of sorted values by linear interpolation (numpy's default).
 
     Args:
-        ordered: from small to large, at least one.
+        ordered: sorted ascending, at least one value.
         share: 0 to 1.
     """
     place = share * (len(ordered) - 1)
@@ -51,13 +50,13 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on the client is the bottleneck; by its lag alone its latencies are in doubt, nothing else.
+    """Limits above which the client is the bottleneck, or its latencies are doubtful.
 
-    ``cpu_share``: of one core, on which the client's one thread runs. ``lag_share``: of the ITL's 99th
-    percentile. A lag moves that by about a quarter of itself (measured on a busy machine: a late chunk makes
-    one gap longer and the next one shorter), so 0.3 keeps it within 10% of the truth. ``lag_floor_ms``: below
-    it nobody would notice. ``late_share``: of the requests' own time, spent between a place being free (or
-    an arrival being due) and the request being sent: that much less load was there than was asked for.
+    ``cpu_share``: of one core, since the client has one thread. ``lag_share``: of the 99th percentile of the
+    ITL. A lag shifts that percentile by about a quarter of itself (measured on a busy machine: a late chunk
+    makes one gap longer and the next one shorter), so 0.3 keeps it within 10%. ``lag_floor_ms``: smaller lags
+    do not matter. ``late_share``: of the requests' own time, between a free slot (or a due arrival) and the
+    sending: the load was lower than requested by this share.
     """
 
     cpu_share: float = 0.9
@@ -84,44 +83,45 @@ def health(
     if share > limits.cpu_share:
         reason = f"the client was busy {share:.0%} of the time (allowed: {limits.cpu_share:.0%})"
     elif usage.connections_full:
-        reason = "requests waited for one of the client's own connections"
+        reason = "requests waited for a free connection of the client"
     elif late_share > limits.late_share:
         reason = (
-            f"requests were sent late by {late_share:.1%} of their time (allowed: {limits.late_share:.0%})"
+            f"requests were sent late by {late_share:.1%} of their duration"
+            f" (allowed: {limits.late_share:.0%})"
         )
     else:
         bottleneck = False
         if lag is not None and lag > allowed:
-            reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
+            reason = f"the client's event loop was {lag:.1f} ms late at p99 (allowed: {allowed:.1f} ms)"
     per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
     return ClientHealth(reason is None, reason, lag, share, per_chunk, bottleneck)
 
 
-FEWEST_REQUESTS = 8  #: a window of fewer is too short for a rate
+FEWEST_REQUESTS = 8  #: with fewer requests a window is too short for a rate
 SHORTEST_S = 1.0
 
 
 def is_withheld(client: ClientHealth) -> bool:
-    """Whether nothing of the point may be shown.
+    """Decide whether the point's figures must be withheld.
 
-    A file from before the bottleneck was told apart says only that the client is not to be trusted.
+    Older results files have no ``bottleneck``; there an untrusted client counts as one.
     """
     return not client.trusted if client.bottleneck is None else client.bottleneck
 
 
 def is_late(client: ClientHealth) -> bool:
-    """Whether the point's rates hold and its latencies may be too long."""
+    """Decide whether the point's rates are valid but its latencies may be too long."""
     return not client.trusted and not is_withheld(client)
 
 
 def is_short(point: PointRecord) -> bool:
-    """Whether the point's latencies hold and its rates are in doubt."""
+    """Decide whether the point's latencies are valid but its rates are doubtful."""
     return point.requests < FEWEST_REQUESTS or point.seconds < SHORTEST_S
 
 
 @dataclass(frozen=True)
 class Separated:
-    """Points and comparisons, each either shown or withheld; ``late`` are those shown whose client was."""
+    """Points and comparisons, each either shown or withheld."""
 
     points: tuple[PointRecord, ...]
     comparisons: tuple[ComparisonRecord, ...]
@@ -130,47 +130,47 @@ class Separated:
 
     @property
     def late(self) -> tuple[PointRecord, ...]:
-        """Points whose latencies need a word beside them."""
+        """Points that are shown with a note on their latencies."""
         return tuple(point for point in self.points if is_late(point.client))
 
 
 def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:
-    """Apply the rule. A comparison falls when a side of it was measured only by a client in the way."""
+    """Apply the rule; a comparison is withheld if all points of one of its arms are withheld."""
     rows = tuple(comparisons)
     shown = tuple(point for point in points if not is_withheld(point.client))
     hidden = tuple(point for point in points if is_withheld(point.client))
-    fallen = {(point.arm, point.load) for point in hidden} - {(point.arm, point.load) for point in shown}
+    lost = {(point.arm, point.load) for point in hidden} - {(point.arm, point.load) for point in shown}
     return Separated(
         points=shown,
-        comparisons=tuple(row for row in rows if not _stands_on(row, fallen)),
+        comparisons=tuple(row for row in rows if not _depends_on(row, lost)),
         withheld_points=hidden,
-        withheld_comparisons=tuple(row for row in rows if _stands_on(row, fallen)),
+        withheld_comparisons=tuple(row for row in rows if _depends_on(row, lost)),
     )
 
 
-def _stands_on(row: ComparisonRecord, fallen: set[tuple[str, Load]]) -> bool:
-    return (row.faster, row.load) in fallen or (row.slower, row.load) in fallen
+def _depends_on(row: ComparisonRecord, lost: set[tuple[str, Load]]) -> bool:
+    return (row.faster, row.load) in lost or (row.slower, row.load) in lost
 
 
 def late_lines(points: Iterable[PointRecord]) -> list[str]:
-    """What to say beside the latencies of each load at which a client was late."""
+    """Write the notes on latencies, for each load at which the client was late."""
     late = [point for point in points if is_late(point.client)]
-    return _lines(late, "latencies may read too long, while rates and ratios hold", _client)
+    return _lines(late, "measured latencies may be too long; rates and ratios are valid", _client)
 
 
 def short_lines(points: Iterable[PointRecord]) -> list[str]:
-    """What to say beside the rates of each load whose window was too short."""
+    """Write the notes on rates, for each load whose window was too short."""
     short = [point for point in points if is_short(point) and not is_withheld(point.client)]
-    return _lines(short, "rates may read too high", _window)
+    return _lines(short, "measured rates may be too high", _window)
 
 
 def doubt_lines(points: Sequence[PointRecord]) -> list[str]:
-    """What to say beside figures that are shown."""
+    """Write the notes on figures that are shown but doubtful."""
     return [*short_lines(points), *late_lines(points)]
 
 
 def withheld_lines(points: Iterable[PointRecord]) -> list[str]:
-    """What to say in place of the figures of each load at which they are withheld."""
+    """Write the notes that replace withheld figures, for each load."""
     return _lines([point for point in points if is_withheld(point.client)], "withheld", _client)
 
 
@@ -184,7 +184,7 @@ def _window(point: PointRecord) -> str:
 
 
 def _lines(points: Iterable[PointRecord], what: str, reason_of: Callable[[PointRecord], str]) -> list[str]:
-    """``c=8: WHAT: the client came 9.1 ms late … (none, p-eagle)``."""
+    """Format lines like ``c=8: WHAT: the client was 9.1 ms late … (none, p-eagle)``."""
     by_load: dict[Load, dict[str, list[str]]] = {}
     for point in points:
         reason = reason_of(point)
@@ -198,14 +198,14 @@ def _lines(points: Iterable[PointRecord], what: str, reason_of: Callable[[PointR
 
 @dataclass(frozen=True)
 class Objective:
-    """Milliseconds that a request, or the 95th percentile of a point, is to stay within; None is no limit."""
+    """Latency limits in ms for a request, or for a point's 95th percentile; None is no limit."""
 
     ttft_ms: float | None = None
     tpot_ms: float | None = None
     e2e_ms: float | None = None
 
     def met_by(self, record: RequestRecord) -> bool:
-        """Whether a request succeeded and stayed within every limit (a figure that it lacks is within)."""
+        """Decide whether a request succeeded within every limit (a missing figure counts as within)."""
         if record.error is not None:
             return False
         pairs = (
@@ -216,14 +216,14 @@ class Objective:
         return all(limit is None or value is None or value <= limit for limit, value in pairs)
 
     def misses(self, point: PointRecord) -> tuple[str, ...]:
-        """What ``point`` misses, in words; a latency that was not measured is missed."""
+        """Describe each limit that ``point`` misses; a latency that was not measured counts as missed."""
         checks = (
             ("TTFT", self.ttft_ms, point.ttft_ms),
             ("TPOT", self.tpot_ms, point.tpot_ms),
             ("end to end", self.e2e_ms, point.e2e_ms),
         )
         return tuple(
-            f"{name} p95 {_ms(found)}, asked {limit:g} ms"
+            f"{name} p95 {_ms(found)}, limit {limit:g} ms"
             for name, limit, found in checks
             if limit is not None and (found is None or found.p95 > limit)
         )
@@ -243,7 +243,7 @@ def make_point(
     machine_load: float | None = None,
     limits: Limits | None = None,
 ) -> PointRecord:
-    """Sum one load up. ``requests`` and ``errors`` count the measured ones, failures included."""
+    """Summarise one load; ``requests`` and ``errors`` count the measured ones, failures included."""
     measured = [record for record in run.records if record.phase == "measured"]
     good = [record for record in measured if record.error is None]
     window = run.window
@@ -284,29 +284,29 @@ def make_point(
 
 
 def began_s(record: RequestRecord) -> float:
-    """When the user's waiting began: in an open loop the arrival, however late the client sent it."""
+    """Return when the user's waiting began: in an open loop at the arrival, even if sent later."""
     return record.due_s if record.load.kind == "open" else record.sent_s
 
 
 def ttft_ms(record: RequestRecord) -> float | None:
-    """Milliseconds to the first content chunk; None without one."""
+    """Compute the milliseconds to the first content chunk; None without one."""
     return None if record.first_s is None else (record.first_s - began_s(record)) * 1000
 
 
 def tpot_ms(record: RequestRecord) -> float | None:
-    """Milliseconds a token after the first: (last - first) / (N - 1); None below two tokens."""
+    """Compute milliseconds per token after the first: (last - first) / (N - 1); None below two tokens."""
     if record.first_s is None or record.last_s is None or (record.output_tokens or 0) < 2:
         return None
     return (record.last_s - record.first_s) * 1000 / ((record.output_tokens or 0) - 1)
 
 
 def e2e_ms(record: RequestRecord) -> float:
-    """Milliseconds to the end of the stream."""
+    """Compute the milliseconds to the end of the stream."""
     return (record.done_s - began_s(record)) * 1000
 
 
 def percentiles(values: Iterable[float | None]) -> Percentiles | None:
-    """Of the values that are there, by linear interpolation between ranks (numpy's default); None of none."""
+    """Compute percentiles of the values that are not None, by linear interpolation; None without any."""
     ordered = sorted(value for value in values if value is not None)
     if not ordered:
         return None
@@ -326,7 +326,7 @@ def _own_rate(record: RequestRecord) -> float | None:
 
 
 def _inside(records: Iterable[RequestRecord], window: Window) -> tuple[float, int, int]:
-    """Tokens of successful requests, chunks of all, and successful requests that ended, in the window."""
+    """Count in the window: tokens of successful requests, all chunks, and ended successful requests."""
     tokens, chunks, ended = 0.0, 0, 0
     for record in records:
         within = chunks_inside(record, window)
@@ -337,12 +337,12 @@ def _inside(records: Iterable[RequestRecord], window: Window) -> tuple[float, in
             if record.chunks:
                 tokens += (record.output_tokens or 0) * within / record.chunks
             elif ends_inside:
-                tokens += record.output_tokens or 0  # tokens that show as no text, such as a lone stop token
+                tokens += record.output_tokens or 0  # tokens without text, such as a single stop token
     return tokens, chunks, ended
 
 
 def chunks_inside(record: RequestRecord, window: Window) -> int:
-    """Chunks after the window's begin and up to its end; what arrived at its very begin belongs before it."""
+    """Count the chunks after the window's start, up to and including its end."""
     if record.first_s is None or record.last_s is None:
         return 0
     if window.start_s < record.first_s and record.last_s <= window.end_s:

@@ -1,6 +1,6 @@
-"""Run one load on one target: check it, drive it, measure the client's own lag and CPU, return its point.
+"""Run of one load on one target, with the client's own lag and CPU use; returns its point.
 
-The synchronous entry runs the event loop (uvloop where it is installed) and ends cleanly on Ctrl-C.
+The synchronous entry point runs the event loop (uvloop) and ends cleanly on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from peagle_sm.measure.load.work import (
 )
 from peagle_sm.measure.results.records import Acceptance, Load, Phase, PointRecord, RequestRecord
 
-#: At one chunk every 10 ms a signal as often would cost more CPU than the chunks.
+#: Seconds between two samples. At one chunk every 10 ms, samples as frequent would cost more than the chunks.
 EVERY_S = 0.05
 _CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC = 1, 0o4000 | 0o2000000
 
 
 class Meter:
-    """Samples the loop's lag from `start` to `stop`; each sample is (time by ``clock``, lag in ms)."""
+    """Sampler of the event loop's lag; each sample is (time on ``clock``, lag in ms)."""
 
     def __init__(
         self, clock: Clock = time.perf_counter, cpu: Callable[[], float] = time.process_time
     ) -> None:
-        """``cpu`` returns the process's CPU seconds so far."""
+        """Set up a meter; ``cpu`` returns the CPU seconds that the process has used so far."""
         self.samples: list[tuple[float, float]] = []
         self._clock = clock
         self._cpu = cpu
         self._stop: Callable[[], None] = lambda: None
 
     def cpu_s(self) -> float:
-        """CPU seconds of this process so far."""
+        """Return the CPU seconds of this process so far."""
         return self._cpu()
 
     def start(self) -> None:
-        """Begin to sample, in the running loop."""
+        """Start sampling in the running loop."""
         loop = asyncio.get_running_loop()
         if sys.platform == "linux" and self._clock is time.perf_counter:
             self._stop = _kernel_signal(loop, self._clock, self.samples)
@@ -67,18 +67,18 @@ class Meter:
             self._stop = _timer_signal(loop, self._clock, self.samples)
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._stop()
 
     def lags_between(self, start: float, end: float) -> tuple[float, ...]:
-        """The lags in milliseconds that were sampled in a stretch of the clock."""
+        """Return the lags in milliseconds that were sampled between two times."""
         return tuple(lag for at, lag in self.samples if start <= at <= end)
 
 
 def _timer_signal(
     loop: asyncio.AbstractEventLoop, clock: Clock, samples: list[tuple[float, float]]
 ) -> Callable[[], None]:
-    """By the loop's own timers: uvloop's count whole milliseconds, so a lag may read 1 ms too much."""
+    """Sample with the loop's timers; uvloop's have whole milliseconds, so a lag may read 1 ms too much."""
     handle: asyncio.TimerHandle
 
     def tick(due: float) -> None:
@@ -94,9 +94,9 @@ def _timer_signal(
 def _kernel_signal(
     loop: asyncio.AbstractEventLoop, clock: Clock, samples: list[tuple[float, float]]
 ) -> Callable[[], None]:
-    """By a timer of the kernel that makes a descriptor readable, as data makes a socket: exact to 0.1 ms.
+    """Sample with a kernel timer (timerfd), which wakes the loop as a socket does: exact to 0.1 ms.
 
-    os.timerfd_create is there from Python 3.13 on only. ``clock`` must be CLOCK_MONOTONIC, which
+    os.timerfd_create exists only from Python 3.13 on. ``clock`` must be CLOCK_MONOTONIC, as
     ``time.perf_counter`` is on Linux.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -105,7 +105,7 @@ def _kernel_signal(
         return _timer_signal(loop, clock, samples)
     first = clock() + EVERY_S
     whole = struct.pack("@qqqq", 0, round(EVERY_S * 1e9), int(first), int(first % 1 * 1e9))
-    libc.timerfd_settime(descriptor, 1, whole, None)  # 1: the first expiry is a time, not a span
+    libc.timerfd_settime(descriptor, 1, whole, None)  # 1: the first expiry is an absolute time
     passed = 0
 
     def ready() -> None:
@@ -115,7 +115,7 @@ def _kernel_signal(
             (count,) = struct.unpack("@Q", os.read(descriptor, 8))
         except BlockingIOError:
             return
-        # Every expiry that waited is a sample: a signal that fell into a long stall counts for its wait.
+        # Every delayed expiry is a sample: in a long stall each counts with its own delay.
         for number in range(passed, passed + count):
             samples.append((now, max(now - first - number * EVERY_S, 0.0) * 1000))
         passed += count
@@ -144,10 +144,10 @@ async def drive_load(
     connect: Connect = open_sender,
     meter: Meter | None = None,
 ) -> LoadRun:
-    """Run one load and return its records, its window, and what the client took.
+    """Run one load and return its records, its window, and the client's usage.
 
-    Cancelling it (Ctrl-C under `measure_point`) closes every connection, those in use too; the records
-    so far have been given to ``observer``.
+    Cancelling it (Ctrl-C under `measure_point`) closes every connection, also those in use; ``observer`` has
+    the records so far.
 
     Raises:
         SpecError: the load or the workload does not fit, or a request cannot be sent at all.
@@ -191,7 +191,7 @@ async def drive_load(
 
 
 class _Watch:
-    """Reads the CPU clock as the window begins and ends, and ends a window of seconds in time."""
+    """Observer that reads the CPU clock at the window's ends, and ends a timed window on time."""
 
     schedule: Schedule
     clock: Clock
@@ -222,7 +222,7 @@ def _checked(items: Iterable[WorkItem], load: Load, options: LoadOptions) -> Ite
     wanted = options.requests
     if load.kind == "closed" and wanted is not None and wanted < (load.concurrency or 1):
         raise SpecError(
-            f"{wanted} requests at concurrency {load.concurrency}: so many are never in flight at once.",
+            f"{wanted} requests at concurrency {load.concurrency}: this concurrency is never reached.",
             next_step=f"Measure at least {load.concurrency} requests, or lower the concurrency.",
         )
     if isinstance(items, Sized) and wanted is not None:
@@ -231,19 +231,20 @@ def _checked(items: Iterable[WorkItem], load: Load, options: LoadOptions) -> Ite
             warm_up = load.concurrency or 0 if not options.warm_up_s else 0
         if len(items) < wanted + warm_up:
             raise SpecError(
-                f"the workload has {len(items)} prompts; {load.label} needs {wanted + warm_up}: {wanted}"
-                f" to measure and {warm_up} to warm up, none of them twice.",
-                next_step="Take a larger workload, fewer requests, or allow that prompts repeat.",
+                f"the workload has {len(items)} prompts; {load.label} needs {wanted + warm_up} different"
+                f" ones: {wanted} to measure and {warm_up} to warm up.",
+                next_step="Use a larger workload or fewer requests, or allow repeated prompts.",
             )
     work = iter(items)
     first = next(work, None)
     if first is None:
-        raise SpecError("the workload is empty: no prompt to send.", next_step="Give one with prompts.")
+        raise SpecError("the workload has no prompts.", next_step="Give one with prompts.")
     return itertools.chain([first], work)
 
 
 T = TypeVar("T")
-#: New objects between two collections: an answer leaves a few hundred, and a full collection stops the loop.
+#: New objects between two garbage collections: an answer creates a few hundred, and a full collection stops
+#: the loop.
 _COLLECT_EVERY = 50_000
 
 
@@ -260,10 +261,10 @@ def measure_point(
     usd_per_hour: float | None = None,
     limits: Limits | None = None,
 ) -> tuple[list[RequestRecord], PointRecord]:
-    """Run one load and sum it up; ``acceptance`` finds the acceptance of its measured requests.
+    """Run one load and summarise it; ``acceptance`` computes the acceptance of the measured requests.
 
-    Ctrl-C closes every connection before KeyboardInterrupt goes on; the observer has the records so far.
-    Whether the figures may be published says ``PointRecord.client.trusted``.
+    Ctrl-C closes every connection before KeyboardInterrupt is raised; the observer has the records so far.
+    ``PointRecord.client.trusted`` says whether the figures may be published.
 
     Raises:
         SpecError: the load or the workload does not fit.
@@ -285,7 +286,7 @@ def measure_point(
 
 
 def run_quietly(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in a loop made for measuring: uvloop, and garbage collected seldom.
+    """Run a coroutine in a loop for measuring: uvloop, with rare garbage collections.
 
     Raises:
         NotFound: uvloop is not installed.
@@ -296,7 +297,7 @@ def run_quietly(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     if os.name == "nt":
-        return None  # uvloop does not exist there; the client's own lag tells whether it matters
+        return None  # uvloop does not exist on Windows; the client's lag shows whether it matters
     try:
         import uvloop
     except ImportError as error:
@@ -311,7 +312,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _seldom_collected() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
-    gc.freeze()  # what is there stays; looking through it again at each collection takes milliseconds
+    gc.freeze()  # scanning the existing objects at each collection would take milliseconds
     gc.set_threshold(_COLLECT_EVERY, *before[1:])
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is to be sent, and how: the words that every part of the load client shares. Pure."""
+"""Types that all parts of the load client share: work items, options, windows, results. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from peagle_sm.core.errors import ServiceFault, SpecError
 from peagle_sm.measure.results.records import Load, Phase, RequestRecord
 
 Clock = Callable[[], float]
-"""Seconds that only go forward; ``time.perf_counter`` unless a test says otherwise."""
+"""Monotonic seconds; ``time.perf_counter`` except in tests."""
 
 
 @dataclass(frozen=True)
 class WorkItem:
     """One request: an OpenAI completion body (``prompt``) or chat body (``messages``).
 
-    ``stream`` and ``stream_options.include_usage`` are set when it is sent. ``then`` makes the next turn of a
-    conversation from the text of this answer (None: it ends here); the same place sends it at once, and it
-    counts neither as a request of its own in ``LoadOptions.requests`` nor as an arrival.
+    ``stream`` and ``stream_options.include_usage`` are set on sending. ``then`` makes the next turn of a
+    conversation from the text of this answer (None: it ends here). The same slot sends that turn at once, and
+    it counts neither in ``LoadOptions.requests`` nor as an arrival.
     """
 
     prompt_id: str
@@ -31,10 +31,10 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds; a request that overstays one of them becomes an error in its record."""
+    """Timeouts in seconds; a request that exceeds one is recorded as an error."""
 
     connect_s: float = 10.0
-    read_s: float = 120.0  #: without any byte, the wait for the first one included
+    read_s: float = 120.0  #: longest time without any byte, also before the first
     total_s: float = 490.0  #: SageMaker ends a stream after 8 minutes
 
     def __post_init__(self) -> None:
@@ -42,25 +42,25 @@ class Timeouts:
             if not getattr(self, name) > 0:
                 raise SpecError(
                     f"timeouts.{name}: found {getattr(self, name)}; allowed: a number of seconds above 0.",
-                    next_step="Give how long to wait, in seconds.",
+                    next_step="Give a positive number of seconds.",
                 )
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How long to measure, and what is left out of it.
+    """Length of a measurement, its warm-up, and the limits of the client.
 
-    Exactly one of ``requests`` (how many are measured) and ``seconds`` (how long) is given. The warm-up comes
-    before: ``warm_up_requests`` (None: as many as the closed loop's concurrency, none in an open loop), or
-    ``warm_up_s`` seconds from the start. ``ramp_s`` spreads the start: a closed loop opens its places one
-    after the other, an open loop's rate grows from 0; the warm-up never ends before the ramp.
+    Exactly one of ``requests`` (the number measured) and ``seconds`` (the length) is given. The warm-up comes
+    before: ``warm_up_requests`` (None: the closed loop's concurrency, none in an open loop), or ``warm_up_s``
+    seconds from the start. ``ramp_s`` spreads the start: a closed loop opens its slots one after the other,
+    an open loop's rate grows from 0; the warm-up never ends before the ramp.
 
-    ``drain``: what happens after the window: ``finish`` lets what is in flight end, ``keep`` sends on (phase
-    "drain") so that the measured requests end under full load, which takes more prompts.
+    ``drain``: what happens after the window. ``finish`` lets the requests in flight end; ``keep`` continues
+    to send (phase "drain"), so that the measured requests end under full load; this needs more prompts.
 
-    ``max_connections`` None: the concurrency, or 1,000 in an open loop. So many failures in a row as
-    ``give_up_after`` end the load (None: 20 or twice the concurrency, whichever is more). ``began``: the
-    run's beginning by the clock, to which all times of the records refer; None: the load's own start.
+    ``max_connections`` None: the concurrency, or 1,000 in an open loop. ``give_up_after`` failures in a row
+    end the load (None: 20 or twice the concurrency, whichever is more). ``began``: the run's start on the
+    clock, the zero of all times in the records; None: the load's own start.
     """
 
     requests: int | None = None
@@ -74,7 +74,7 @@ class LoadOptions:
     keep_text: bool = False
     max_connections: int | None = None
     give_up_after: int | None = None
-    pause_after_error_s: float = 0.5  #: of a place of the closed loop; a refusing endpoint is not hammered
+    pause_after_error_s: float = 0.5  #: in a slot of a closed loop, to spare an endpoint that refuses
     began: float | None = None
     block: int = 0
 
@@ -95,7 +95,7 @@ class LoadOptions:
 
 
 def check_load(load: Load) -> None:
-    """Refuse a load that cannot be run.
+    """Check the values of a load.
 
     Raises:
         SpecError: a concurrency outside 1 to 1,024 or a rate that is not above 0.
@@ -104,7 +104,7 @@ def check_load(load: Load) -> None:
         if load.concurrency is None or not 1 <= load.concurrency <= MAX_CONCURRENCY:
             raise _refused("concurrency", load.concurrency, f"1 to {MAX_CONCURRENCY:,}")
     elif load.rate_per_s is None or not 0 < load.rate_per_s < float("inf"):
-        raise _refused("rate", load.rate_per_s, "requests a second, above 0")
+        raise _refused("rate", load.rate_per_s, "requests per second, above 0")
 
 
 MAX_CONCURRENCY = 1024
@@ -115,28 +115,28 @@ def _refused(name: str, found: object, allowed: str) -> SpecError:
 
 
 class Observer(Protocol):
-    """Told what happens while it happens, from the event loop: be quick."""
+    """Callbacks during a load; they run in the event loop, so they must be fast."""
 
     def phase(self, phase: Phase) -> None:
-        """A phase begins; "measured" begins the window, "drain" ends it."""
+        """Note that a phase begins; "measured" begins the window, "drain" ends it."""
 
     def request(self, record: RequestRecord) -> None:
-        """A request has ended, well or not, in whatever phase."""
+        """Note that a request has ended, successfully or not, in any phase."""
 
 
 class Silent:
-    """The observer that nobody listens to."""
+    """Observer that does nothing."""
 
     def phase(self, phase: Phase) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def request(self, record: RequestRecord) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The measured stretch, in seconds since the run began; ``seconds`` is less where arms share it."""
+    """Measured time, in seconds since the run began; ``seconds`` is less when arms share it."""
 
     start_s: float
     end_s: float
@@ -145,10 +145,10 @@ class Window:
 
 @dataclass(frozen=True)
 class ClientUsage:
-    """What the client itself took over the window.
+    """Resources that the client used during the window.
 
-    ``lags_ms``: how late its event loop came to a clock signal, sampled every 50 ms; ``cpu_s``: CPU time of
-    the process; ``connections_full``: a request had to wait for one of the client's own connections.
+    ``lags_ms``: delays of its event loop after a clock signal, sampled every 50 ms; ``cpu_s``: CPU time of
+    the process; ``connections_full``: a request had to wait for a free connection of the client.
     """
 
     lags_ms: tuple[float, ...]
@@ -158,7 +158,7 @@ class ClientUsage:
 
 @dataclass(frozen=True)
 class LoadRun:
-    """What one load gave: all its requests in the order in which they ended, and the window."""
+    """Result of one load: all its requests in the order of their ends, and the window."""
 
     arm: str
     load: Load
@@ -169,9 +169,9 @@ class LoadRun:
 
 
 class LoadStopped(ServiceFault):
-    """The endpoint failed every request of late, so the load was given up; ``records`` are what there is."""
+    """Error that ends a load: many requests in a row failed. ``records`` are the requests so far."""
 
     def __init__(self, message: str, records: tuple[RequestRecord, ...], *, next_step: str) -> None:
-        """Keep what was measured before it."""
+        """Keep the records so far."""
         super().__init__(message, operation="load", code="LoadStopped", next_step=next_step)
         self.records = records

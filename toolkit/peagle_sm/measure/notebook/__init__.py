@@ -1,7 +1,7 @@
-"""bench(), compare(), tune(), verify() and report(): measuring as calls from a program or a notebook.
+"""Measuring from Python or a notebook: bench(), compare(), tune(), verify() and report().
 
-Each does what the command of its name does, writes the same results file, and returns a typed result that a
-notebook shows. They may be called where an event loop runs already, as in Jupyter (`endpoints.blocking`).
+Each call does the same as the command of its name, writes the same results file, and returns a typed result
+that a notebook displays. They also work inside a running event loop, as in Jupyter (`endpoints.blocking`).
 """
 
 from __future__ import annotations

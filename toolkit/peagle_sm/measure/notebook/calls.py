@@ -1,4 +1,4 @@
-"""bench(), compare() and verify(): the measuring commands as Python calls. tune() is in `tune`."""
+"""bench(), compare() and verify() as Python calls; tune() is in `tune`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from peagle_sm.measure.compare.deployments import existing_rounds
 from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.measure.load import make_target
 from peagle_sm.measure.load.points import Objective
-from peagle_sm.measure.notebook.endpoints import EndpointLike, Place, blocking, chosen, demanded, name_of
+from peagle_sm.measure.notebook.endpoints import (
+    EndpointLike,
+    SessionSource,
+    blocking,
+    chosen,
+    demanded,
+    name_of,
+)
 from peagle_sm.measure.notebook.results import BenchResult, CompareResult, VerifyResult
 from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import ArmRecord, Load, Mode
@@ -63,16 +70,17 @@ def bench(
     region: str | None = None,
     progress: Progress | None = None,
 ) -> BenchResult:
-    """Measure an endpoint, its name, or the http(s) address of a bare vLLM, as `peagle-sm bench` does.
+    """Measure an endpoint under load, as `peagle-sm bench` does.
 
-    ``concurrency`` are closed loops (1 and 8 where neither it nor ``rate`` is given), ``rate`` open ones, in
-    arrivals a second. At each load ``requests`` are measured, or as many as come in ``seconds``, else each
-    prompt once. ``temperature`` and ``max_tokens`` (256) are the workload's; greedy unless they say
-    otherwise. Every request goes into ``out`` (results/bench-NAME-TIME.jsonl) as it ends.
+    ``endpoint`` is an `Endpoint`, a name, or the http(s) URL of a bare vLLM. ``concurrency`` gives closed
+    loops (default 1 and 8 if ``rate`` is not given either), ``rate`` open loops in arrivals per second. Each
+    load measures ``requests``, or as many as fit into ``seconds``, else each prompt once. ``temperature``
+    (default 0) and ``max_tokens`` (default 256) apply to the workload. Every request is written to ``out``
+    (results/bench-NAME-TIME.jsonl) as it ends.
 
     Raises:
         NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
-        SpecError: workload, loads, context or mode do not fit.
+        SpecError: the workload, the loads, the context or the mode does not fit.
         ServiceFault: the endpoint stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
@@ -89,26 +97,26 @@ def bench(
         objective=objective,
     )
     check_plan(plan, work)
-    place = Place(session, local, profile, region).open(endpoint)
+    opened = SessionSource(session, local, profile, region).open(endpoint)
     name = name_of(endpoint)
-    if place is None or is_url(name):
+    if opened is None or is_url(name):
         described = describe_url(name)
     else:
-        described = describe_endpoint(place, name, component=component)
+        described = describe_endpoint(opened, name, component=component)
     if expect_mode is not None:
         described = demand_mode(described, expect_mode)
     arm = described.arm
     path = Path(out) if out is not None else results_file("bench", arm.name)
     with followed(progress) as follow:
-        around = benchmark.Around(
+        dependencies = benchmark.BenchDependencies(
             progress=follow,
-            look=lambda: look_at(place, arm),
+            look=lambda: look_at(opened, arm),
             provenance=lambda: origin(seed),
-            source=engine_source(place, arm),
+            source=engine_source(opened, arm),
         )
-        target = make_target(place, arm)
+        target = make_target(opened, arm)
         outcome = blocking(
-            lambda: benchmark.bench(described, target, work, plan, path, around, expected=expect_mode)
+            lambda: benchmark.bench(described, target, work, plan, path, dependencies, expected=expect_mode)
         )
     return BenchResult(outcome.path, outcome.results, outcome.notes)
 
@@ -132,24 +140,24 @@ def compare(
     region: str | None = None,
     progress: Progress | None = None,
 ) -> CompareResult:
-    """Compare endpoints that are up, in turns, as `peagle-sm compare` does: each ratio with its 95% interval.
+    """Compare endpoints in service, in turns, as `peagle-sm compare` does; ratios have 95% intervals.
 
-    An arm is an endpoint, its name, or the http(s) address of a bare vLLM; ``arms`` gives them names
-    (``arms={"eagle3": old, "p-eagle": new}``: a mode as the name is checked). At concurrency 1 they are
-    paired by prompt, above in ``blocks`` of time. ``control`` asks the first arm twice, as a pair
-    whose ratio is 1.
+    An arm is an endpoint, its name, or the http(s) URL of a bare vLLM; ``arms`` gives them names
+    (``arms={"eagle3": old, "p-eagle": new}``; if the name is a mode, the endpoint must run it). At
+    concurrency 1 arms are paired by prompt, at higher ones in ``blocks`` of time. ``control`` measures the
+    first arm twice, as an A/A pair with a true ratio of 1.
 
     Raises:
         NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
-        SpecError: fewer than two arms, one of them twice or in another mode than its name, or a workload that
-            does not fit.
+        SpecError: fewer than two arms, a repeated arm, another mode than the arm's name says, or a workload
+            that does not fit.
         ServiceFault: an arm stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
     need_packages()
     named = [*((None, one) for one in endpoints), *(arms or {}).items()]
     if any(label is not None and set(label) & set("=,") for label, _ in named):
-        raise SpecError("arms: a name has = or , in it", next_step="give each arm a plain name")
+        raise SpecError("arms: a name contains = or ,", next_step="give each arm a name without = and ,")
     texts = [name_of(one) if label is None else f"{label}={name_of(one)}" for label, one in named]
     parsed = parse_arms(texts)
     work = chosen(workload, prompts, seed, max_tokens, temperature=temperature)
@@ -161,12 +169,12 @@ def compare(
         temperature=work.temperature,
     )
     setup.check()
-    opened = Place(session, local, profile, region).open(*(one for _, one in named))
+    opened = SessionSource(session, local, profile, region).open(*(one for _, one in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
     with followed(progress) as follow:
-        around = comparison.Around(
+        dependencies = comparison.CompareDependencies(
             progress=follow,
             target_of=lambda arm: make_target(opened, arm),
             look=lambda arm: look_at(opened, arm),
@@ -174,13 +182,15 @@ def compare(
             provenance=lambda: origin(seed),
         )
         outcome = blocking(
-            lambda: comparison.compare(rounds, setup, work, path, around, control=control, config=config)
+            lambda: comparison.compare(
+                rounds, setup, work, path, dependencies, control=control, config=config
+            )
         )
     return CompareResult(outcome.path, outcome.results, outcome.notes)
 
 
 def _drafts(session: Session | None, arm: ArmRecord) -> bool | None:
-    """Of an endpoint of SageMaker the mode is read from its model; of a bare server it is only claimed."""
+    """Read from a bare server's counters whether it drafts; a SageMaker endpoint's mode is known."""
     source = engine_source(session, arm) if arm.transport == "http" else None
     return source.drafts if source is not None else None
 
@@ -207,20 +217,18 @@ def verify(
 ) -> VerifyResult:
     """Check that an endpoint's answers are its target's own, as `peagle-sm verify` does.
 
-    ``baseline`` is the same target without speculation. ``checks`` are names of
-    `peagle_sm.measure.verify` (all where none is given); ``quick`` asks a fifth of the tokens, so that
-    detects only larger faults. Nothing is raised for a fault: ``VerifyResult.passed`` tells, and a
-    check that cannot tell says so.
+    ``baseline`` is the same target without speculation. ``checks`` are names in
+    `peagle_sm.measure.verify` (default: all). ``quick`` uses a fifth of the tokens and detects only larger
+    faults. A fault raises no error: see ``VerifyResult.passed``, which is None for undecided checks.
 
     Raises:
         NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
-        SpecError: an unknown check, a baseline that speculates, or a results file that is there already.
+        SpecError: an unknown check, a baseline that speculates, or a results file that already exists.
         ServiceFault: an endpoint stopped answering.
     """
     need_packages()
     from peagle_sm.measure.verify import run as verification
-    from peagle_sm.measure.verify.engines import Lab, Options
-    from peagle_sm.measure.verify.run import verify as run
+    from peagle_sm.measure.verify.engines import EnginePair, Options
 
     wanted = _wanted(checks)
     path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
@@ -228,10 +236,10 @@ def verify(
     options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
-    place = Place(session, local, profile, region).open(endpoint, baseline)
-    plain = verification.open_side(place, name_of(baseline), baseline_component)
+    opened = SessionSource(session, local, profile, region).open(endpoint, baseline)
+    plain = verification.open_engine(opened, name_of(baseline), baseline_component)
     verification.demand_plain(plain.described)
-    mine = verification.open_side(place, name_of(endpoint), component)
+    mine = verification.open_engine(opened, name_of(endpoint), component)
     began = time.monotonic()
 
     def work(follow: Progress) -> None:
@@ -245,7 +253,8 @@ def verify(
                 plain.described.arm,
             ):
                 writer.append(line)
-            for record in run(Lab(plain.engine, mine.engine, options), bodies, wanted, say):
+            engines = EnginePair(plain.engine, mine.engine, options)
+            for record in verification.verify(engines, bodies, wanted, say):
                 writer.append(record)
 
     with followed(progress) as follow:

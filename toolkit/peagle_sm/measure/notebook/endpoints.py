@@ -1,4 +1,4 @@
-"""What the measuring calls share: endpoints in any form, their session, the workload, and blocking work.
+"""Shared parts of the measuring calls: endpoint arguments, session, workload, blocking work.
 
 A notebook's kernel has an event loop in its main thread, so blocking work runs in another thread there.
 """
@@ -25,8 +25,8 @@ EndpointLike = Endpoint | str
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the endpoints are: a session, or what one is made from once it is needed."""
+class SessionSource:
+    """Session of the endpoints, or the settings to create one when it is needed."""
 
     session: Session | None
     local: Local | None
@@ -35,10 +35,10 @@ class Place:
     spec_region: str | None = None
 
     def open(self, *endpoints: EndpointLike) -> Session | None:
-        """The session for these endpoints; None where all of them are addresses of a bare vLLM.
+        """Return the session for these endpoints; None if all of them are URLs of bare vLLMs.
 
         Raises:
-            SpecError: they are in different places.
+            SpecError: the endpoints are in different regions or on different local servers.
         """
         brought = [each.session for each in endpoints if isinstance(each, Endpoint)]
         if self.session is None and brought:
@@ -46,7 +46,7 @@ class Place:
             if any((each.region, each.local_url) != (first.region, first.local_url) for each in brought):
                 raise SpecError(
                     "the endpoints are in different regions; allowed: one region",
-                    next_step="deploy them into one, so that the client is as far from each",
+                    next_step="deploy them in one region, so that the network latency is the same for each",
                 )
             return first
         if endpoints and all(isinstance(each, str) and is_url(each) for each in endpoints):
@@ -55,20 +55,20 @@ class Place:
 
 
 def demanded(session: Session | None) -> Session:
-    """The session, where there must be one: some endpoint is no address of a bare vLLM."""
-    assert session is not None, "only addresses of bare servers are asked without a session"
+    """Return the session, which exists unless all endpoints are URLs of bare vLLMs."""
+    assert session is not None, "only URLs of bare servers are measured without a session"
     return session
 
 
 def name_of(endpoint: EndpointLike) -> str:
-    """Its name or address."""
+    """Return the endpoint's name or URL."""
     return endpoint.name if isinstance(endpoint, Endpoint) else endpoint
 
 
 def chosen(
     workload: Workload | str, prompts: int | None, seed: int, max_tokens: int | None, **more: Any
 ) -> Workload:
-    """The workload: one that was loaded, or by its name or file; errors as `load_workload`."""
+    """Return the workload, loaded by name or file if necessary; errors as `load_workload`."""
     if isinstance(workload, Workload):
         return workload
     return load_workload(workload, seed=seed, count=prompts, max_tokens=max_tokens, **more)
@@ -79,10 +79,10 @@ _LOOK_S = 0.5
 
 
 def blocking(work: Callable[[], T]) -> T:
-    """Run ``work``, which may start event loops of its own, and return what it returns.
+    """Run ``work``, which may start its own event loops, and return its result.
 
-    Where a loop runs in this thread, the work is done in another one, and Ctrl-C (a notebook's "interrupt")
-    is handed on to it: it ends there as it would here, with what was measured saved.
+    If an event loop runs in this thread, the work runs in another thread, and Ctrl-C (a notebook's
+    "interrupt") is passed on to it, so that the measurements so far are saved.
     """
     try:
         asyncio.get_running_loop()
@@ -100,12 +100,12 @@ def _elsewhere(work: Callable[[], T]) -> T:
         begun.set()
         try:
             results.append(work())
-        except BaseException as error:  # handed to the caller's thread, Ctrl-C included
+        except BaseException as error:  # passed to the caller's thread, Ctrl-C included
             errors.append(error)
         finally:
             done.set()
 
-    # The context says which cell an output belongs to.
+    # The context determines the cell to which an output belongs.
     context = contextvars.copy_context()
     thread = threading.Thread(target=lambda: context.run(run), name="peagle-sm measuring", daemon=True)
     asked = started = False
@@ -119,9 +119,9 @@ def _elsewhere(work: Callable[[], T]) -> T:
                 with contextlib.suppress(ValueError):  # it has just ended
                     interrupt(thread)
             elif asked:
-                raise Interrupted("Interrupted: nothing was begun.")
+                raise Interrupted("Interrupted before the start: nothing was measured.")
             done.wait(_LOOK_S)
-        except KeyboardInterrupt:  # anywhere above: the work is told in the next round
+        except KeyboardInterrupt:  # anywhere above: the work is interrupted in the next iteration
             asked = True
     if errors:
         raise errors[0]
@@ -129,10 +129,10 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 
 def interrupt(thread: threading.Thread) -> None:
-    """Raise KeyboardInterrupt in ``thread`` as soon as it runs Python code again.
+    """Raise KeyboardInterrupt in another thread as soon as it runs Python code again.
 
     Raises:
-        ValueError: it has ended.
+        ValueError: the thread has ended.
     """
     found = ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)

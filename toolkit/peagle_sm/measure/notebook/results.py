@@ -1,4 +1,4 @@
-"""What the measuring calls return, typed and shown by a notebook in the report's own words; and report()."""
+"""Typed results of the measuring calls, displayed by notebooks; and report()."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ _FOLDED_ABOVE = 8
 
 @dataclass(frozen=True)
 class Report(Shown):
-    """Results files put together."""
+    """Report on one or more results files."""
 
     files: tuple[Results, ...]
     title: str | None = None
 
     @property
     def headline(self) -> str:
-        """What the files say, in one sentence."""
+        """Headline of the report: one sentence."""
         return verdict(view_of(self.files)).headline
 
     @property
     def html(self) -> str:
-        """The whole page, with its data inside."""
+        """HTML page that includes its data."""
         return html_page(self.files, title=self.title)
 
     @property
     def markdown(self) -> str:
-        """The same for a pull request."""
+        """Report as Markdown, for a pull request."""
         return markdown(self.files, title=self.title)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page.
+        """Write the HTML page.
 
         Raises:
-            SpecError: the place cannot be written to.
+            SpecError: the file cannot be written.
         """
         write_page(Path(path), self.html)
         return Path(path)
 
     def card(self) -> Card:
-        """What a notebook shows of it."""
+        """Return the summary that a notebook displays."""
         return files_card(self.files, self.title or "P-EAGLE report")
 
 
 @dataclass(frozen=True)
 class Measured(Shown):
-    """What one run wrote: the file, what it holds, and what a reader of the figures must know."""
+    """Results of one run: the file, its content, and notes for the reader of the figures."""
 
     path: Path
     results: Results
@@ -68,47 +68,47 @@ class Measured(Shown):
 
     @property
     def stand_in_weights(self) -> bool:
-        """Whether the small weights were measured, whose figures say nothing of a large model on a GPU."""
+        """Whether the small stand-in weights were measured; such figures are not a large model's."""
         return self.results.header.stand_in_weights
 
     def report(self, title: str | None = None) -> Report:
-        """The run as a report."""
+        """Return a report of this run."""
         return Report((self.results,), title)
 
     def card(self) -> Card:
-        """What a notebook shows of it."""
+        """Return the summary that a notebook displays."""
         header = self.results.header
         return files_card((self.results,), f"{header.command}: {self.path}", self.notes)
 
 
 @dataclass(frozen=True)
 class BenchResult(Measured):
-    """What `bench` measured."""
+    """Result of `bench`."""
 
     @property
     def points(self) -> tuple[PointRecord, ...]:
-        """One for each load; `PointRecord.client` says whether its figures may be published."""
+        """One point for each load; `PointRecord.client` says whether its figures may be published."""
         return self.results.points
 
 
 @dataclass(frozen=True)
 class CompareResult(Measured):
-    """What `compare` measured."""
+    """Result of `compare`."""
 
     @property
     def points(self) -> tuple[PointRecord, ...]:
-        """One for each arm and load."""
+        """One point for each arm and load."""
         return self.results.points
 
     @property
     def comparisons(self) -> tuple[ComparisonRecord, ...]:
-        """The ratio of each pair, with its 95% interval; ``control`` is an arm beside itself."""
+        """Ratio of each pair, with its 95% interval; ``control`` marks an A/A pair."""
         return self.results.comparisons
 
 
 @dataclass(frozen=True)
 class TuneResult(Measured):
-    """What `tune` chose; ``k`` is by mode the one K for all loads, ``written`` the spec that it went into."""
+    """Result of `tune`; ``k`` is each mode's K for all loads, ``written`` the changed spec file."""
 
     k: dict[Mode, int] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
@@ -118,28 +118,28 @@ class TuneResult(Measured):
 
     @property
     def fits(self) -> tuple[FitRecord, ...]:
-        """The curve over K, for each mode and load."""
+        """Fitted curve over K, for each mode and load."""
         return self.results.fits
 
 
 @dataclass(frozen=True)
 class VerifyResult(Measured):
-    """What `verify` found."""
+    """Result of `verify`."""
 
     @property
     def checks(self) -> tuple[CheckRecord, ...]:
-        """Each check with its verdict and what it would have caught."""
+        """Each check with its verdict and its power."""
         return self.results.checks
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing failed and something could not be decided, or no check applies."""
+        """Whether all checks passed; None if none failed but one is undecided, or none applies."""
         found = [check.passed for check in self.checks if check.applicable]
         return False if False in found else None if None in found or not found else True
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
-    """The report in small: its headline, its tables, its cautions."""
+    """Make the summary of results files: headline, tables, cautions."""
     view = view_of(files)
     said = verdict(view)
     marks = [
@@ -174,14 +174,14 @@ def _tables(view: View) -> list[Table]:
         ("Speed-up", tables.ratios(view), False),
         ("Measured", tables.points(view), False),
         ("Best K", tables.best_k(view), False),
-        ("The rate at each K", tables.rates(view), True),
+        ("Rate at each K", tables.rates(view), True),
         (_checks_title(view), tables.checks(view, power=False), False),
     )
     return [_table(title, table, long) for title, table, long in found if table is not None]
 
 
 def _checks_title(view: View) -> str:
-    """What was checked, unless the headline says it."""
+    """Return the title of the table of checks; short if the headline already gives the result."""
     said = checked(view.checks) if view.checks else ""
     return "Checks" if said == verdict(view).headline else said
 
@@ -191,14 +191,13 @@ def _table(title: str, table: Rows, folded: bool) -> Table:
 
 
 def report(*results: Measured | str | Path, title: str | None = None) -> Report:
-    """Put results together: what a measuring call returned, a results file, or a page made of some.
+    """Make a report of results: from measuring calls, results files, or report pages.
 
     Raises:
-        NotFound: a file is not there.
-        SpecError: nothing was given, a file cannot be read as results, or none of them holds a finished load.
+        SpecError: no argument, a file that is missing or cannot be read, or no finished load in any file.
     """
     if not results:
-        raise SpecError("there is no results file to report on", next_step="give at least one")
+        raise SpecError("no results file was given", next_step="give at least one")
     files = []
     for one in results:
         files += [one.results] if isinstance(one, Measured) else read_files([Path(one)])

@@ -1,4 +1,4 @@
-"""tune(): the best num_speculative_tokens for one's own traffic."""
+"""tune(): find the best num_speculative_tokens for the user's own traffic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure import PACKAGES, need_packages, results_file
-from peagle_sm.measure.notebook.endpoints import Place, blocking, chosen, demanded
+from peagle_sm.measure.notebook.endpoints import SessionSource, blocking, chosen, demanded
 from peagle_sm.measure.notebook.results import TuneResult
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.notebook import Local, SpecLike, as_spec
@@ -47,13 +47,13 @@ def tune(
 ) -> TuneResult:
     """Find the best K for each concurrency and one for all, as `peagle-sm tune` does.
 
-    Deploys the model without speculation and with it, measures a few K, predicts the others, measures the
-    most promising, and deletes everything. Shows the price and asks, unless ``yes``. Where ``spec`` is the
-    path of a file, the K goes into it with its evidence, unless ``write`` is False. ``max_deployments`` None:
-    4, or 6 with ``max_k`` above 12.
+    It deploys the model with and without speculation, measures a few K, predicts the others, measures the
+    most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
+    ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
+    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12.
 
     Raises:
-        Declined: the question was not answered with yes.
+        Declined: the user did not confirm.
         PlanRefused: an endpoint cannot be deployed.
         SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_sm.measure.tune.job.run`.
     """
@@ -64,7 +64,7 @@ def tune(
     from peagle_sm.measure.tune.windows import WindowSize
 
     base = as_spec(spec)
-    place = demanded(Place(session, local, profile, region, base.placement.region).open())
+    opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
     asked = tuning.modes_of(base, tuple(modes) or None)
     job = tuning.Job(
         spec=base,
@@ -73,7 +73,7 @@ def tune(
             modes=asked,
             concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
-            runtime=by == "runtime" or (by == "auto" and place.is_local),
+            runtime=by == "runtime" or (by == "auto" and opened.is_local),
             most_deployments=max_deployments or most_deployments(max_k),
             rounds=rounds,
             size=WindowSize(requests),
@@ -87,21 +87,21 @@ def tune(
         seed=seed,
     )
     tuning.check(job)
-    plans = tuning.plans_of(job, place)
+    plans = tuning.plans_of(job, opened)
     for plan in plans.values():
         errors = [finding for finding in plan.findings if finding.severity == "error"]
         if errors:
             raise PlanRefused(errors[0].message, next_step=errors[0].next_step)
     if not yes:
-        _ask(tuning.price_of(job, plans, place).words())
+        _ask(tuning.price_of(job, plans, opened).words())
     with followed(progress) as follow:
-        done = blocking(lambda: tuning.run(job, place, progress=follow, write=write))
+        done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
     from peagle_sm.measure.results.result_file import read
 
     return TuneResult(
         done.out,
         read(done.out),
-        tuple(f"not to be published: {line}" for line in done.tuned.untrusted),
+        tuple(f"do not publish: {line}" for line in done.tuned.untrusted),
         k={result.mode: result.common.k for result in done.tuned.results},
         reasons=tuple(result.common.reason for result in done.tuned.results),
         written=done.written,
@@ -113,6 +113,8 @@ def tune(
 def _ask(price: str) -> None:
     from peagle_sm.core.errors import Declined
 
-    print(f"at most: {price}", file=sys.stderr)
-    if not agreed("Go on?"):
-        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give yes=True.")
+    print(f"Estimate: {price}", file=sys.stderr)
+    if not agreed("Continue?"):
+        raise Declined(
+            "Not confirmed: nothing was tuned.", next_step="Run it again and confirm, or give yes=True."
+        )

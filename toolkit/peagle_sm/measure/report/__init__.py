@@ -1,8 +1,8 @@
-"""The report: results files as an HTML page, as Markdown for a pull request, as a summary for a terminal.
+"""Report of results files: HTML page, Markdown for a pull request, tables for a terminal.
 
-Pure but for `files`. From the records up: `merging` puts files together as a `view`, `verdict` says what they
-show, `costs` what they cost. `charts` and `section` are the building blocks; `speed_up`, `performance` and
-`trust` make the sections; `page` sets the HTML page; `tables` makes the rows for the terminal and Markdown.
+Pure except `files`. `merging` merges files into a `view`, `verdict` writes the headline, `costs` computes
+costs. `charts` and `section` are building blocks; `speed_up`, `performance` and `trust` make the sections;
+`page` makes the HTML page; `tables` makes the tables for the terminal and Markdown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Charts as SVG: lines over a number, bars for a single load; their scales, ticks, axes and line names. Pure.
+"""Charts as SVG: line charts and bar charts with their scales, ticks and axes. Pure.
 
-A line's name is at its end: a legend would cost the eye a walk for every line. Each chart has a text for
-readers who cannot see it.
+A line's name is at its end, so no legend is needed. Each chart has a description for screen readers.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place of ``value``."""
+        """Return the pixel position of ``value``."""
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
         share = (at - low) / (high - low) if high > low else 0.5
         return self.start + share * (self.end - self.start)
 
     def inside(self, value: float) -> bool:
-        """Whether ``value`` lies in the domain (a hair beyond it counts)."""
+        """Decide whether ``value`` is within the domain, with a tiny tolerance."""
         slack = (self.high - self.low) * 1e-9
         return self.low - slack <= value <= self.high + slack
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About ``count`` round values that enclose ``low`` and ``high``: 1, 2, 2.5 or 5 by a power of ten."""
+    """Return about ``count`` round values around ``low``..``high``: 1, 2, 2.5 or 5 times powers of ten."""
     if high <= low:
         high = low + (abs(low) or 1.0)
     rough = (high - low) / max(1, count - 1)
@@ -50,7 +49,7 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def decade_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten that enclose ``low`` and ``high``, for a logarithmic axis."""
+    """Return ticks of a logarithmic axis: 1, 2 and 5 times powers of ten around ``low``..``high``."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = [m * 10.0**power for power in range(first, last + 1) for m in (1, 2, 5)]
     start = max((step for step in steps if step <= low * 1.0001), default=low)
@@ -59,7 +58,7 @@ def decade_ticks(low: float, high: float) -> list[float]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Round ratios between ``low`` and ``high`` for a logarithmic axis, 1 always among them."""
+    """Return round ratios between ``low`` and ``high`` for a logarithmic axis; includes 1."""
     steps = (0.5, 0.25, 0.2, 0.1, 0.05, 0.02, 0.01)
     span = high - low
     step = next((s for s in steps if span / s >= 4), 0.005)
@@ -70,9 +69,9 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move places as little as needed so that they are ``gap`` apart and within ``low``..``high``.
+    """Move positions as little as possible to be ``gap`` apart and within ``low``..``high``.
 
-    The order is kept. Where there is no room for all, they overlap evenly.
+    The order is kept. If there is not enough room, they overlap evenly.
     """
     if not wanted:
         return []
@@ -93,7 +92,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def bounds(values: Iterable[float | None]) -> tuple[float, float]:
-    """The least and the greatest; (0, 1) where there is none."""
+    """Return the smallest and the largest value; (0, 1) without values."""
     found = [value for value in values if value is not None]
     return (min(found), max(found)) if found else (0.0, 1.0)
 
@@ -114,27 +113,27 @@ WIDE, HALF, THIRD, NARROW = Size(620, 310), Size(520, 270), Size(360, 270), Size
 
 
 class Chart(Protocol):
-    """What can be drawn at any size; ``y_title`` says what its figures are."""
+    """Chart that can be drawn at any size."""
 
     @property
     def y_title(self) -> str:
-        """What is drawn, with its unit."""
+        """Title of the y axis, with its unit."""
 
     @property
     def watermark(self) -> str | None:
-        """Whose figures these are not."""
+        """Warning that the figures are not a real model's."""
 
     def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw it; ``identity`` is an id that no other drawing has."""
+        """Draw the chart; ``identity`` is a unique id."""
 
 
 def text_width(text: str) -> float:
-    """About how many pixels ``text`` takes at the charts' size of type."""
+    """Estimate the width of ``text`` in pixels at the charts' font size."""
     return len(text) * CHARACTER
 
 
 def fitted(text: str, width: float) -> str:
-    """Shorten ``text`` in its middle so that it fits; the table beside the chart has it whole."""
+    """Shorten ``text`` in its middle to fit; the table beside the chart has the full text."""
     most = max(3, int(width / CHARACTER))
     if len(text) <= most:
         return text
@@ -143,7 +142,7 @@ def fitted(text: str, width: float) -> str:
 
 
 def svg(size: Size, title: str, description: str, *content: Content, identity: str) -> Safe:
-    """The chart's element, with its title and description for a screen reader."""
+    """Make the chart's SVG element, with title and description for screen readers."""
     return tag(
         "svg",
         tag("title", title, id=f"{identity}-t"),
@@ -157,7 +156,7 @@ def svg(size: Size, title: str, description: str, *content: Content, identity: s
 
 
 def y_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], left: float, right: float) -> Safe:
-    """Fine lines across, their values at the left."""
+    """Draw grid lines with their values on the left."""
     rows = []
     for value, label in zip(ticks, labels, strict=True):
         y = scale(value)
@@ -167,7 +166,7 @@ def y_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], left: fl
 
 
 def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: float, title: str) -> Safe:
-    """Values below, and what they are."""
+    """Draw the x axis with ticks and title."""
     marks = []
     for value, label in zip(ticks, labels, strict=True):
         x = scale(value)
@@ -179,9 +178,9 @@ def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: 
 
 
 def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
-    """The chart under its caption, for wide and for narrow pages; the style sheet shows one of them.
+    """Draw the chart with its caption for wide and narrow pages; the style sheet shows one of them.
 
-    The caption carries the watermark: whoever copies the chart copies whose figures these are not.
+    The caption includes the watermark, so a copied chart keeps it.
     """
     mark = tag("span", chart.watermark, class_="watermark") if chart.watermark else None
     return tag(
@@ -193,20 +192,20 @@ def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
 
 
 _GAP = 16.0
-Place = tuple[float, float]
+Coordinates = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A name, and where its line runs, in pixels from left to right."""
+    """Name, look and points of a line, in pixels from left to right."""
 
     name: str
     look: Look
-    places: tuple[Place, ...]
+    places: tuple[Coordinates, ...]
 
 
 def draw_line_names(lines: Sequence[Line], right: float, top: float, bottom: float) -> Safe:
-    """Names in a column to the right of the plot, moved apart, a hair line leading to each line's end."""
+    """Draw line names in a column at the right, each linked to its line's end."""
     named = [line for line in lines if line.places and line.name]
     heights = spread([line.places[-1][1] for line in named], _GAP, top, bottom)
     return join(*(_at_right(line, right, height) for line, height in zip(named, heights, strict=True)))
@@ -223,7 +222,7 @@ def _at_right(line: Line, right: float, height: float) -> Safe:
 
 @dataclass(frozen=True)
 class Mark:
-    """One value with its interval or range where there is one; ``hollow`` is predicted, not measured."""
+    """One value with its interval or range, if any; ``hollow`` marks a predicted value."""
 
     x: float
     y: float
@@ -244,7 +243,7 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """``x_ticks`` are where values lie; ``guides`` are upright lines with words (the best K)."""
+    """Line chart; ``guides`` are vertical lines with labels (the best K)."""
 
     title: str
     description: str
@@ -261,7 +260,7 @@ class LineChart:
     watermark: str | None = None
 
     def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw it."""
+        """Draw the chart."""
         return _draw_lines(self, size, identity)
 
 
@@ -309,7 +308,7 @@ def _y_ticks(chart: LineChart) -> list[float]:
 
 
 def _x_ticks(chart: LineChart, scale: Scale) -> tuple[list[float], list[str]]:
-    """Every value gets a tick as long as the labels keep apart."""
+    """Choose ticks: every value whose label does not touch the previous one."""
     kept: list[float] = []
     for value in sorted(set(chart.x_ticks)):
         width = text_width(formatting.axis(value)) + 8
@@ -319,7 +318,7 @@ def _x_ticks(chart: LineChart, scale: Scale) -> tuple[list[float], list[str]]:
 
 
 def _guides(guides: tuple[tuple[float, str, Look], ...], x: Scale, size: Size) -> list[Safe]:
-    """Upright lines; words that would touch stand one below the other."""
+    """Draw vertical lines; labels that would touch go one below the other."""
     drawn: list[Safe] = []
     places: list[tuple[float, float]] = []
     for at, text, look in guides:
@@ -355,7 +354,7 @@ def _whisker(x: float, low: float, high: float) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One arm's figure; ``low`` and ``high`` are the range over repeated runs."""
+    """One arm's bar; ``low`` and ``high`` are the range over repeated runs."""
 
     name: str
     look: Look
@@ -366,7 +365,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Lying bars from 0, the name above each, the figure at its end."""
+    """Horizontal bar chart with names above the bars and figures at their ends."""
 
     title: str
     description: str
@@ -375,7 +374,7 @@ class BarChart:
     watermark: str | None = None
 
     def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw it; the height follows from the number of bars."""
+        """Draw the chart; its height depends on the number of bars."""
         return _draw_bars(self, size, identity)
 
 

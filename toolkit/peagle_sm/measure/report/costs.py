@@ -1,6 +1,6 @@
-"""From measured points to money: USD per million output tokens, the fleet for a demand, a head's break-even.
+"""Costs of measured points: USD per million output tokens, fleet for a demand, head's break-even. Pure.
 
-Pure: prices come in as a function of the arm. A price of 0 means that nothing is billed (the local
+The caller gives prices as a function of the arm. A price of 0 means that nothing is billed (the local
 SageMaker), so no cost is derived from it.
 """
 
@@ -26,27 +26,28 @@ from peagle_sm.measure.load.points import Objective, is_withheld
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
-"""USD per hour of an arm's whole endpoint (None where unknown), and where the figure comes from."""
+"""USD per hour of an arm's whole endpoint (None if unknown), and the source of the price."""
 
 
 MOST_FAILED = 0.01
-"""The greatest share of failed requests at which a load counts as served."""
+"""Largest share of failed requests at which a load counts as served."""
 USED = 0.3
-"""The share of a day's capacity that is used where nothing else is known: peaks by day, little at night."""
+"""Default share of a day's capacity that is used: busy by day, quiet at night."""
 
 
 def recorded(arm: ArmRecord) -> tuple[float | None, str]:
-    """The price that was written down when the arm was measured."""
-    return arm.usd_per_hour, arm.price_source or "no price was recorded"
+    """Return the price recorded with the measurement."""
+    return arm.usd_per_hour, arm.price_source or "no price recorded"
 
 
 @dataclass(frozen=True)
 class CostRow:
-    """One arm under one load. ``usd_per_hour`` is this arm's own share of its endpoint's price.
+    """Cost of one arm under one load.
 
-    ``usd_per_million`` is at full use, ``usd_low`` and ``usd_high`` its 95% confidence interval over requests
-    of this deployment (None where the file has none), ``usd_used`` the price where only ``used`` of the
-    capacity is used. ``misses``: objectives that the load misses, and failed requests.
+    ``usd_per_hour`` is the arm's share of its endpoint's price. ``usd_per_million`` assumes full use,
+    ``usd_low`` and ``usd_high`` are its 95% confidence interval over requests of this deployment (None if the
+    file has no requests), ``usd_used`` assumes that only ``used`` of the capacity is used. ``misses`` lists
+    missed objectives and failed requests.
     """
 
     arm: ArmRecord
@@ -60,20 +61,20 @@ class CostRow:
     usd_low: float | None = None
     usd_high: float | None = None
     used: float = USED
-    failed: float = 0.0  #: the share of requests that failed
-    run: str = ""  #: what its results file is called, where several are costed together
+    failed: float = 0.0  #: share of failed requests
+    run: str = ""  #: name of its results file, if there are several
 
     @property
     def usd_used(self) -> float | None:
-        """USD per million output tokens where ``used`` of the capacity is used: idle hours cost the same."""
+        """USD per million output tokens if ``used`` of the capacity is used; idle hours cost the same."""
         return None if self.usd_per_million is None else self.usd_per_million / self.used
 
 
 def rate_spread(requests: Sequence[RequestRecord]) -> float | None:
-    """The half width of the 95% confidence interval of ln(tokens per second), over requests.
+    """Compute the half width of the 95% confidence interval of ln(tokens per second).
 
-    A ratio of sums: each request's tokens beside what its seconds would give at the common rate. None below
-    three answers. Requests in one batch are not independent, so at high concurrency it is too narrow.
+    It is that of a ratio of sums over requests: tokens by seconds. None with fewer than three answers.
+    Requests in one batch are not independent, so at high concurrency it is too narrow.
     """
     pairs = [(one.output_tokens or 0, one.done_s - one.sent_s) for one in requests if one.error is None]
     tokens, seconds = sum(count for count, _ in pairs), sum(time for _, time in pairs)
@@ -97,7 +98,7 @@ def cost_rows(
     requests_of: Callable[[PointRecord], Sequence[RequestRecord]] = lambda point: (),
     used: float = USED,
 ) -> tuple[CostRow, ...]:
-    """Price every point that is not withheld; arms of A/A pairs are left out."""
+    """Price every point that is not withheld; control arms are left out."""
     known = {arm.name: arm for arm in arms if not arm.control}
     rows = []
     for point in points:
@@ -149,10 +150,10 @@ def _copies(arm: ArmRecord) -> int:
 def serving_of(
     arm: ArmRecord, point: PointRecord, usd_per_hour: float | None, catalog: Catalog
 ) -> tuple[Serving, str | None]:
-    """What one copy of ``arm`` served at ``point``, and why its price is not known although an hour's is.
+    """Return what one copy of ``arm`` served at ``point``, and a note if its price is unknown.
 
-    An endpoint's load is taken to spread evenly over its instances. A component pays for as many parts of
-    an instance as fit into it by GPUs.
+    An endpoint's load is assumed to spread evenly over its instances. A component's price is the instance's
+    divided by the number of copies that fit on it by GPUs.
     """
     count = max(1, arm.instance_count)
     price = usd_per_hour / count if usd_per_hour else None
@@ -163,14 +164,14 @@ def serving_of(
     fits = gpus // arm.gpus if gpus and arm.gpus else 0
     note = None
     if not fits:
-        price, note = None, f"component {arm.component}: its share of the instance's GPUs is not known"
+        price, note = None, f"component {arm.component}: its share of the instance's GPUs is unknown"
     return Serving(point.otps, point.requests_per_s, price, max(1, fits), arm.gpus), note
 
 
 def cheapest(rows: Sequence[CostRow]) -> CostRow | None:
-    """The row that serves the demand for the least (or a million tokens, without one); None when no row can.
+    """Choose the row with the lowest cost for the demand, or per million tokens without a demand.
 
-    Rows with failed requests (more than 1%), that miss the objective, or without a price do not take part.
+    Rows with more than 1% failed requests, a missed objective or no price are excluded; None if none is left.
     """
     able = [row for row in rows if not row.misses and _money(row) is not None]
     return min(able, key=lambda row: (_money(row) or 0.0, -row.otps), default=None)
@@ -182,10 +183,10 @@ def _money(row: CostRow) -> float | None:
 
 @dataclass(frozen=True)
 class HeadValue:
-    """What a custom head saves under one load, and when it has paid for its training.
+    """Savings of a custom head under one load, and the break-even of its training.
 
-    ``soonest`` and ``latest`` are the break-even (million tokens) at the ends of the speed-up's interval;
-    ``latest`` None means that it may never come, both None that no interval was measured.
+    ``soonest`` and ``latest`` are the break-even (million tokens) at the ends of the speed-up's interval.
+    ``latest`` None: the break-even may never be reached; both None: no interval was measured.
     """
 
     head: str
@@ -206,7 +207,7 @@ def head_value(
     baseline: str,
     training_usd: float,
 ) -> tuple[HeadValue, ...]:
-    """Set the training's cost against the savings under each load that both arms were measured at.
+    """Compare the training's cost with the savings, at each load measured for both arms.
 
     With a demand in the rows, ``days`` comes from the cheapest fleet of each arm.
 
@@ -219,7 +220,7 @@ def head_value(
     if not shared:
         names = sorted({row.arm.name for row in rows if row.usd_per_million})
         raise SpecError(
-            f"{head!r} and {baseline!r} share no load at which both have a price;"
+            f"{head!r} and {baseline!r} have no common load at which both have a price;"
             f" arms with a price: {', '.join(names) or 'none'}",
             next_step="name two of them with --head and --baseline, or give a price with --usd-per-hour",
         )
@@ -244,7 +245,7 @@ def _value(
 ) -> HeadValue:
     base_usd, head_usd = base.usd_per_million or 0.0, fast.usd_per_million or 0.0
     measured = fast.otps / base.otps
-    # The paired ratio is surer than that of two points: only how far prices differ is taken from them.
+    # The paired ratio is more precise than that of two points; the points only give the ratio of prices.
     dearer = head_usd * measured / base_usd
 
     def at(ratio: float) -> BreakEven:

@@ -1,7 +1,7 @@
-"""Read results from results files and report pages, embed them in a page, and write pages.
+"""Reading of results files and report pages, and writing of pages with embedded results.
 
 Inside a page each results file is a ``<script type="application/x-ndjson">``, which browsers neither run nor
-show.
+display.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.core.display import Safe, join, tag
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import write_file
 from peagle_sm.measure.results.records import (
     ArmRecord,
     CheckRecord,
@@ -34,7 +34,7 @@ _NAME = re.compile(r'data-name="([^"]*)"')
 
 
 def records_of(results: Results) -> Iterable[Record]:
-    """All records of a file, header first."""
+    """Yield all records of a file, header first."""
     yield results.header
     for part in (results.arms, results.requests, results.points, results.comparisons, results.fits):
         yield from part
@@ -42,7 +42,7 @@ def records_of(results: Results) -> Iterable[Record]:
 
 
 def embed(files: Sequence[Results]) -> Safe:
-    """The files as elements of a page. ``<`` stands in strings alone, so its escape is the same JSON."""
+    """Encode results files as elements of a page; ``<`` occurs only in strings, so it can be escaped."""
     blocks = []
     for number, results in enumerate(files, start=1):
         lines = "\n".join(to_line(record).replace("<", "\\u003c") for record in records_of(results))
@@ -52,16 +52,16 @@ def embed(files: Sequence[Results]) -> Safe:
 
 
 def extract(page: str) -> list[Results]:
-    """The files inside a page.
+    """Read the results files inside a page.
 
     Raises:
-        SpecError: there are none, or one cannot be read.
+        SpecError: the page has no results, or they cannot be read.
     """
     blocks = _BLOCK.findall(page)
     if not blocks:
         raise SpecError(
-            "this page holds no results of peagle-sm",
-            next_step="name a page that `peagle-sm report` wrote, or the results file itself",
+            "this page has no results of peagle-sm",
+            next_step="give a page that `peagle-sm report` wrote, or the results file itself",
         )
     return [_results(block.splitlines(), _name(attributes)) for attributes, block in blocks]
 
@@ -76,11 +76,11 @@ def _results(lines: Sequence[str], name: str | None) -> Results:
         found = [from_line(line) for line in lines if line]
     except ValueError as error:
         raise SpecError(
-            f"the results inside the page cannot be read: {error}", next_step="make the report again"
+            f"the results inside the page cannot be read: {error}", next_step="create the report again"
         ) from error
     header = found[0] if found else None
     if not isinstance(header, Header):
-        raise SpecError("the results inside the page have no header", next_step="make the report again")
+        raise SpecError("the results inside the page have no header", next_step="create the report again")
 
     def of(kind: type[Any]) -> tuple[Any, ...]:
         return tuple(record for record in found if isinstance(record, kind))
@@ -101,7 +101,7 @@ _PAGE = (".html", ".htm")
 
 
 def read_files(paths: Sequence[Path]) -> list[Results]:
-    """Read every file in turn, each under its own name; a page may hold several.
+    """Read results files and report pages; a page may contain several files.
 
     Raises:
         SpecError: a file is missing or cannot be read as results; the message names it.
@@ -116,17 +116,17 @@ def _page(path: Path) -> list[Results]:
     try:
         return extract(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SpecError(f"there is no report {path}", next_step="check the path") from None
+        raise SpecError(f"report {path} not found", next_step="check the path") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path} is no report: it is not text", next_step="name a results file") from None
+        raise SpecError(f"{path} is not a report: it is not text", next_step="give a results file") from None
     except SpecError as error:
         raise SpecError(f"{path}: {error.message}", next_step=error.next_step) from error
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page whole or not at all: a browser may have the old one open.
+    """Write a page atomically: a browser may have the old one open.
 
     Raises:
-        CannotWrite: the place cannot be written to.
+        CannotWrite: the file cannot be written.
     """
     write_file(path, page, parents=True)

@@ -1,8 +1,8 @@
-"""Figures, names, colours and markers for the reader, the same in every chart and table. Pure.
+"""Formats of figures, names, colours and markers for all charts and tables. Pure.
 
 A missing figure is a dash, never 0. The hues are Okabe and Ito's, which readers with any colour vision can
-distinguish, darkened or lightened in the style sheet until they can be read as text; the marker repeats the
-distinction for print without colour.
+distinguish; the style sheet darkens or lightens them to be readable as text. Markers repeat the distinction
+for print without colour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODE_NAMES = {"none": "no speculation", "eagle3": "EAGLE-3", "p-eagle": "P-EAGLE
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """``1,167`` ``97.3`` ``3.94``: about ``digits`` digits that count, thousands set apart."""
+    """Format ``1,167`` ``97.3`` ``3.94``: about ``digits`` significant digits, with thousands commas."""
     if value is None:
         return DASH
     size = abs(value)
@@ -32,34 +32,34 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def axis(value: float) -> str:
-    """A tick's label: ``1,500`` ``2.5`` ``0``."""
+    """Format a tick's label: ``1,500`` ``2.5`` ``0``."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.4f}".rstrip("0")
 
 
 def ratio(value: float) -> str:
-    """``1.31x``."""
+    """Format ``1.31x``."""
     return f"{value:.2f}x"
 
 
 def span(interval: Interval) -> str:
-    """``[1.20, 1.42]``."""
+    """Format ``[1.20, 1.42]``."""
     return f"[{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def with_span(interval: Interval | None) -> str:
-    """``1.31x [1.20, 1.42]``; a dash without one."""
+    """Format ``1.31x [1.20, 1.42]``; a dash for None."""
     return DASH if interval is None else f"{ratio(interval.value)} {span(interval)}"
 
 
 def share(value: float | None) -> str:
-    """``97%``; ``<1%`` of what is not quite nothing."""
+    """Format ``97%``; ``<1%`` for small positive shares."""
     if value is None:
         return DASH
     return "<1%" if 0 < value < 0.005 else f"{100 * value:.0f}%"
 
 
 def usd(value: float | None) -> str:
-    """``0.43`` ``12.40`` ``1,250`` (USD, without the word); small sums keep two digits that count."""
+    """Format ``0.43`` ``12.40`` ``1,250`` (USD, without the unit); small sums have two significant digits."""
     if value is None:
         return DASH
     if 0 < abs(value) < 0.1:
@@ -68,12 +68,12 @@ def usd(value: float | None) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """``1 prompt``, ``96 prompts``."""
+    """Format ``1 prompt``, ``96 prompts``."""
     return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
 def tokens(millions: float | None) -> str:
-    """``12.0 million``, ``5.09 billion``."""
+    """Format ``12.0 million``, ``5.09 billion``."""
     if millions is None:
         return DASH
     return f"{number(millions)} million" if millions < 1000 else f"{number(millions / 1000)} billion"
@@ -96,7 +96,7 @@ _SHAPES: dict[str, Shape] = {
 
 @dataclass(frozen=True)
 class Look:
-    """``hue`` is a class of the style sheet; ``faint`` arms are controls, drawn thinner."""
+    """Colour and marker of an arm; ``hue`` is a CSS class, ``faint`` marks controls."""
 
     hue: str
     shape: Shape
@@ -104,12 +104,12 @@ class Look:
 
     @property
     def classes(self) -> str:
-        """For the ``class`` of an element that is drawn in the current colour."""
+        """Value of the ``class`` attribute for elements in the current colour."""
         return f"h-{self.hue}" + (" faint" if self.faint else "")
 
 
 def looks_of(arms: Sequence[ArmRecord]) -> dict[str, Look]:
-    """Give each arm its look: the first of a mode its mode's own colour, further ones the others in turn."""
+    """Choose each arm's look: its mode's colour for the first arm of a mode, else a spare one."""
     taken: set[str] = set()
     looks = {}
     spare = [*_OTHERS]
@@ -123,7 +123,7 @@ def looks_of(arms: Sequence[ArmRecord]) -> dict[str, Look]:
 
 
 def marker(shape: Shape, x: float, y: float, size: float = 4.0, *, hollow: bool = False) -> Safe:
-    """The marker's SVG at (x, y), in the current colour; hollow ones show the page."""
+    """Draw a marker at (x, y) in the current colour."""
     kind = "hollow" if hollow else "solid"
     if shape == "circle":
         return tag("circle", cx=x, cy=y, r=size, class_=kind)
@@ -147,7 +147,7 @@ def _path(d: str, kind: str) -> Safe:
 
 
 def swatch(look: Look) -> Safe:
-    """The marker on its own, to stand before an arm's name in a table."""
+    """Draw the marker for use before an arm's name in a table."""
     return tag(
         "svg",
         marker(look.shape, 6, 6, 4),

@@ -1,8 +1,8 @@
-"""Several results files put together: one view of each run, with the runs that ended early. Pure.
+"""Merging of several results files into one view for each run. Pure.
 
-Two runs differ in their prompts, in the hour, or in the machine's load, so a difference between them shows
-nothing (docs/how-to/measure.md). Each run therefore has its own charts and headline. What a run of `tune` or
-`verify` found about the same endpoints joins the run that measured them.
+Two runs differ in their prompts, in time, or in the machine's load, so they must not be compared
+(docs/how-to/measure.md). Each run therefore has its own charts and headline. Results of `tune` or `verify`
+for the same endpoints are added to the run that measured them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from peagle_sm.measure.results.result_file import Results
 
 
 def names_of(files: Sequence[Results]) -> tuple[str, ...]:
-    """What to call each file: its name, else its run's; the whole path where two names are alike."""
+    """Name each file: its file name, else its run's id; the whole path if two names are equal."""
     short = [PurePath(each.source).name if each.source else each.header.run_id for each in files]
     long = [each.source or each.header.run_id for each in files]
     seen = Counter(short)
@@ -36,7 +36,7 @@ def names_of(files: Sequence[Results]) -> tuple[str, ...]:
 
 
 def are_alike(keys: Iterable[Hashable]) -> bool:
-    """Whether two of the rows with these keys would read alike."""
+    """Decide whether two rows with these keys would look the same."""
     found = list(keys)
     return len(set(found)) < len(found)
 
@@ -45,14 +45,14 @@ _COMPARING = ("compare", "quickstart")
 
 
 def holds_nothing(results: Results) -> bool:
-    """Whether there is no point, comparison, fit or check in it."""
+    """Decide whether a file has no point, comparison, fit or check."""
     return not (results.points or results.comparisons or results.fits or results.checks)
 
 
 def missing(results: Results) -> str | None:
-    """``3 of 40 prompts``: the first thing the run was asked for and has not got; None for a whole one."""
+    """Describe what an incomplete run lacks, such as ``3 of 40 prompts``; None for a complete one."""
     if holds_nothing(results):
-        return None  # told as such
+        return None  # reported by `empty_notes`
     config = results.header.config
     for found, asked, what in (
         _loads(results, config),
@@ -97,12 +97,12 @@ def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
     return counts
 
 
-def _number(told: object) -> int:
-    return told if isinstance(told, int) else 0
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _prompts(results: Results, row: ComparisonRecord) -> int:
-    """Prompts that both arms were asked; one that failed was asked too."""
+    """Count the prompts sent to both arms, failed ones included."""
     asked: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for each in results.requests:
         if each.load == row.load and each.phase == "measured":
@@ -111,32 +111,32 @@ def _prompts(results: Results, row: ComparisonRecord) -> int:
 
 
 def interruptions(files: Sequence[Results]) -> tuple[str, ...]:
-    """``interrupted: 3 of 40 prompts``, with the file's name where there are several."""
+    """List interrupted runs: ``interrupted: 3 of 40 prompts``, with the file's name if several."""
     found = []
     for name, results in zip(names_of(files), files, strict=True):
-        if told := missing(results):
-            found.append(f"interrupted: {told}" + (f" in {name}" if len(files) > 1 else ""))
+        if share := missing(results):
+            found.append(f"interrupted: {share}" + (f" in {name}" if len(files) > 1 else ""))
     return tuple(found)
 
 
 def empty_notes(files: Sequence[Results]) -> tuple[str, ...]:
-    """Each file of which nothing is in the report."""
+    """List the files that add nothing to the report."""
     named = zip(names_of(files), files, strict=True)
     return tuple(_nothing(name, results) for name, results in named if holds_nothing(results))
 
 
 def _nothing(name: str, results: Results) -> str:
-    said = f"{name}: no finished load is in it, so nothing of it is shown"
+    said = f"{name}: no finished load, so nothing is shown"
     if not results.requests:
         return said
-    return f"{said} ({formatting.plural(len(results.requests), 'request')} of a load that was cut short)"
+    return f"{said} ({formatting.plural(len(results.requests), 'request')} of an interrupted load)"
 
 
 def demand_figures(files: Sequence[Results]) -> None:
-    """Refuse files of which none holds a finished load.
+    """Refuse files without any finished load.
 
     Raises:
-        SpecError: there is nothing to show.
+        SpecError: no file has a finished load.
     """
     if files and all(holds_nothing(results) for results in files):
         raise SpecError("; ".join(empty_notes(files)), next_step=_next_step(files[0]))
@@ -147,35 +147,35 @@ def _next_step(results: Results) -> str:
     if command == "bench" and results.source:
         endpoint = results.header.config.get("endpoint") or "ENDPOINT"
         return (
-            f"go on with the run: `peagle-sm bench {endpoint} --resume {results.source}`,"
-            " with the options that it was begun with"
+            f"continue the run: `peagle-sm bench {endpoint} --resume {results.source}`,"
+            " with the same options as before"
         )
     return f"run `peagle-sm {command}` again"
 
 
 def demand_loads(files: Sequence[Results]) -> None:
-    """Refuse files that hold results and none that a price can be put on.
+    """Refuse files without a measured load: they cannot be priced.
 
     Raises:
-        SpecError: nothing is there, or none of it is a measured load.
+        SpecError: no file has a measured load.
     """
     demand_figures(files)
     if any(results.points for results in files):
         return
     named = zip(names_of(files), files, strict=True)
-    told = "; ".join(f"{name} is a file of `peagle-sm {each.header.command}`" for name, each in named)
+    sources = "; ".join(f"{name} is a file of `peagle-sm {each.header.command}`" for name, each in named)
     raise SpecError(
-        f"{told}: it has no measured load to cost",
-        next_step="measure the endpoint with `peagle-sm bench` or `peagle-sm compare`, and cost that file;"
-        " `peagle-sm report` shows what this one holds",
+        f"{sources} and has no measured load, so its cost cannot be computed",
+        next_step="run `peagle-sm bench` or `peagle-sm compare` and use that file; `peagle-sm report` shows"
+        " this one",
     )
 
 
 def uncosted_notes(files: Sequence[Results]) -> tuple[str, ...]:
-    """Each file beside others that has results and no measured load."""
+    """List the files with results but without a measured load."""
     named = zip(names_of(files), files, strict=True)
     return tuple(
-        f"{name}: a file of `peagle-sm {each.header.command}`, without a measured load to cost"
+        f"{name}: a file of `peagle-sm {each.header.command}` without a measured load, so it has no cost"
         for name, each in named
         if not each.points and not holds_nothing(each)
     )
@@ -185,23 +185,23 @@ _ORDER = {"none": 0, "eagle3": 1, "p-eagle": 2, "unknown": 3}
 
 
 def refuse_mixed(files: Sequence[Results]) -> None:
-    """Refuse files that one report must not hold.
+    """Refuse files that must not be in one report.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
     """
     if not files:
-        raise SpecError("there is no results file to report on", next_step="name at least one")
+        raise SpecError("no results file was given", next_step="give at least one")
     if len({each.header.stand_in_weights for each in files}) > 1:
         raise SpecError(
-            "some of the files were measured on the small stand-in weights and some were not;"
-            " one report must not put them side by side",
-            next_step="make a report for each",
+            "some files were measured with the small stand-in weights and some with a real model;"
+            " one report must not mix them",
+            next_step="create separate reports",
         )
 
 
 def view_of(files: Sequence[Results]) -> View:
-    """Put files together; an arm that means something else in another file gets a name of its own.
+    """Merge files into one view; an arm with another meaning in another file is renamed.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
@@ -235,7 +235,7 @@ def view_of(files: Sequence[Results]) -> View:
 
 
 def _with_figures(files: Sequence[Results]) -> Sequence[Results]:
-    """Those with something to show: the arms of a file without would only make the others' names longer."""
+    """Return the files with figures; other files' arms would only make the labels longer."""
     return [each for each in files if not holds_nothing(each)] or files
 
 
@@ -281,7 +281,7 @@ def _first_of_each(arms: Iterable[ArmRecord]) -> list[ArmRecord]:
 
 
 def _labels(arms: Sequence[ArmRecord]) -> dict[str, str]:
-    """``P-EAGLE`` where one arm has the mode, with its K where K tells them apart, else its name too."""
+    """Label arms: ``P-EAGLE`` if one arm has the mode, else with its K if K differs, or its name."""
     groups: dict[tuple[str, bool], list[ArmRecord]] = defaultdict(list)
     for arm in arms:
         groups[arm.mode, arm.control].append(arm)
@@ -303,7 +303,7 @@ def _labels(arms: Sequence[ArmRecord]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One run with what belongs to it; ``title`` is its file's name and its prompts'."""
+    """One run and the files that belong to it; ``title`` names its file and its prompts."""
 
     name: str
     title: str
@@ -312,7 +312,7 @@ class Part:
 
 
 def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
-    """Split files into parts, in their order.
+    """Split files into one part for each run, in order.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
@@ -338,7 +338,7 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
 
 
 def _belongs(each: Results, run: Results) -> bool:
-    """Whether a run without loads is of the same endpoints, or of the same prompts where it names none."""
+    """Decide whether a file without loads has the run's endpoints (or prompts, if it names none)."""
     here = {arm.name for arm in run.arms}
     there = {arm.name for arm in each.arms} | {
         name for check in each.checks for name in (check.arm, check.baseline) if name

@@ -1,4 +1,4 @@
-"""The whole report as one HTML file that needs nothing else: style, charts, tables and data inside. Pure."""
+"""Report as one self-contained HTML file with style, charts, tables and data. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peagle_sm.measure.report.verdict import Tile, Verdict, tiles, verdict, work
 from peagle_sm.measure.report.view import View, cautions
 from peagle_sm.measure.results.result_file import Results
 
-#: The one thing that needs a script: the data as files. Without it the page lacks a button, nothing else.
+#: The only script: it saves the data as files. Without scripts the page lacks only this button.
 _SAVE = """
 const button = document.getElementById("save");
 button.hidden = false;
@@ -58,7 +58,7 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
 
 
 def _run(view: View, name: str) -> Safe:
-    """One run, from its cautions to its origin."""
+    """Make the part of one run, from its cautions to its provenance."""
     sections = _sections(view)
     return join(
         _banner(view),
@@ -69,7 +69,7 @@ def _run(view: View, name: str) -> Safe:
 
 
 def _overview(parts: Sequence[Part], name: str) -> Safe:
-    """What the runs found, a line each: between two of them nothing may be compared."""
+    """List the runs with their headlines; runs must not be compared with each other."""
     rows = [
         tag("li", tag("a", part.title, href=f"#run-{number}"), " ", verdict(part.view).headline)
         for number, part in enumerate(parts, start=1)
@@ -78,7 +78,7 @@ def _overview(parts: Sequence[Part], name: str) -> Safe:
         "header",
         tag("p", name, class_="over"),
         tag("h1", f"{len(parts)} runs"),
-        tag("p", "Each run has its own part below. Compare modes within one run only.", class_="second"),
+        tag("p", "Each run has its own part below. Compare modes only within one run.", class_="second"),
         tag("ol", *rows, class_="runs"),
     )
 
@@ -91,7 +91,7 @@ def _each_run(parts: Sequence[Part]) -> list[Safe]:
 
 
 def _own_ids(markup: str, prefix: str) -> str:
-    """Give every id of a run's markup, and every reference to one, the run's prefix."""
+    """Add the run's prefix to every id in its markup and to every reference."""
     markup = re.sub(r'( id="|href="#)', rf"\1{prefix}-", markup)
     return re.sub(
         r' aria-labelledby="([^"]*)"',
@@ -101,7 +101,7 @@ def _own_ids(markup: str, prefix: str) -> str:
 
 
 def _unbroken(markup: str) -> str:
-    """Put non-breaking hyphens into the modes' names where they are read; attributes stay as they are."""
+    """Use non-breaking hyphens in the modes' names in text; attributes stay unchanged."""
     return re.sub(
         r"(<[^>]*>)|P-EAGLE|EAGLE-3",
         lambda found: found[1] or found[0].replace("-", "\N{NON-BREAKING HYPHEN}"),
@@ -129,9 +129,9 @@ def _sections(view: View) -> list[Section]:
 
 
 def _banner(view: View) -> Safe | None:
-    """What must be read before any figure."""
-    told = cautions(view)
-    parts = [tag("p", tag("strong", f"{one.name}. "), one.text, class_=one.kind) for one in told]
+    """Make the banner with the cautions."""
+    found = cautions(view)
+    parts = [tag("p", tag("strong", f"{one.name}. "), one.text, class_=one.kind) for one in found]
     return tag("div", *parts, class_="banner", role="note") if parts else None
 
 
@@ -169,7 +169,7 @@ def _is_told(machine: object) -> TypeGuard[dict[str, Any]]:
 
 
 def _stressed(said: Verdict) -> Safe:
-    """The headline with its figure stressed and its interval set lighter."""
+    """Format the headline with its figure emphasised and its interval lighter."""
     before, figure, after = said.headline.partition(said.figure) if said.figure else (said.headline, "", "")
     span, closed, rest = after.partition("]")
     if closed and " [" in span:

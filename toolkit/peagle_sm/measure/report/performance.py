@@ -1,4 +1,4 @@
-"""The sections on measured figures: throughput, latency, acceptance by position, K curve, cost. Pure."""
+"""Report sections on throughput, latency, acceptance by position, K curve and cost. Pure."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from peagle_sm.measure.report.tables import baseline, rates
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import Acceptance, FitRecord, Load, Percentiles, PointRecord
 
-OTPS = Figure("otps", "output tokens a second, all requests together", lambda point: point.otps)
-EACH = Figure("each", "output tokens a second, one request", lambda point: point.otps_per_request)
+OTPS = Figure("otps", "output tokens per second, all requests together", lambda point: point.otps)
+EACH = Figure("each", "output tokens per second, one request", lambda point: point.otps_per_request)
 _CAPTIONS = {
-    "otps": "All requests together, output tokens a second",
-    "each": "One request, output tokens a second",
+    "otps": "All requests together, output tokens per second",
+    "each": "One request, output tokens per second",
 }
 
 
 def throughput(view: View) -> Section | None:
-    """OTPS by load: of all requests together, and of one request on its own."""
+    """Make the section on OTPS by load: of all requests together, and of one request."""
     if not view.points:
         return None
     alone = all(point.load.concurrency == 1 for point in view.points)  # then both figures are one
@@ -53,7 +53,7 @@ def throughput(view: View) -> Section | None:
 
 
 def _leaders(view: View) -> str:
-    """Who wrote most at which loads; that a gap is more than chance is for the next section to say."""
+    """Name the fastest arm at each load; the next section shows which differences are significant."""
     best: list[tuple[str, Load]] = []
     for load in (load for kind in KINDS for load in view.loads(kind)):
         rates = {
@@ -76,14 +76,14 @@ def _leaders(view: View) -> str:
 
 
 def _first_throughput(view: View, load: Load, rates: Mapping[str, float]) -> str:
-    """The fastest arm, and the next where a comparison tells no difference between the two."""
+    """Name the fastest arm, and the next one if the difference is not significant."""
     first, second = sorted(rates, key=lambda name: -rates[name])[:2]
     alike = any(
         {row.faster, row.slower} == {first, second} and row.load == load and not row.ratio.shown
         for row in view.comparisons
     )
     if alike:
-        return f"{view.label(first)} or {view.label(second)} (no difference shown)"
+        return f"{view.label(first)} or {view.label(second)} (no significant difference)"
     return view.label(first)
 
 
@@ -108,15 +108,13 @@ _COLUMNS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("E2E",
 
 
 def latency(view: View) -> Section | None:
-    """Four small charts, the share of requests within the objective, and every percentile."""
+    """Make the section on latency: four charts, the share within the objective, and all percentiles."""
     if not any(figure.value(point) is not None for figure in FIGURES for point in view.points):
         return None
     drawn = [chart for figure in FIGURES if (chart := charts(view, figure, HALF))]
     every = _percentiles(view)
     parts = (
-        [grid(*drawn), _goodput(view), folded("Every percentile", every)]
-        if drawn
-        else [every, _goodput(view)]
+        [grid(*drawn), _goodput(view), folded("All percentiles", every)] if drawn else [every, _goodput(view)]
     )
     return Section("latency", "Latency", _latency_lead(view), join(doubts(view, late_lines), *parts))
 
@@ -177,7 +175,7 @@ _SOURCES = {
 
 
 def acceptance(view: View) -> Section | None:
-    """Survival by position at the least load that has it, and lengths at every load."""
+    """Make the section on acceptance: by position at the lowest load, and lengths at every load."""
     shown = _first_acceptance(view)
     if not shown:
         return None
@@ -219,7 +217,7 @@ def acceptance(view: View) -> Section | None:
 
 
 def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
-    """For each arm its point at the least load at which any survival is known."""
+    """Choose each arm's point at the lowest load with known acceptance by position."""
     for load in (load for kind in KINDS for load in view.loads(kind)):
         found = [
             (point, point.acceptance)
@@ -247,11 +245,11 @@ def _acceptance_lead(view: View, shown: list[tuple[PointRecord, Acceptance]]) ->
     said = ", ".join(
         f"{formatting.number(found.per_step)} with {view.label(point.arm)}" for point, found in shown
     )
-    return f"Tokens for each pass of the target at {shown[0][0].load.label}: {said}; 1 without speculation."
+    return f"Tokens per pass of the target at {shown[0][0].load.label}: {said}; 1 without speculation."
 
 
 def curve(view: View) -> Section | None:
-    """One chart for each load, its modes together; a table of what was chosen and why."""
+    """Make the section on the best K: a chart for each load, and a table of choices and reasons."""
     if not view.fits:
         return None
     ordered = sorted(view.fits, key=lambda fit: (fit.load.kind, load_value(fit.load)))
@@ -268,7 +266,7 @@ def _look(view: View, fit: FitRecord) -> Look:
 
 
 def looks_of_mode(fit: FitRecord) -> Look:
-    """A mode's own look, where no arm of it is in the files."""
+    """Return the look of a fit's mode, also if the files have no arm of it."""
     from peagle_sm.measure.results.records import ArmRecord
 
     return looks_of([ArmRecord("any", fit.mode, None, "")])["any"]
@@ -286,13 +284,13 @@ def _chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
         guides.append((float(fit.best_k), f"K={fit.best_k}", look))
     depths = tuple(sorted({float(point.k) for fit in fits for point in fit.points}))
     return LineChart(
-        title=f"Output tokens a second by K at {load.label}",
+        title=f"Output tokens per second by K at {load.label}",
         description=". ".join(
             f"{formatting.MODE_NAMES[fit.mode]}: best K {fit.best_k}, {fit.reason}" for fit in fits
         ),
         series=tuple(series),
         x_title="K (num_speculative_tokens)",
-        y_title=f"output tokens a second at {load.label}",
+        y_title=f"output tokens per second at {load.label}",
         x_ticks=depths,
         y_zero=False,
         guides=tuple(guides),
@@ -343,9 +341,7 @@ def _every(view: View) -> Safe | None:
     if found is None:
         return None
     left = [at for at, head in enumerate(found.heads) if head not in found.figures]
-    return folded(
-        "The rate at each K", table(found.heads, found.rows, caption="The rate at each K", words=left)
-    )
+    return folded("Rate at each K", table(found.heads, found.rows, caption="Rate at each K", words=left))
 
 
 def _curve_lead(fits: list[FitRecord]) -> str:
@@ -353,11 +349,11 @@ def _curve_lead(fits: list[FitRecord]) -> str:
     for mode, group in groupby(sorted(fits, key=lambda fit: fit.mode), key=lambda fit: fit.mode):
         said = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in group)
         parts.append(f"{formatting.MODE_NAMES[mode]}: {said}")
-    return "; ".join(parts) + ". Solid marks are measured, hollow ones predicted."
+    return "; ".join(parts) + ". Solid markers are measured, hollow ones predicted."
 
 
 def money(view: View) -> Section | None:
-    """USD per million tokens by load; None where nothing was billed."""
+    """Make the section on USD per million tokens by load; None if nothing was billed."""
     rows = cost_rows(view.arms, view.points)
     if not any(row.usd_per_million for row in rows):
         return None
@@ -375,18 +371,18 @@ def money(view: View) -> Section | None:
 
 
 def cost_words(view: View, rows: tuple[CostRow, ...]) -> str:
-    """The cheapest point, in words, and what the figure leaves out."""
+    """Describe the cheapest point, and what its figure does not include."""
     best = cheapest(rows)
     if best is None:
         return ""
     usd = formatting.usd(best.usd_per_million)
-    said = f"Least: {usd} USD per million output tokens, {view.label(best.arm.name)}"
+    said = f"Lowest cost: {usd} USD per million output tokens, {view.label(best.arm.name)}"
     return (
-        f"{said} at {best.load.label}. At {formatting.share(best.used)} use, as of a day with quiet hours,"
-        f" it is {formatting.usd(best.usd_used)}; input tokens are not charged apart."
+        f"{said} at {best.load.label}. If {formatting.share(best.used)} of the capacity is used (a day with"
+        f" quiet hours), it is {formatting.usd(best.usd_used)}. Input tokens have no separate price."
     )
 
 
 def _sources(rows: tuple[CostRow, ...]) -> Safe:
-    told = sorted({f"{formatting.usd(row.usd_per_hour)} USD an hour: {row.price_source}" for row in rows})
-    return tag("ul", *(tag("li", text) for text in told), class_="note")
+    sources = sorted({f"{formatting.usd(row.usd_per_hour)} USD/h: {row.price_source}" for row in rows})
+    return tag("ul", *(tag("li", text) for text in sources), class_="note")

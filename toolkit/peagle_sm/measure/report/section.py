@@ -1,4 +1,4 @@
-"""Building blocks of the page: sections, tables, and one figure of every arm over the loads. Pure.
+"""Building blocks of the report page: sections, tables, and charts of one figure by load. Pure.
 
 A figure is a line for each arm, or bars where there is a single load.
 """
@@ -19,7 +19,7 @@ from peagle_sm.measure.results.records import ArmRecord, Load, PointRecord
 
 @dataclass(frozen=True)
 class Section:
-    """``lead`` is what the section shows, in a sentence that is computed from its figures."""
+    """Section of the page; ``lead`` is a sentence computed from its figures."""
 
     id: str
     title: str
@@ -28,13 +28,13 @@ class Section:
 
 
 def doubts(view: View, lines_of: Callable[[Iterable[PointRecord]], list[str]]) -> Safe | None:
-    """What must be read beside a section's figures: the lines that ``lines_of`` finds for the points."""
+    """List the notes on a section's figures that ``lines_of`` returns for the points."""
     told = lines_of(replace(point, arm=view.label(point.arm)) for point in view.points)
     return tag("ul", *(tag("li", line) for line in told), class_="note") if told else None
 
 
 def section(one: Section) -> Safe:
-    """The section as markup."""
+    """Make the section's markup."""
     return tag(
         "section",
         tag("h2", one.title, id=f"{one.id}-h"),
@@ -46,7 +46,7 @@ def section(one: Section) -> Safe:
 
 
 def arm_cell(view: View, name: str) -> Safe:
-    """An arm's name with its marker."""
+    """Format an arm's name with its marker."""
     return join(swatch(view.look(name)), tag("span", view.label(name)))
 
 
@@ -58,9 +58,9 @@ def table(
     words: Iterable[int] = (0,),
     titled: bool = False,
 ) -> Safe:
-    """A table; columns are figures (to the right) unless their place is in ``words``.
+    """Make a table; columns are right-aligned figures unless their index is in ``words``.
 
-    ``titled`` says that a heading stands above it already: the caption is then for screen readers alone.
+    ``titled``: a heading is already above the table, so the caption is only for screen readers.
     """
     left = set(words)
 
@@ -88,29 +88,29 @@ def table(
 
 
 def pair(chart: Safe, beside: Safe) -> Safe:
-    """A chart and its table, side by side where there is room."""
+    """Put a chart and its table side by side if there is room."""
     return tag("div", chart, beside, class_="pair")
 
 
 def grid(*charts: Safe) -> Safe:
-    """Several small charts: two in a row, or three where that leaves no gap."""
+    """Put several small charts in rows of two, or of three if that leaves no gap."""
     kind = "multiples three" if len(charts) % 3 == 0 else "multiples"
     return tag("div", *charts, class_=kind)
 
 
 def folded(summary: str, *content: Safe) -> Safe:
-    """What only some readers want: closed on a screen, open on paper."""
+    """Make a collapsible block: closed on screen, open in print."""
     return tag("details", tag("summary", summary), *content)
 
 
 Value = Callable[[PointRecord], float | None]
 KINDS = ("closed", "open")
-_X_TITLE = {"closed": "concurrency", "open": "requests a second, sent"}
+_X_TITLE = {"closed": "concurrency", "open": "requests per second, sent"}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn: ``name`` has its unit; ``log`` lets the upright axis be logarithmic."""
+    """Figure to draw: ``name`` includes the unit; ``log`` allows a logarithmic y axis."""
 
     id: str
     name: str
@@ -120,7 +120,7 @@ class Figure:
 
 
 def values(view: View, figure: Figure, arm: str, load: Load) -> tuple[float, float, float] | None:
-    """Median, least and greatest over the runs of one arm under one load; None where none has it."""
+    """Compute median, minimum and maximum over the runs of an arm under a load; None without any."""
     found = [v for point in view.measured(arm, load) if (v := figure.value(point)) is not None]
     return (median(found), min(found), max(found)) if found else None
 
@@ -135,7 +135,7 @@ def _arms(view: View, figure: Figure, kind: str) -> list[ArmRecord]:
 
 
 def charts(view: View, figure: Figure, wide: Size = WIDE) -> Safe | None:
-    """The figure's charts: one for closed loops, one for open ones; None without a value."""
+    """Draw the figure's charts for closed and open loops; None without a value."""
     drawn = [
         both(chart, f"{figure.id}-{kind}", wide) for kind in KINDS if (chart := _chart(view, figure, kind))
     ]
@@ -145,7 +145,7 @@ def charts(view: View, figure: Figure, wide: Size = WIDE) -> Safe | None:
 def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None:
     arms = _arms(view, figure, kind)
     loads = [load for load in view.loads(kind) if any(values(view, figure, arm.name, load) for arm in arms)]
-    if not arms or (len(arms) == len(loads) == 1):  # a single figure is no chart
+    if not arms or (len(arms) == len(loads) == 1):  # a single figure needs no chart
         return None
     if len(loads) == 1:
         return _bars(view, figure, arms, loads[0])
@@ -155,7 +155,7 @@ def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None
     )
     return LineChart(
         title=f"{figure.name} by {_X_TITLE[kind]}",
-        description=_told(view, figure, arms, loads),
+        description=_description(view, figure, arms, loads),
         series=series,
         x_title=_X_TITLE[kind],
         y_title=figure.name,
@@ -167,7 +167,7 @@ def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None
 
 
 def _spans(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> bool:
-    """Whether the values lie so far apart that an even axis would press most of them flat."""
+    """Decide whether the values differ so much that a linear axis would hide most of them."""
     found = [v[0] for arm in arms for load in loads if (v := values(view, figure, arm.name, load))]
     return min(found) > 0 and max(found) / min(found) > 8
 
@@ -181,15 +181,15 @@ def _bars(view: View, figure: Figure, arms: list[ArmRecord], load: Load) -> BarC
     found = ((arm.name, values(view, figure, arm.name, load)) for arm in arms)
     return BarChart(
         title=f"{figure.name} at {load.label}",
-        description=_told(view, figure, arms, [load]),
+        description=_description(view, figure, arms, [load]),
         bars=tuple(Bar(view.label(name), view.look(name), *value) for name, value in found if value),
         y_title=f"{figure.name}, at {load.label}",
         watermark=view.watermark,
     )
 
 
-def _told(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> str:
-    """The chart in words: each arm at its first and last load."""
+def _description(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> str:
+    """Describe the chart in words: each arm at its first and last load."""
     parts = []
     for arm in arms:
         ends = [(load, values(view, figure, arm.name, load)) for load in dict.fromkeys((loads[0], loads[-1]))]
@@ -201,7 +201,7 @@ def _told(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) 
 def pivot(
     view: View, figure: Figure, caption: str, show: Callable[[float | None], str] = formatting.number
 ) -> Safe:
-    """The same figures as a table: a row for each load, a column for each arm."""
+    """Make a table of the figure: a row for each load, a column for each arm."""
     arms = {arm.name: arm for kind in KINDS for arm in _arms(view, figure, kind)}
     loads = [load for kind in KINDS for load in view.loads(kind)]
     rows: list[list[Content]] = []

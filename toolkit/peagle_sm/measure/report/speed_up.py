@@ -1,4 +1,4 @@
-"""The section on speed-up: every comparison with its confidence interval, and its factors. Pure.
+"""Report section on speed-up: every comparison with its confidence interval and factors. Pure.
 
 The intervals are drawn as cells of the table, all on one logarithmic axis with 1 marked.
 """
@@ -20,19 +20,19 @@ from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import ComparisonRecord, Interval
 
 _WIDTH, _HEIGHT, _PAD = 300.0, 26.0, 14.0
-_LABEL = 28.0  # how far apart two labels must be
+_LABEL = 28.0  # smallest distance of two labels
 
 
 @dataclass(frozen=True)
 class IntervalAxis:
-    """The axis that a column of cells shares."""
+    """Axis that the cells of a column share."""
 
     scale: Scale
     ticks: tuple[float, ...]
 
     @classmethod
     def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:
-        """An axis that holds every interval, and 1."""
+        """Make an axis that includes every interval, and 1."""
         found = list(intervals)
         low = min([0.98, *(each.low for each in found)])
         high = max([1.02, *(each.high for each in found)])
@@ -42,7 +42,7 @@ class IntervalAxis:
         return cls(Scale(low, high, _PAD, _WIDTH - _PAD, log=True), ticks)
 
     def head(self) -> Safe:
-        """The axis itself, for the column's head; labels that would touch are left out, 1 never is."""
+        """Draw the axis for the column's head; labels that would touch are left out, except 1."""
         shown: list[float] = []
         for tick in sorted(self.ticks, key=lambda tick: (tick != 1.0, tick)):
             if all(abs(self.scale(tick) - self.scale(other)) >= _LABEL for other in shown):
@@ -50,12 +50,12 @@ class IntervalAxis:
         return _cell(*(self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown))
 
     def _label(self, tick: float, *, end: bool) -> Safe:
-        # On a phone only 1 and the ends are kept: the others would touch.
+        # On a phone only 1 and the ends are shown: the others would touch.
         kind = "tick one" if tick == 1 else "tick end" if end else "tick"
         return tag("text", formatting.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
 
     def cell(self, interval: Interval, look: Look) -> Safe:
-        """One interval: its line, its ends, its value; hollow where 1 lies inside."""
+        """Draw one interval with its value; the marker is hollow if the interval includes 1."""
         low, high, x = (self.scale(v) for v in (interval.low, interval.high, interval.value))
         y = _HEIGHT / 2
         return _cell(
@@ -87,11 +87,11 @@ _OVER = {"prompts": "prompts", "blocks": "time blocks", "deployments": "deployme
 
 
 def speed_ups(view: View) -> Section | None:
-    """Every comparison with its interval; controls last."""
+    """Make the section with every comparison and its interval; controls last."""
     if not view.comparisons:
         return None
     groups = [list(rows) for _, rows in groupby(ordered(view), key=_pair)]
-    if all(len(rows) == 1 for rows in groups):  # one table tells them apart by name
+    if all(len(rows) == 1 for rows in groups):  # one table with the names of the arms
         body = [_ratios(view, ordered(view), "Speed-up of each pair", paired=True)]
     else:
         body = [_group(view, rows) for rows in groups]
@@ -106,7 +106,7 @@ def _pair(row: ComparisonRecord) -> tuple[str, str]:
 
 
 def ordered(view: View) -> list[ComparisonRecord]:
-    """The headline's pair first, controls last, each pair by load."""
+    """Sort comparisons: the headline's pair first, controls last, each pair by load."""
     first = chief(view)
     order = {arm.name: at for at, arm in enumerate(view.arms)}
 
@@ -122,7 +122,7 @@ def _group(view: View, rows: Sequence[ComparisonRecord]) -> Safe:
     first = rows[0]
     note = None
     if first.control:
-        said = "The same mode twice: an interval that leaves out 1 would mean a biased run."
+        said = "The same arm twice: an interval that excludes 1 would mean a biased run."
         note = tag("p", said, class_="note")
     caption = f"{view.label(first.faster)} over {view.label(first.slower)}"
     return tag("div", tag("h3", _names(view, first)), note, _ratios(view, rows, caption), class_="group")
@@ -133,17 +133,17 @@ def _names(view: View, row: ComparisonRecord) -> Safe:
 
 
 def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paired: bool = False) -> Safe:
-    """Rows on one axis; ``paired`` names each row's arms, else the heading above does."""
+    """Make a table of ratios on one axis; ``paired`` adds the names of each row's arms."""
     axis = IntervalAxis.over(row.ratio for row in rows)
     loads = {row.load for row in rows}
     if paired and len(loads) == 1:
         caption += f" at {rows[0].load.label}"
-    # Said once where it is the same in every row: the table is wide enough without.
+    # In the caption if it is the same in every row, to keep the table narrow.
     same_units = paired and len({_units(row) for row in rows}) == 1
     caption += f", over {_units(rows[0])}" if same_units else ""
     same_answers = paired and len({_alike(row) for row in rows}) == 1
     if same_answers and rows[0].compared_outputs:
-        caption += f"; answers alike: {_alike(rows[0])}"
+        caption += f"; identical answers: {_alike(rows[0])}"
     columns = _Columns(
         names=paired,
         loads=not paired or len(loads) > 1,
@@ -159,7 +159,7 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns have something to say."""
+    """Columns of the table that have content."""
 
     names: bool
     loads: bool
@@ -175,7 +175,7 @@ class _Columns:
         found += ["speed-up", "95% interval", axis.head()]
         found += ["from acceptance", "from step time"] if self.split else []
         found += ["over"] if self.units else []
-        return [*found, "answers alike"] if self.alike else found
+        return [*found, "identical answers"] if self.alike else found
 
 
 def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Columns) -> list[Content]:
@@ -204,7 +204,7 @@ def _figure(row: ComparisonRecord) -> Safe:
     figure = formatting.ratio(row.ratio.value)
     if row.ratio.shown:
         return tag("strong", figure)
-    return tag("span", figure, tag("small", " not shown"), class_="muted")
+    return tag("span", figure, tag("small", " not significant"), class_="muted")
 
 
 def _categories(view: View, row: ComparisonRecord) -> Safe:
@@ -237,8 +237,8 @@ def _range(view: View) -> str:
         said += f"; significant at {shown} of {len(rows)} {what}."
     least = min(row.deployments for row in rows)
     reach = (
-        "One deployment: the intervals say nothing about the next one."
+        "One deployment: the intervals do not cover other deployments."
         if least == 1
-        else (f"Intervals hold over {least} deployments.")
+        else f"The intervals cover {least} deployments."
     )
     return f"{said} {reach}"

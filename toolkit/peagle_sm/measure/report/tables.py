@@ -1,6 +1,6 @@
-"""The report as plain tables: rows for a terminal, and Markdown for a pull request. Pure.
+"""Report as plain tables: rows for a terminal, and Markdown for a pull request. Pure.
 
-In Markdown the verdict and the main tables come first; the rest is folded.
+In Markdown the headline and the main tables come first; long tables are collapsed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord
 
 @dataclass(frozen=True)
 class Rows:
-    """A table without its looks; ``figures`` are the heads of columns that go to the right."""
+    """Unformatted table; ``figures`` are the heads of the right-aligned columns."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -40,7 +40,7 @@ class Rows:
 
 
 def points(view: View) -> Rows | None:
-    """Each arm under each load: rate, latencies, acceptance, cost."""
+    """Make the table of points: rate, latencies, acceptance and cost of each arm under each load."""
     found = list(_points(view))
     if not found:
         return None
@@ -60,19 +60,19 @@ def points(view: View) -> Rows | None:
         )
         for point in found
     )
-    return _used(_told_apart(view, Rows(heads, lines, heads[2:]), found, 2))
+    return _used(_with_runs(view, Rows(heads, lines, heads[2:]), found, 2))
 
 
-def _told_apart(view: View, table: Rows, records: Sequence[_Shown], names: int) -> Rows:
-    """With the run of each row behind its first ``names`` cells, where two rows would read alike there."""
+def _with_runs(view: View, table: Rows, records: Sequence[_Shown], names: int) -> Rows:
+    """Add a column with the run after the first ``names`` cells, if two rows would look the same."""
     if not are_alike(row[:names] for row in table.rows):
         return table
 
     def with_run(row: tuple[str, ...], run: str) -> tuple[str, ...]:
         return *row[:names], run, *row[names:]
 
-    told = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
-    return Rows(with_run(table.heads, "run"), tuple(told), table.figures)
+    rows = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
+    return Rows(with_run(table.heads, "run"), tuple(rows), table.figures)
 
 
 def _points(view: View) -> Iterator[PointRecord]:
@@ -86,7 +86,7 @@ def _part(found: Percentiles | None, name: str) -> str:
 
 
 def _used(table: Rows) -> Rows:
-    """Without the columns in which nothing stands."""
+    """Remove empty columns."""
     kept = [
         at
         for at, head in enumerate(table.heads)
@@ -100,7 +100,7 @@ def _used(table: Rows) -> Rows:
 
 
 def ratios(view: View) -> Rows | None:
-    """Every comparison with its interval."""
+    """Make the table of comparisons with their intervals."""
     if not view.comparisons:
         return None
     heads = ("arm", "over", "load", "speed-up", "95% interval", "significant", "units", "deployments")
@@ -117,28 +117,28 @@ def ratios(view: View) -> Rows | None:
         )
         for row in ordered(view)
     )
-    return _told_apart(view, Rows(heads, rows, ("speed-up", "deployments")), ordered(view), 3)
+    return _with_runs(view, Rows(heads, rows, ("speed-up", "deployments")), ordered(view), 3)
 
 
 def best_k(view: View) -> Rows | None:
-    """What the tuner chose."""
+    """Make the table of the tuner's choices."""
     if not view.fits:
         return None
     rows = tuple(
         (formatting.MODE_NAMES[fit.mode], fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits
     )
-    return _told_apart(view, Rows(("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2)
+    return _with_runs(view, Rows(("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2)
 
 
 def rates(view: View) -> Rows | None:
-    """What the tuner's fit says of each K; K=0 is no speculation, the rate to beat."""
+    """Make the table of the tuner's fit at each K; K=0 is no speculation."""
     found = [(fit, point) for fit in view.fits for point in sorted(fit.points, key=lambda each: each.k)]
     if not found:
         return None
     heads = ("mode", "load", "K", "OTPS", "95% interval", "over K=0", "accepted", "step ms", "from", "note")
     lines = tuple(_rate(fit, point) for fit, point in found)
     table = Rows(heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"))
-    return _used(_told_apart(view, table, [fit for fit, _ in found], 3))
+    return _used(_with_runs(view, table, [fit for fit, _ in found], 3))
 
 
 def _rate(fit: FitRecord, point: KPoint) -> tuple[str, ...]:
@@ -162,16 +162,16 @@ def _rate(fit: FitRecord, point: KPoint) -> tuple[str, ...]:
 
 
 def baseline(fit: FitRecord) -> KPoint | None:
-    """No speculation under the same load, where the tuner measured it."""
+    """Return the point without speculation (K=0) of a fit; None if it was not measured."""
     return next((point for point in fit.points if point.k == 0), None)
 
 
 def checks(view: View, *, power: bool = True) -> Rows | None:
-    """What verify found; ``power`` adds what each check would have caught, which is long."""
+    """Make the table of checks; ``power`` adds the long column of what each check detects."""
     if not view.checks:
         return None
     said = {True: "passed", False: "FAILED", None: "not decided"}
-    heads = ("check", "arm", "result", "found", "would be caught")
+    heads = ("check", "arm", "result", "found", "detects")
     rows = [
         (
             check.name,
@@ -183,7 +183,7 @@ def checks(view: View, *, power: bool = True) -> Rows | None:
         for check in view.checks
     ]
     kept = len(heads) if power else len(heads) - 1
-    table = _told_apart(view, Rows(heads[:kept], tuple(row[:kept] for row in rows), ()), view.checks, 2)
+    table = _with_runs(view, Rows(heads[:kept], tuple(row[:kept] for row in rows), ()), view.checks, 2)
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
 
 
@@ -196,12 +196,12 @@ def _without(table: Rows, head: str) -> Rows:
     )
 
 
-#: Longer tables are folded: a pull request is read from the top.
+#: Longer tables are collapsed.
 _SHOWN_ROWS = 12
 
 
 def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
-    """GitHub's Markdown.
+    """Write the report in GitHub's Markdown.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
@@ -210,7 +210,7 @@ def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
     heading = title or "P-EAGLE report"
     if len(parts) == 1:
         return _run(parts[0].view, f"### {heading}")
-    about = f"{len(parts)} runs. Compare modes within one run only."
+    about = f"{len(parts)} runs. Compare modes only within one run."
     return "\n\n".join([f"### {heading}", about, *(_run(part.view, f"#### {part.title}") for part in parts)])
 
 
@@ -232,7 +232,7 @@ def _run(view: View, heading: str) -> str:
             _table("Speed-up", ratios(view)),
             _table("Measured", points(view)),
             _table("Best K", best_k(view)),
-            _table("The rate at each K", rates(view)),
+            _table("Rate at each K", rates(view)),
             _table(checked(view.checks) if view.checks else "", checks(view)),
         )
         if text

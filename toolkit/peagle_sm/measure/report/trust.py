@@ -1,6 +1,7 @@
-"""The sections on trust: whether the answers are the target's own, and where the figures come from. Pure.
+"""Report sections on trust: checks of the answers, health of the measurement, provenance. Pure.
 
-They also say whether the measurement itself can be trusted, and how to get the figures again.
+They show whether the answers are the target's own, whether the client kept up, and how to reproduce the
+figures.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NOT_APPLICABLE = ("open", "not applicable")
 
 
 def proof(view: View) -> Section | None:
-    """Every check with what it could have caught; what failed comes first."""
+    """Make the section on checks, failed ones first, each with the faults that it detects."""
     if not view.checks:
         return None
     order = {False: 0, None: 1, True: 2}
@@ -29,7 +30,7 @@ def proof(view: View) -> Section | None:
     several = len({(check.arm, check.baseline) for check in ranked}) > 1
     heads: list[Content] = ["check", "result"]
     heads += ["arm", "baseline"] if several else []
-    heads += ["found", "would be caught"]
+    heads += ["found", "detects"]
     rows = [_row(view, check, several) for check in ranked]
     shown = table(heads, rows, caption="Checks of the outputs", words=range(len(heads)))
     examples = [_examples(check) for check in ranked if check.examples and check.passed is not True]
@@ -48,18 +49,18 @@ def _examples(check: CheckRecord) -> Safe:
 
 
 def trust(view: View) -> str:
-    """Whether the client kept up, and what failed; empty where no point was measured."""
+    """Describe whether the client kept up, and what failed; empty without points."""
     points = [*view.points, *view.withheld]
     if not points:
         return ""
     lags = [lag for point in points if (lag := point.client.lag_p99_ms) is not None]
     shares = [share for point in points if (share := point.client.cpu_share) is not None]
-    told = [f"largest lag p99 {formatting.number(max(lags))} ms"] if lags else []
-    told += [f"{formatting.share(max(shares))} of a core at most"] if shares else []
+    details = [f"largest p99 lag {formatting.number(max(lags))} ms"] if lags else []
+    details += [f"at most {formatting.share(max(shares))} of a core"] if shares else []
     kept_up = sum(point.client.trusted for point in points)
     parts = [
         f"The client kept up at {kept_up} of {formatting.plural(len(points), 'point')}"
-        + (f" ({', '.join(told)})." if told else ".")
+        + (f" ({', '.join(details)})." if details else ".")
     ]
     parts += [f"Its machine's load average was {busy}."] if (busy := _load_averages(view)) else []
     failed = sum(count for point in points for count in point.errors.values())
@@ -71,7 +72,7 @@ def trust(view: View) -> str:
 
 
 def _load_averages(view: View) -> str:
-    """``2.60``, or each run's own: ``2.60 in b.jsonl, 5.44 in c.jsonl``."""
+    """Format the load averages: ``2.60``, or ``2.60 in b.jsonl, 5.44 in c.jsonl`` for several runs."""
     found = {
         name: max(busy)
         for name, each in view.files
@@ -83,7 +84,7 @@ def _load_averages(view: View) -> str:
 
 
 def quality(view: View) -> Section | None:
-    """The client's lag, errors, and points that are withheld because the client was the bottleneck."""
+    """Make the section on the client's lag, errors, and withheld points."""
     said = trust(view)
     if not said:
         return None
@@ -96,34 +97,32 @@ def quality(view: View) -> Section | None:
         rows.append([late.load.label, names, "withheld: measured while the client was the bottleneck"])
     for point in view.points:
         if is_late(point.client):
-            told = f"latencies may read too long: {point.client.reason}"
-            rows.append([point.load.label, arm_cell(view, point.arm), told])
+            note = f"measured latencies may be too long: {point.client.reason}"
+            rows.append([point.load.label, arm_cell(view, point.arm), note])
         if point.errors:
-            told = ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items()))
+            errors = ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items()))
             share = sum(point.errors.values()) / max(1, point.requests)
             rows.append(
-                [point.load.label, arm_cell(view, point.arm), f"{told} ({100 * share:.1f}% of requests)"]
+                [point.load.label, arm_cell(view, point.arm), f"{errors} ({100 * share:.1f}% of requests)"]
             )
-    body = (
-        table(["load", "arm", "what"], rows, caption="What went wrong", words=(0, 1, 2)) if rows else Safe("")
-    )
-    return Section("quality", "The measurement itself", said, body)
+    body = table(["load", "arm", "problem"], rows, caption="Problems", words=(0, 1, 2)) if rows else Safe("")
+    return Section("quality", "Quality of the measurement", said, body)
 
 
 _FIRST = ("date", "region", "git_revision", "seed")
 
 
 def origin(view: View) -> Section:
-    """Provenance of every file, and the warnings that reading them gave."""
+    """Make the section on the provenance of every file, with the warnings of reading them."""
     parts = [_file(header) for header in view.headers]
-    if told := (*view.warnings, *view.empty, *view.interrupted):
-        parts.append(tag("ul", *(tag("li", text) for text in told), class_="warnings"))
+    if warnings := (*view.warnings, *view.empty, *view.interrupted):
+        parts.append(tag("ul", *(tag("li", text) for text in warnings), class_="warnings"))
     parts.append(
         tag(
             "p",
-            f"Every line of the files ({formatting.plural(view.requests, 'request')}) is inside this page: ",
+            f"This page contains every line of the files ({formatting.plural(view.requests, 'request')}): ",
             tag("code", "peagle-sm report THIS.html"),
-            " reads them like the files they came from, and the button writes them out. ",
+            " reads them like the original files, and the button saves them. ",
             tag("button", "Save the data", id="save", type="button", hidden=""),
             class_="note",
         )
@@ -149,7 +148,7 @@ def _file(header: Header) -> Safe:
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as ``a.b.0`` and text."""
+    """Flatten nested settings to pairs of a path such as ``a.b.0`` and a text."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flat(inner, f"{name}.{key}" if name else str(key))

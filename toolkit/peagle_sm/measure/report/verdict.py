@@ -1,4 +1,4 @@
-"""The headline: which mode is faster, by how much, how sure, with which limits; and its figures. Pure."""
+"""Headline of the report: which mode is faster, by how much, its confidence and limits. Pure."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import CheckRecord, ComparisonRecord, FitRecord, Load, PointRecord
 
-#: Which pairs answer the reader's question, best first.
+#: Pairs of modes for the headline, best first.
 _QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
 _CLAIMS = {
     "faster": "{a} is {ratio} {b}",
     "slower": "{a} is slower than {b}: {ratio}",
-    "open": "No difference shown between {a} and {b}",
+    "open": "No significant difference between {a} and {b}",
 }
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``headline`` is the sentence, ``figure`` the part to stress, ``second`` the other end of the loads.
+    """Headline of a report; ``figure`` is its emphasised part, ``second`` covers the highest load.
 
-    ``limits`` say how far it reaches; that weights or figures are not a real model's stands first.
+    ``limits`` say how far the headline applies; a watermark (not a real model's figures) comes first.
     """
 
     headline: str
     figure: str
     limits: tuple[str, ...]
     second: str = ""
-    gain: bool = False  #: a difference is shown, and it is the good one
+    gain: bool = False  #: the difference is significant and an improvement
 
 
 def chief(view: View) -> ComparisonRecord | None:
-    """The comparison that the headline tells: P-EAGLE against EAGLE-3 first, at the least load."""
+    """Choose the headline's comparison: P-EAGLE over EAGLE-3 if possible, at the lowest load."""
     rows = [row for row in view.comparisons if not row.control]
     for faster, slower in _QUESTIONS:
         found = [row for row in rows if _modes(view, row) == (faster, slower)]
@@ -49,7 +49,7 @@ def _modes(view: View, row: ComparisonRecord) -> tuple[str, str]:
 
 
 def verdict(view: View) -> Verdict:
-    """What the files say, in one sentence; what is missing is not made up for."""
+    """Summarise the files in one sentence."""
     said = _verdict(view)
     if view.interrupted:
         said = replace(said, headline=f"{said.headline} ({'; '.join(view.interrupted)})")
@@ -72,30 +72,30 @@ def _verdict(view: View) -> Verdict:
         return Verdict("The checks did not finish" if unfinished else checked(view.checks), "", ())
     if view.withheld:
         reason = view.withheld[0].client.reason or "it was the bottleneck"
-        return Verdict("Nothing to publish: the client could not keep up", "", (reason,))
-    return Verdict("No finished load is in the file", "", view.empty)
+        return Verdict("No figures to publish: the client could not keep up", "", (reason,))
+    return Verdict("The file has no finished load", "", view.empty)
 
 
 def _begun(text: str) -> str:
-    """As a sentence begins; an endpoint's own name stays as it is written."""
+    """Capitalise a mode's name at the start of a sentence; endpoint names stay unchanged."""
     plain = formatting.MODE_NAMES["none"]
     return text[0].upper() + text[1:] if text.startswith(plain) else text
 
 
 def _other_end(view: View, row: ComparisonRecord) -> str:
-    """The same pair at the greatest load: a gain at c=1 may be gone there."""
+    """Describe the same pair at the highest load, where a gain at c=1 may be lost."""
     pair = row.faster, row.slower
     rows = [each for each in view.comparisons if (each.faster, each.slower) == pair]
     last = max(rows, key=lambda each: (each.load.kind == row.load.kind, load_value(each.load)))
     if last.load == row.load:
         return ""
     if not last.ratio.shown:
-        return f"No difference shown at {last.load.label}: {formatting.with_span(last.ratio)}."
+        return f"No significant difference at {last.load.label}: {formatting.with_span(last.ratio)}."
     return f"At {last.load.label}: {formatting.with_span(last.ratio)}."
 
 
 def claim(view: View, row: ComparisonRecord) -> str:
-    """``P-EAGLE is 1.31x EAGLE-3 [1.20, 1.42] at c=1, in this deployment``, or that no difference was shown.
+    """Write ``P-EAGLE is 1.31x EAGLE-3 [1.20, 1.42] at c=1, in this deployment`` or no difference.
 
     One deployment's interval is over its prompts or blocks: of two deployments that differ by 3% it calls the
     difference significant in most cases (tests/measure/compare/test_coverage.py).
@@ -111,7 +111,7 @@ def claim(view: View, row: ComparisonRecord) -> str:
 
 
 def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
-    """How far a comparison reaches: deployments, what the interval is over, workload, temperature."""
+    """List how far a comparison applies: deployments, units of the interval, workload, temperature."""
     reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
     found = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
     pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
@@ -125,28 +125,28 @@ def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
 
 
 def workload_name(view: View) -> str | None:
-    """The prompts' name, where all files agree."""
+    """Return the workload's name if all files agree; else None."""
     return name_of_workload(view.setting("workload"))
 
 
 def name_of_workload(setting: Any) -> str | None:
-    """Return the prompts' name from a run's setting ``workload``; None without one."""
+    """Return the workload's name from a run's setting ``workload``; None without one."""
     name = setting.get("name") if isinstance(setting, dict) else setting
     return str(name) if name else None
 
 
 def temperature_of(view: View, load: Load | None = None) -> float | None:
-    """The temperature of the points (of one load), where they agree."""
+    """Return the temperature of the points (of one load) if they agree; else None."""
     found = {point.temperature for point in view.points if load is None or point.load == load}
     if found == {None} or not found:
-        told = view.setting("workload")
-        asked = told.get("temperature") if isinstance(told, dict) else None
-        return None if asked is None else float(asked)
+        workload = view.setting("workload")
+        value = workload.get("temperature") if isinstance(workload, dict) else None
+        return None if value is None else float(value)
     return found.pop() if len(found) == 1 else None
 
 
 def _of_fits(view: View) -> Verdict:
-    """The K of one mode at each load, P-EAGLE's where it was tuned."""
+    """Summarise fits: the best K at each load of P-EAGLE, or of the first tuned mode."""
     modes = [fit.mode for fit in view.fits]
     mode = "p-eagle" if "p-eagle" in modes else modes[0]
     fits = sorted((fit for fit in view.fits if fit.mode == mode), key=lambda fit: load_value(fit.load))
@@ -154,12 +154,12 @@ def _of_fits(view: View) -> Verdict:
     least = min(fit.deployments for fit in fits)
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
     rates = "; ".join(told for fit in fits if (told := _rates(fit)))
-    second = f"Tokens a second: {rates}." if rates else ""
+    second = f"Tokens per second: {rates}." if rates else ""
     return Verdict(f"Best K for {formatting.MODE_NAMES[mode]}: {said}", "", (reach,), second)
 
 
 def _rates(fit: FitRecord) -> str:
-    """``233 at c=1 (127 without speculation)``; empty where the fit does not hold both."""
+    """Write the rates of the best K and of no speculation; empty if one of them is unknown."""
     by_k = {point.k: point.otps for point in fit.points}
     if 0 not in by_k or fit.best_k not in by_k:
         return ""
@@ -168,7 +168,7 @@ def _rates(fit: FitRecord) -> str:
 
 
 def first_point(view: View) -> PointRecord:
-    """The fastest arm's point at the least load: what is told where nothing was compared."""
+    """Choose the fastest arm's point at the lowest load, for a headline without comparisons."""
     load = min((point.load for point in view.points), key=lambda each: (each.kind, load_value(each)))
     points = [point for point in view.points if point.load == load]
     real = [point for point in points if not view.arm(point.arm).control]
@@ -183,13 +183,13 @@ def _of_points(view: View) -> Verdict:
     if (temperature := temperature_of(view, point.load)) is not None:
         limits.append(f"temperature {temperature:g}")
     if len({each.arm for each in view.points}) > 1:
-        limits.append("no interval: `peagle-sm compare` measures one")
-    headline = f"{_begun(label)} wrote {figure} at {point.load.label}"
+        limits.append("no confidence interval: use `peagle-sm compare`")
+    headline = f"{_begun(label)}: {figure} at {point.load.label}"
     return Verdict(headline, figure, tuple(limits))
 
 
 def checked(checks: Sequence[CheckRecord]) -> str:
-    """``Outputs are the target's own: 9 of 9 checks passed``, or which were not, and of what endpoint."""
+    """Write ``Outputs are the target's own: 9 of 9 checks passed``, or which checks did not pass."""
     failed = [check.name for check in checks if check.passed is False]
     undecided = [check.name for check in checks if check.undecided]
     passed = sum(check.passed is True for check in checks)
@@ -209,7 +209,7 @@ def checked(checks: Sequence[CheckRecord]) -> str:
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure, what it is, and what to read it against; ``tone`` is "bad" where it warns."""
+    """Key figure with its name and context; ``tone`` "bad" is a warning."""
 
     name: str
     figure: str
@@ -218,7 +218,7 @@ class Tile:
 
 
 def tiles(view: View) -> tuple[Tile, ...]:
-    """At most four; whether the answers are the same is never the one left out."""
+    """Choose at most four key figures; the result of the checks is always included."""
     checks = _checks(view)
     if chief(view) is None and view.points:
         found = (*_of_point(view), _cost(view))
@@ -230,7 +230,7 @@ def tiles(view: View) -> tuple[Tile, ...]:
 
 
 def _of_point(view: View) -> tuple[Tile | None, ...]:
-    """What one user of the endpoint sees, at the headline's load."""
+    """Make the key figures of one point: latencies and acceptance, at the headline's load."""
     point = first_point(view)
     at = f"{view.label(point.arm)} at {point.load.label}"
     length = point.acceptance.per_step if point.acceptance else None
@@ -249,7 +249,7 @@ def _over_none(view: View) -> Tile | None:
     for row in view.comparisons:
         if row.faster == first.faster and view.arm(row.slower).mode == "none" and row.load == first.load:
             detail = f"{view.label(row.faster)}, {formatting.span(row.ratio)} at {row.load.label}"
-            return Tile("over plain decoding", formatting.ratio(row.ratio.value), detail)
+            return Tile("speed-up over no speculation", formatting.ratio(row.ratio.value), detail)
     return None
 
 
@@ -270,7 +270,7 @@ def _acceptance(view: View) -> Tile | None:
 
 
 def _alike(view: View) -> Tile | None:
-    """Whether greedy answers were those of plain decoding, where the comparison tells."""
+    """Make the key figure of identical greedy answers, if they were compared."""
     first = chief(view)
     if first is None:
         return None
@@ -280,7 +280,7 @@ def _alike(view: View) -> Tile | None:
     if not row.compared_outputs:
         return None
     figure = f"{row.identical_outputs} of {row.compared_outputs}"
-    return Tile("prompts answered alike", figure, f"{view.label(row.faster)}; {view.label(row.slower)}")
+    return Tile("identical answers", figure, f"{view.label(row.faster)}; {view.label(row.slower)}")
 
 
 def _cost(view: View) -> Tile | None:
@@ -297,7 +297,7 @@ def _cost(view: View) -> Tile | None:
 
 
 def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | None:
-    """The other side of the headline, at its own cheapest point."""
+    """Return the cheapest row of the headline's other arm, if the difference is significant."""
     first = chief(view)
     if first is None or best.arm.name not in (first.faster, first.slower):
         return None
@@ -306,7 +306,7 @@ def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | No
         for row in view.comparisons
         if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
     ]
-    if not any(shown):  # without a difference shown, none may be claimed in money either
+    if not any(shown):  # without a significant difference, no saving may be claimed
         return None
     name = first.slower if best.arm.name == first.faster else first.faster
     return cheapest([row for row in rows if row.arm.name == name])

@@ -1,1 +1,1 @@
-"""Results files: their records, how they are read and written, and where the numbers come from."""
+"""Results files: records, reading and writing, and provenance."""

@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, machine, weights, revision, seed, date and load."""
+"""Provenance of results: versions, machine, weights, git revision, seed, date and load."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DISTRIBUTIONS = ("peagle-sm", "boto3", "botocore", "aiohttp", "moto", "human-ev
 
 
 def load_now() -> float:
-    """The 1-minute load average: how many processes wanted a core."""
+    """Return the machine's 1-minute load average."""
     return os.getloadavg()[0]
 
 
 def versions() -> dict[str, str]:
-    """Version of each distribution that takes part; those not installed are left out."""
+    """Return the version of each relevant Python package; those not installed are left out."""
     found = {}
     for name in _DISTRIBUTIONS:
         try:
@@ -34,7 +34,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and memory; no host name."""
+    """Describe processor, cores and memory, without the host name."""
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
@@ -54,7 +54,7 @@ def _processor() -> str:
 
 
 def weights_sha256(folder: Path) -> dict[str, str]:
-    """SHA-256 of each ``*.safetensors`` below ``folder``, by its path inside it."""
+    """Compute the SHA-256 of each ``*.safetensors`` under ``folder``, by its relative path."""
     hashes = {}
     for path in sorted(folder.rglob("*.safetensors")):
         with path.open("rb") as file:
@@ -63,7 +63,7 @@ def weights_sha256(folder: Path) -> dict[str, str]:
 
 
 def git_revision(folder: Path) -> str | None:
-    """The commit checked out at ``folder`` (``+changes`` when files differ), None outside git."""
+    """Return the git commit at ``folder`` (``+changes`` when files differ); None outside git."""
     revision = _git(folder, "rev-parse", "HEAD")
     if revision is None:
         return None
@@ -82,7 +82,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 
 def origin(seed: int) -> dict[str, Any]:
-    """Date, versions, machine, revision and seed: what every results file says."""
+    """Collect date, versions, machine, revision and seed for a results file."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
@@ -92,27 +92,27 @@ def origin(seed: int) -> dict[str, Any]:
     }
 
 
-#: Overrides that differ from engine to engine and from machine to machine, so they say nothing to others.
+#: Prefixes of overrides that differ between engines or machines, so they mean nothing elsewhere.
 _OF_ONE_ENGINE = ("/opt/ml", "host", "port")
 
 
 def engine_in_brief(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reader elsewhere needs of an engine: no address, process or path of this machine."""
-    told = {name: row[name] for name in ("endpoint", "image", "engine_version") if row.get(name)}
-    return {**told, "overrides": overrides_for_others(row)}
+    """Describe an engine for readers elsewhere, without addresses, processes or paths of this machine."""
+    facts = {name: row[name] for name in ("endpoint", "image", "engine_version") if row.get(name)}
+    return {**facts, "overrides": overrides_for_others(row)}
 
 
 def overrides_for_others(row: Mapping[str, Any]) -> list[str]:
-    """The local overrides of one engine that hold on any machine."""
+    """Return the overrides of one engine that are valid on any machine."""
     return [text for text in row.get("overrides", []) if not text.startswith(_OF_ONE_ENGINE)]
 
 
 def collect(
     *, seed: int, engine: Sequence[Mapping[str, Any]], spec_hashes: Mapping[str, str | None], weights: Path
 ) -> dict[str, Any]:
-    """Everything that a result file says about where its numbers come from.
+    """Collect the full provenance for a results file of the local SageMaker.
 
-    ``engine`` is the local server's own account of each engine (versions, local overrides);
+    ``engine`` is the local server's description of each engine (versions, local overrides);
     ``weights`` is the folder of the small stand-in weights.
     """
     return {

@@ -1,8 +1,8 @@
-"""What a results file says, one dataclass a line kind; `result_file` reads and writes them. Pure.
+"""Records of a results file: one dataclass for each kind of line. Pure.
 
-Every measuring command (bench, compare, tune, verify) writes these, and the report, the costs and any program
-of the user read them. Times are seconds since the run began unless a name says otherwise; a figure that
-could not be had is None, never 0.
+Every measuring command (bench, compare, tune, verify) writes these records; the report, the costs and the
+user's programs read them. Times are seconds since the run began unless a name says otherwise; an unknown
+figure is None, never 0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ AcceptanceSource = Literal["per-request", "metrics", "cloudwatch"]
 
 @dataclass(frozen=True)
 class Header:
-    """The first line: what was run, and where every figure comes from (`provenance.collect`)."""
+    """First line of a results file: the command, its config, and the provenance of the figures."""
 
     run_id: str
     command: str  #: "bench", "compare", "tune", "verify" or "quickstart"
-    config: dict[str, Any]  #: all that a resumed run must agree with: workload, loads, seed, max_tokens …
+    config: dict[str, Any]  #: settings that a resumed run must share: workload, loads, seed, max_tokens …
     provenance: dict[str, Any]
     stand_in_weights: bool
     schema: str = SCHEMA
@@ -31,7 +31,7 @@ class Header:
 
 @dataclass(frozen=True)
 class ArmRecord:
-    """One side of a measurement: an endpoint (or one inference component of it, or a bare vLLM's URL)."""
+    """One arm of a measurement: an endpoint, an inference component, or a bare vLLM server."""
 
     name: str
     mode: Mode
@@ -41,16 +41,16 @@ class ArmRecord:
     transport: Literal["sagemaker", "http"] = "sagemaker"
     instance_type: str | None = None
     instance_count: int = 1
-    usd_per_hour: float | None = None  #: of the whole endpoint; None where no price is known
+    usd_per_hour: float | None = None  #: of the whole endpoint; None if unknown
     price_source: str | None = None
-    deployment: str | None = None  #: tells one deployment of the same arm from another
+    deployment: str | None = None  #: distinguishes deployments of the same arm
     control: bool = False  #: the second arm of an A/A pair
-    gpus: int | None = None  #: of one copy of ``component``; None where the arm has its instances to itself
+    gpus: int | None = None  #: of one copy of ``component``; None if the arm does not share its instances
 
 
 @dataclass(frozen=True)
 class Load:
-    """``closed`` keeps ``concurrency`` requests in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
+    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
@@ -64,9 +64,9 @@ class Load:
 
 @dataclass(frozen=True)
 class RequestRecord:
-    """One request as the client saw it.
+    """One request as measured by the client.
 
-    ``due_s`` is when it was to be sent (its Poisson arrival; in a closed loop the moment a place was free),
+    ``due_s`` is when it was due (its Poisson arrival; in a closed loop the moment a slot was free),
     ``first_s`` and ``last_s`` are the first and last content chunk, ``done_s`` the end of the stream.
     ``gaps_ms`` are the gaps between content chunks (ITL; a chunk may hold several tokens).
     ``histogram[j]`` counts verification steps that accepted exactly j draft tokens.
@@ -86,7 +86,7 @@ class RequestRecord:
     chunks: int
     gaps_ms: tuple[float, ...] = ()
     category: str | None = None
-    turn: int = 0  #: of a conversation with several
+    turn: int = 0  #: index in a conversation of several turns
     block: int = 0  #: time block (ABBA) that the request was sent in
     finish_reason: str | None = None
     error: str | None = None  #: name of the error (`StreamError`, `ThrottlingException` …); None is a success
@@ -95,13 +95,14 @@ class RequestRecord:
     accepted: int | None = None
     histogram: tuple[int, ...] = ()
     output_sha256: str | None = None  #: of the token ids where they are known, else of the text
-    text: str | None = None  #: only where the run was asked to keep texts
-    client_lag_ms: float | None = None  #: how late the client's own loop was when it sent
+    text: str | None = None  #: only if the run keeps texts
+    client_lag_ms: float | None = None  #: how late the client sent the request
+    distinct_4_grams: float | None = None  #: share of distinct 4-grams of its tokens: 1 repeats nothing
 
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Of one measure in milliseconds."""
+    """Percentiles and mean of one measure in milliseconds."""
 
     p50: float
     p95: float
@@ -116,7 +117,7 @@ class Acceptance:
 
     source: AcceptanceSource
     per_step: float | None
-    per_request: float | None  #: None where only counters of the whole engine are known
+    per_request: float | None  #: None if only counters of the whole engine are known
     survival: tuple[float, ...]
     drafts: int
     accepted: int
@@ -124,19 +125,19 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class ClientHealth:
-    """Whether the client kept up, else why not; `load.points` says what may be shown then."""
+    """Whether the client kept up, and why not; `load.points` decides what may be shown."""
 
     trusted: bool
     reason: str | None
-    lag_p99_ms: float | None  #: how late its event loop came; None: it has none
-    cpu_share: float | None  #: of one core, over the measured window; None: the client does not tell
+    lag_p99_ms: float | None  #: lag of its event loop; None without one
+    cpu_share: float | None  #: of one core, over the measured window; None if unknown
     cpu_us_per_chunk: float | None
-    bottleneck: bool | None = None  #: it held the load back itself; None in files that do not tell
+    bottleneck: bool | None = None  #: whether the client limited the load; None in older files
 
 
 @dataclass(frozen=True)
 class Goodput:
-    """Requests that met the objective, a second; ``share`` of all measured requests, errors included."""
+    """Requests per second that met the objective; ``share`` of all measured requests, errors included."""
 
     ttft_ms: float | None
     tpot_ms: float | None
@@ -149,8 +150,8 @@ class Goodput:
 class PointRecord:
     """One arm under one load, over its measured window (warm-up and drain left out).
 
-    ``otps`` is output tokens a second of the window, of all requests together; ``otps_per_request`` the mean
-    of each request's own tokens by its seconds. ``usd`` is what the window cost at the arm's price.
+    ``otps`` is the output tokens per second of all requests together; ``otps_per_request`` the mean of each
+    request's own rate. ``usd`` is the cost of the window at the arm's price.
     """
 
     arm: str
@@ -172,12 +173,12 @@ class PointRecord:
     temperature: float | None
     goodput: Goodput | None = None
     usd: float | None = None
-    machine_load: float | None = None  #: 1-minute load average beside it
+    machine_load: float | None = None  #: 1-minute load average of the client's machine
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95% interval; ``shown`` when the interval excludes 1 (for ratios)."""
+    """A value with its 95% confidence interval."""
 
     value: float
     low: float
@@ -185,7 +186,7 @@ class Interval:
 
     @property
     def shown(self) -> bool:
-        """Whether the data tell the ratio from 1."""
+        """Whether a ratio is significant: its interval excludes 1."""
         return not self.low <= 1.0 <= self.high
 
 
@@ -197,14 +198,14 @@ class ComparisonRecord:
     slower: str
     load: Load
     ratio: Interval
-    over: Literal["prompts", "blocks", "deployments"]  #: what the interval resamples
-    units: int  #: how many of them
-    deployments: int  #: 1 is to be read as "this deployment only"
-    acceptance_ratio: Interval | None  #: the two factors of ``ratio``
-    step_time_ratio: Interval | None  #: of ``slower``'s step time over ``faster``'s
+    over: Literal["prompts", "blocks", "deployments"]  #: the units of the interval
+    units: int  #: their number
+    deployments: int  #: 1 means that the result is valid for this deployment only
+    acceptance_ratio: Interval | None  #: first factor of ``ratio``
+    step_time_ratio: Interval | None  #: second factor: ``slower``'s step time over ``faster``'s
     categories: dict[str, Interval] = field(default_factory=dict)
-    control: bool = False  #: an A/A pair: its interval is to cover 1
-    identical_outputs: int | None = None  #: prompts answered alike
+    control: bool = False  #: an A/A pair, whose interval should cover 1
+    identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
 
 
@@ -223,7 +224,7 @@ class KPoint:
 
 @dataclass(frozen=True)
 class FitRecord:
-    """What the tuner found for one mode under one load."""
+    """Result of the tuner for one mode under one load."""
 
     mode: Mode
     load: Load
@@ -236,9 +237,9 @@ class FitRecord:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """One check of `verify`: ``passed`` None means that it could not be decided, and why.
+    """One check of `verify`; ``passed`` None: could not be decided, the reason is in ``summary``.
 
-    ``applicable`` False: neither side is set up for what the check asks, so there was nothing to decide.
+    ``applicable`` False: neither endpoint is configured for the feature, so there was nothing to check.
     """
 
     name: str
@@ -246,23 +247,23 @@ class CheckRecord:
     baseline: str
     passed: bool | None
     summary: str
-    power: str  #: what a fault must be like to be caught, in words with figures
+    power: str  #: which faults the check detects, in words with figures
     figures: dict[str, float] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
     applicable: bool = True
 
     @property
     def undecided(self) -> bool:
-        """Whether the check applies and could not be decided."""
+        """Whether the check applies but could not be decided."""
         return self.passed is None and self.applicable
 
 
 @dataclass(frozen=True)
 class WindowRecord:
-    """One whole window of `tune`; the fit rests on these, and a resumed run does not measure them again.
+    """One complete window of `tune`; the fit uses these, and a resumed run does not repeat them.
 
-    The fields are those of `peagle_sm.measure.tune.readings.Reading`. ``untrusted``: why the figures are not
-    to be published, None where the client kept up.
+    The fields are those of `peagle_sm.measure.tune.readings.Reading`. ``untrusted``: why the figures must not
+    be published, None if the client kept up.
     """
 
     mode: Mode

@@ -1,7 +1,7 @@
-"""A results file: JSON lines, header first, appended to while a run goes on and readable at any moment.
+"""Results files: JSON lines, header first, appended during a run and readable at any time.
 
 ``{"kind": "request", …}``: ``kind`` is a key of ``records.KINDS``, the rest are the record's fields; a field
-that holds its default may be left out. A run that was killed leaves at most its last line cut.
+with its default value may be omitted. A killed run leaves at most its last line incomplete.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from peagle_sm.aws.files import cannot_write, write_file, writing
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import cannot_write, write_file, writing
 from peagle_sm.measure.results import records
 from peagle_sm.measure.results.records import KINDS, SCHEMA, Record
 
@@ -40,9 +40,9 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Results:
-    """What a file holds, in the file's order; ``warnings`` say what had to be left out.
+    """Content of a results file, in the file's order; ``warnings`` name what was skipped.
 
-    ``source`` is the file's name where a reader of several wants to tell them apart.
+    ``source`` is the file's name, set by readers of several files.
     """
 
     header: records.Header
@@ -58,9 +58,9 @@ class Results:
 
 
 def encode(record: Any) -> Any:
-    """A record, or a part of one, as plain data; fields that hold their default are left out.
+    """Convert a record, or a part of one, to plain data; fields with their default are omitted.
 
-    A request has two dozen fields, of which most requests fill half: leaving the rest out halves the file.
+    A request has two dozen fields and most requests fill half of them, so this halves the file.
     """
     record_type: Any = type(record)
     return _adapter(record_type).dump_python(record, exclude_defaults=True, warnings=False)
@@ -72,29 +72,29 @@ def _adapter(record_type: Any) -> TypeAdapter[Any]:
 
 
 def to_line(record: Record) -> str:
-    """One line, without its line end.
+    """Encode a record as one line, without its line end.
 
     Raises:
-        ValueError: a figure is not finite; what could not be had is None.
+        ValueError: a figure is not finite; unknown figures must be None.
     """
     value = {"kind": _KIND_OF[type(record)], **encode(record)}
     if isinstance(record, records.Header):
-        value["schema"] = record.schema  # always written out: it says how to read the rest
+        value["schema"] = record.schema  # always written: it defines how to read the rest
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def from_line(text: str | bytes) -> Record:
-    """The record of one line.
+    """Decode one line.
 
     Raises:
-        ValueError: it is no JSON object, of no known kind, or a field is missing or of another type.
+        ValueError: not a JSON object, an unknown kind, or a field is missing or has a wrong type.
     """
     value = json.loads(text)
     if not isinstance(value, dict) or "kind" not in value:
-        raise ValueError('it is no JSON object with a "kind"')
+        raise ValueError('expected a JSON object with a "kind"')
     kind = value["kind"]
     if kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}; known are {', '.join(KINDS)}")
+        raise ValueError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
     record_type: Any = KINDS[kind]
     try:
         return cast(Record, _adapter(record_type).validate_json(text, strict=True))
@@ -103,7 +103,7 @@ def from_line(text: str | bytes) -> Record:
 
 
 def _first_fault(error: ValidationError) -> str:
-    """The first field that is missing or of another type, and what it was expected to be."""
+    """Describe the first field that is missing or has a wrong type, and what was expected."""
     first = error.errors(include_url=False)[0]
     *outer, name = [str(part) for part in first["loc"] if isinstance(part, str)] or ["the whole"]
     if first["type"] == "missing":
@@ -121,25 +121,25 @@ def read(path: Path) -> Results:
     """Read a whole file.
 
     Raises:
-        SpecError: it does not exist, is empty, has no header, is of another schema, or a line other than
-            a cut last one cannot be read; the message names the line.
+        SpecError: the file does not exist, is empty, has no header or another schema, or a line other than
+            an incomplete last one cannot be read; the message names the line.
     """
     results, _ = _read(path)
     return results
 
 
 def of_finished_loads(path: Path) -> Callable[[Record], bool]:
-    """What ``ResultWriter.resume`` keeps: requests of loads without a point are measured anew."""
+    """Return a filter for ``ResultWriter.resume`` that drops requests of unfinished loads."""
     done = {(point.arm, point.load) for point in read(path).points}
     return lambda record: not isinstance(record, records.RequestRecord) or (record.arm, record.load) in done
 
 
 def _read(path: Path) -> tuple[Results, int]:
-    """The results and how many bytes of the file are whole lines."""
+    """Return the results and the number of bytes that are complete lines."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise SpecError(f"there is no results file {path}", next_step="check the path") from None
+        raise SpecError(f"results file {path} not found", next_step="check the path") from None
     if not content.strip():
         raise SpecError(f"{path} is empty", next_step="run the measurement again")
     whole, cut = _split(content)
@@ -147,16 +147,16 @@ def _read(path: Path) -> tuple[Results, int]:
     if not found:
         if not cut.startswith(b'{"kind"'):
             raise _no_results(path)
-        raise SpecError(f"{path} holds no whole line", next_step="run the measurement again")
+        raise SpecError(f"{path} has no complete line", next_step="run the measurement again")
     _demand_header(path, found[0])
     warnings: tuple[str, ...] = ()
     if cut:
-        warnings = (f"{path}: line {len(whole) + 1} is cut off and was left out",)
+        warnings = (f"{path}: line {len(whole) + 1} is incomplete and was skipped",)
     return _collect(found, warnings), len(content) - len(cut)
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes]:
-    """The lines, and a last one without a line end if it cannot be read."""
+    """Split into complete lines and an incomplete last one, if there is one."""
     lines = content.split(b"\n")
     last = lines.pop()
     if not last:
@@ -176,7 +176,7 @@ def _records(path: Path, lines: Iterable[bytes]) -> Iterator[Record]:
             _demand_schema(path, line)
         try:
             yield from_line(line)
-        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are such
+        except ValueError as error:  # also JSONDecodeError and UnicodeDecodeError
             if number == 1 and not _has_kind(line):
                 raise _no_results(path) from error
             raise SpecError(
@@ -189,13 +189,13 @@ def _has_kind(line: bytes) -> bool:
     try:
         first = json.loads(line)
     except ValueError:
-        return line.startswith(b'{"kind"')  # one that was edited or damaged
+        return line.startswith(b'{"kind"')  # an edited or damaged line
     return isinstance(first, dict) and "kind" in first
 
 
 def _no_results(path: Path) -> SpecError:
     return SpecError(
-        f"{path} is not a results file: it does not begin as one",
+        f"{path} is not a results file of peagle-sm",
         next_step="name a file that bench, compare, tune or verify wrote (results/….jsonl)",
     )
 
@@ -204,20 +204,21 @@ def _demand_schema(path: Path, line: bytes) -> None:
     try:
         first = json.loads(line)
     except ValueError:
-        return  # told as a bad line
+        return  # reported later as a bad line
     schema = first.get("schema", SCHEMA) if isinstance(first, dict) else SCHEMA
     if schema != SCHEMA:
         raise SpecError(
-            f"{path}, line 1: its schema is {schema!r}; this version of peagle-sm reads {SCHEMA!r}",
-            next_step="read it with the version that wrote it (the header's provenance names it)",
+            f"{path}, line 1: found schema {schema!r}; this version of peagle-sm reads {SCHEMA!r}",
+            next_step="read it with the version that wrote it (see the header's provenance)",
         )
 
 
 def _demand_header(path: Path, first: Record) -> None:
     if not isinstance(first, records.Header):
         raise SpecError(
-            f'{path}, line 1: a results file begins with its header; found kind "{_KIND_OF[type(first)]}"',
-            next_step="the file's beginning is missing: run the measurement again",
+            f'{path}, line 1: found kind "{_KIND_OF[type(first)]}"; expected "header": the beginning of the'
+            " file is missing",
+            next_step="run the measurement again",
         )
 
 
@@ -239,24 +240,23 @@ def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
 
 
 class ResultWriter:
-    """Appends records to a file, each line at once on its way to the disk; one writer at a time.
+    """Writer that appends records to a results file, unbuffered; one writer at a time.
 
-    ``found`` is what a resumed file already held; None for a new one.
+    ``found`` is the content of a resumed file; None for a new one.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         """Begin a new file (and its directory).
 
         Raises:
-            SpecError: the file holds something already and ``overwrite`` was not asked for, or another
-                run is writing it.
+            SpecError: the file is not empty and ``overwrite`` is False, or another run is writing it.
         """
         self.path = path
         self.found: Results | None = None
         if not overwrite and path.exists() and path.stat().st_size:
             raise SpecError(
                 f"{path} exists already",
-                next_step="go on with that run (--resume), or give another file (--out)",
+                next_step="continue that run (--resume), or give another file (--out)",
             )
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,18 +267,18 @@ class ResultWriter:
     def resume(
         cls, path: Path, config: Mapping[str, Any], *, keep: Callable[[Record], bool] | None = None
     ) -> ResultWriter:
-        """Go on with the run of ``path``; what it holds is in ``found``, a cut last line is removed.
+        """Continue the run of ``path``; its content is in ``found``, an incomplete last line is removed.
 
-        ``keep`` says which records stay in the file (None: all). Those of a load that was cut short must go
-        where it is measured anew: they would be counted twice.
+        ``keep`` selects the records that stay in the file (None: all). Those of an interrupted load must be
+        removed if the load is measured again; else they would count twice.
 
         Raises:
-            SpecError: the file cannot be read, or its run was set up otherwise than ``config``.
+            SpecError: the file cannot be read, or its config differs from ``config``.
         """
         results, _ = _read(path)
         demand_same_config(path, results.header.config, config)
         with _open_locked(path):
-            found, whole = _read(path)  # again, now that nobody else writes it
+            found, whole = _read(path)  # again, now that the file is locked
             _rewrite(path, whole, keep)
         writer = cls.__new__(cls)
         writer.path = path
@@ -287,10 +287,10 @@ class ResultWriter:
         return writer
 
     def append(self, record: Record) -> None:
-        """Write one record; a point, a comparison, a fit or a check is also waited for on the disk.
+        """Write one record; for all but requests and arms, also wait until it is on disk.
 
         Raises:
-            CannotWrite: the disk is full, or the file is not writable any more. The lines before stay whole.
+            CannotWrite: the disk is full, or the file is no longer writable. Earlier lines stay complete.
         """
         whole = os.fstat(self._file.fileno()).st_size
         try:
@@ -301,18 +301,18 @@ class ResultWriter:
             self._give_up(whole)
             refused = cannot_write(error, self.path)
             if whole:
-                refused.next_step = f"{refused.next_step} --resume goes on with what {self.path} holds."
+                refused.next_step = f"{refused.next_step} Then continue with --resume {self.path}."
             raise refused from error
 
     def _give_up(self, whole: int) -> None:
-        """Leave only whole lines, and no file where there is none."""
+        """Remove an incomplete last line, and the file if no line is left."""
         with suppress(OSError):
             self._file.truncate(whole)
             if not whole:
                 self.path.unlink()
 
     def close(self) -> None:
-        """Close the file, and remove it where nothing was written; a second call does nothing."""
+        """Close the file, and remove it if it is empty; a second call does nothing."""
         if self._file.closed:
             return
         with suppress(OSError):
@@ -321,7 +321,7 @@ class ResultWriter:
         self._file.close()
 
     def __enter__(self) -> ResultWriter:
-        """Return itself."""
+        """Return the writer."""
         return self
 
     def __exit__(
@@ -332,7 +332,7 @@ class ResultWriter:
 
 
 def _rewrite(path: Path, whole: int, keep: Callable[[Record], bool] | None) -> None:
-    """Leave only whole lines that are to be kept; the file is there at every moment, old or new."""
+    """Keep only the complete lines that ``keep`` accepts; replaces the file atomically."""
     before = path.read_bytes()
     lines = [line for line in before[:whole].split(b"\n") if line.strip()]
     kept = [line for line in lines if keep is None or keep(from_line(line))]
@@ -343,7 +343,7 @@ def _rewrite(path: Path, whole: int, keep: Callable[[Record], bool] | None) -> N
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """Write to an unbuffered file, which may take less than it is given."""
+    """Write all data to an unbuffered file, which may accept less per call."""
     left = memoryview(data)
     while left:
         left = left[file.write(left) or 0 :]
@@ -364,38 +364,37 @@ def _open_locked(path: Path) -> FileIO:
 
 
 def demand_command(path: Path, command: str) -> None:
-    """Refuse to continue what another command wrote.
+    """Refuse to continue the file of another command.
 
     Raises:
-        NotFound: there is no such file.
-        SpecError: it cannot be read, or another command wrote it.
+        SpecError: the file does not exist, cannot be read, or another command wrote it.
     """
     found = read(path).header.command
     if found != command:
         raise SpecError(
-            f"{path} is a {found} file, and {command} continues only its own files",
-            next_step=f"peagle-sm report {path} shows it; for {command} leave --resume out, "
-            f"or give a {command} file",
+            f"{path} is a results file of {found}; {command} can continue only its own files",
+            next_step=f"leave --resume out, or give a {command} file; to see this one, run "
+            f"`peagle-sm report {path}`",
             details={"command": found},
         )
 
 
 def demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to continue a run of other settings.
+    """Refuse to continue a run with other settings.
 
     Raises:
-        SpecError: with every setting that differs.
+        SpecError: a setting differs; the message lists all differences.
     """
     before = _flat(before)
-    wanted = _flat(json.loads(json.dumps(dict(now))))  # as the header's own config came out of JSON
+    wanted = _flat(json.loads(json.dumps(dict(now))))  # in JSON types, as in the header
     different = sorted(
         key for key in {*before, *wanted} if before.get(key, _ABSENT) != wanted.get(key, _ABSENT)
     )
     if different:
-        said = "; ".join(f"{key} was {_tell(before, key)}, now {_tell(wanted, key)}" for key in different)
+        said = "; ".join(f"{key} was {_shown(before, key)}, now {_shown(wanted, key)}" for key in different)
         raise SpecError(
             f"{path} belongs to a run with other settings: {said}",
-            next_step="resume with the same options, or start a run of its own in another file (--out)",
+            next_step="resume with the same options, or start a new run in another file (--out)",
             details={"different": different},
         )
 
@@ -404,12 +403,12 @@ _ABSENT = object()
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"workload": {"name": …}}`` as ``{"workload.name": …}``, so that a message names what differs."""
+    """Flatten ``{"workload": {"name": …}}`` to ``{"workload.name": …}``."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
 
 
-def _tell(config: Mapping[str, Any], key: str) -> str:
+def _shown(config: Mapping[str, Any], key: str) -> str:
     return json.dumps(config[key]) if key in config else "not set"

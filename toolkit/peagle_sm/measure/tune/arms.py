@@ -1,10 +1,10 @@
-"""The endpoints that a tuning deploys: one spec for each arm, or one endpoint with a component for each arm.
+"""Endpoints of a tuning: one endpoint per arm, or one endpoint with an inference component per arm.
 
-Arms side by side run on one instance: one endpoint, one inference component for each arm. Each component
-names a model of its own (``ModelName``, which brings the draft head along) and takes the accelerators of one
-replica, so an instance with eight of them holds eight arms on one bill. The lifetime schedules delete the
-components too: SageMaker refuses to delete an endpoint that has any. `Host` creates this endpoint and deletes
-it on every ending.
+Arms as inference components share one endpoint on one instance. Each component has its own model
+(``ModelName``, with the draft head) and the accelerators of one replica, so an instance with eight
+accelerators runs up to eight arms for one price. The lifetime schedules delete the components too: SageMaker
+refuses to delete an endpoint that has any. `Host` creates this endpoint and deletes it at the end, also after
+an error.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.progress import Progress, Reporter
 
-#: Tells the plugin in container/plugins/peagle_runtime_k to take K from each request.
+#: Makes the plugin in container/plugins/peagle_runtime_k read K from each request.
 RUNTIME_SWITCH = "PEAGLE_SM_RUNTIME_K"
 PREFIX = "tune"
-MOST_CHARACTERS = 63  #: of a name in SageMaker
+MOST_CHARACTERS = 63  #: limit of SageMaker's names
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
-    """``p-eagle,eagle3`` as modes to be tuned, each once, in that order.
+    """Parse ``p-eagle,eagle3`` into the modes to tune, in that order.
 
     Raises:
-        SpecError: none, a mode that has no K, an unknown one, or one given twice.
+        SpecError: no mode, mode none, an unknown or a repeated mode.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     known: dict[str, Mode] = {"p-eagle": "p-eagle", "eagle3": "eagle3"}
     if not words or len(set(words)) < len(words) or any(word not in known for word in words):
         raise SpecError(
             f"--modes: found {text!r}; allowed: p-eagle, eagle3 or both, each once.",
-            next_step="For example --modes p-eagle,eagle3; none is measured as the baseline in any case.",
+            next_step="For example --modes p-eagle,eagle3. Mode none is always measured as the baseline.",
         )
     return tuple(known[word] for word in words)
 
@@ -62,10 +62,10 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
 def arm_spec(
     base: EndpointSpec, mode: Mode, k: int | None, *, runtime: bool = False, head: str | None = None
 ) -> EndpointSpec:
-    """The endpoint of one arm; ``runtime`` starts it with the largest K and lets requests ask for less.
+    """Derive the spec of one arm; with ``runtime`` it starts with the largest K and requests set K.
 
     Raises:
-        SpecError: no head for the mode, or the name grows too long for SageMaker.
+        SpecError: no head for the mode, or the name is too long for SageMaker.
     """
     made = spec_of(base, mode, k=k, head=head)
     fields: dict[str, Any] = made.model_dump(exclude_unset=True)
@@ -77,10 +77,10 @@ def arm_spec(
 
 
 def arm_name(base: str, mode: str, k: int | None) -> str:
-    """``tune-tiny-code-p-eagle-k7``, or without the K.
+    """Return the endpoint's name: ``tune-tiny-code-p-eagle-k7``, or without the K.
 
     Raises:
-        SpecError: SageMaker does not take so long a name.
+        SpecError: the name is too long for SageMaker.
     """
     stem = base
     for ending in MODES:
@@ -88,31 +88,31 @@ def arm_name(base: str, mode: str, k: int | None) -> str:
     name = "-".join([PREFIX, stem, mode, *([f"k{k}"] if k else [])])
     if len(name) > MOST_CHARACTERS:
         raise SpecError(
-            f"name: the tuning would deploy {name!r}, which has {len(name)} characters; "
-            f"allowed: {MOST_CHARACTERS}.",
+            f"name: the tuning needs the endpoint name {name!r} with {len(name)} characters; "
+            f"allowed: at most {MOST_CHARACTERS}.",
             next_step="Give the spec a shorter name.",
         )
     return name
 
 
 def label(mode: str, k: int) -> str:
-    """How an arm is called in a results file: ``p-eagle K=7``, ``none``."""
+    """Return an arm's name in a results file: ``p-eagle K=7``, ``none``."""
     return f"{mode} K={k}" if k else "none"
 
 
 def parse_label(text: str) -> tuple[str, int]:
-    """Mode and K of what `label` wrote."""
+    """Parse mode and K from an arm's name, as `label` wrote it."""
     mode, _, k = text.partition(" K=")
     return mode, int(k or 0)
 
 
 _PLACED = ("ExecutionRoleArn", "EnableNetworkIsolation", "VpcConfig")
-_HOST_MEMORY = 0.9  #: of a host without accelerators that the components may share
+_HOST_MEMORY = 0.9  #: share of the memory of a host without accelerators for all components
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """The requests that make the endpoint, in order; ``components`` are the components' names by arm."""
+    """Requests that create the endpoint, in order; ``components`` are the components' names by arm."""
 
     endpoint: str
     requests: tuple[Request, ...]
@@ -122,25 +122,25 @@ class HostPlan:
     startup_timeout_s: int
 
     def of(self, operation: str) -> list[dict[str, Any]]:
-        """The parameters of each request of one operation."""
+        """Return the parameters of each request of one operation."""
         return [one.parameters for one in self.requests if one.operation == operation]
 
 
 def host_name(spec_name: str) -> str:
-    """The endpoint's name."""
+    """Return the name of the endpoint that has all components."""
     return f"{PREFIX}-{spec_name}"
 
 
 def spread(max_k: int, count: int) -> tuple[int, ...]:
-    """``count`` K from small to ``max_k``, closer together where they are small: 1, 2, 3, 4, 5, 7, 11.
+    """Choose ``count`` K up to ``max_k``, denser at small K: 1, 2, 3, 4, 5, 7, 11.
 
     Raises:
-        SpecError: fewer than two, of which no curve can be drawn.
+        SpecError: fewer than two K, too few for a curve.
     """
     if count < 2:
         raise SpecError(
-            f"--components: {count} K for each mode; allowed: 2 or more, besides the baseline.",
-            next_step="Run more arms side by side, or tune one mode at a time.",
+            f"--components: found {count} K for each mode; allowed: 2 or more, besides the baseline.",
+            next_step="Increase --components, or tune one mode at a time.",
         )
     if count >= max_k:
         return tuple(range(1, max_k + 1))
@@ -154,7 +154,7 @@ def spread(max_k: int, count: int) -> tuple[int, ...]:
 
 
 def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
-    """One endpoint for the arms of ``plans`` (by arm, each planned as an endpoint of its own).
+    """Plan one endpoint for all arms; ``plans`` are the arms' plans as separate endpoints.
 
     Raises:
         SpecError: the instance has too few accelerators for all arms.
@@ -234,21 +234,21 @@ def _requirements(plan: Plan, arms: int) -> dict[str, Any]:
     if have < arms * each:
         raise SpecError(
             f"placement.instance_types: {draft.instance_types[0]} has {have} accelerators; {arms} arms "
-            f"side by side need {arms * each}.",
-            next_step="Choose an instance with eight, run fewer arms, or leave --components out.",
+            f"need {arms * each}.",
+            next_step="Use an instance with more accelerators, fewer arms, or leave --components out.",
             details={"have": have, "needed": arms * each},
         )
     return needs
 
 
 def _tags(tags: list[dict[str, str]], endpoint: str) -> list[dict[str, str]]:
-    """The arms' tags, under the name of the endpoint that carries them: what deletes it looks for that."""
+    """Set the endpoint's name in the arms' tags: deletion finds the components by this tag."""
     other = {ENDPOINT: endpoint, MODE: "none"}
     return [{**tag, "Value": other.get(tag["Key"], tag["Value"])} for tag in tags]
 
 
 def _schedules(endpoint: str, plan: Plan, components: list[str]) -> list[Request]:
-    """The end of its life: each component, and the endpoint, which is refused while one is left."""
+    """Make the lifetime schedules: for each component, and last for the endpoint."""
     context = plan.context
     if context.now is None:
         return []
@@ -274,7 +274,7 @@ def _schedules(endpoint: str, plan: Plan, components: list[str]) -> list[Request
 
 
 class Host:
-    """Brings the plan's endpoint up as a ``with`` block begins, and deletes all of it as it ends."""
+    """Context manager that creates the plan's endpoint with all components, and deletes it at the end."""
 
     def __init__(
         self,
@@ -294,12 +294,12 @@ class Host:
         self.endpoint = Endpoint(plan.endpoint, session, pacing=self._pacing)
 
     def __enter__(self) -> Self:
-        """Create everything and wait until every component serves.
+        """Create everything and wait until every component is in service.
 
         Raises:
-            GuardMissing: no guard, and not ``unguarded``.
-            PlanRefused: the name is taken.
-            EndpointFailed: the endpoint or a component did not come up; everything is deleted again.
+            GuardMissing: the guard is not installed, and not ``unguarded``.
+            PlanRefused: the name is already in use.
+            EndpointFailed: the endpoint or a component failed to start; everything is deleted.
         """
         if not self._unguarded:
             require_guard(self._session)
@@ -317,7 +317,7 @@ class Host:
         """Delete everything.
 
         Raises:
-            BillableLeft: something could not be proven gone; its lifetime limit is still armed.
+            BillableLeft: a deletion could not be confirmed; the lifetime schedules still exist.
         """
         self._leave()
 
@@ -325,7 +325,7 @@ class Host:
         lifetime.remove_hard(self._session, self._plan.endpoint)
         for parameters in self._plan.of("create_schedule"):
             lifetime.arm(self._session, parameters)
-        self._report("lifetime", f"lifetime limits armed: {len(self._plan.schedules)} schedules")
+        self._report("lifetime", f"lifetime schedules created: {len(self._plan.schedules)}")
         for operation in ("create_model", "create_endpoint_config", "create_endpoint"):
             self._send(operation)
         self._report.start_billing()
@@ -352,19 +352,21 @@ class Host:
         states = {name: describe_component(self._session, name) for name in self._plan.components.values()}
         for name, facts in states.items():
             if facts is None or facts["InferenceComponentStatus"] == "Failed":
-                reason = (facts or {}).get("FailureReason", "it is gone")
+                reason = (facts or {}).get("FailureReason", "it no longer exists")
                 raise EndpointFailed(
-                    f"Inference component {name} did not come up: {reason}",
+                    f"Inference component {name} failed to start: {reason}",
                     details={"failure_reason": reason},
                 )
         waiting = [n for n, f in states.items() if f and f["InferenceComponentStatus"] != "InService"]
         self._report(
-            "waiting", f"components: {len(states) - len(waiting)} of {len(states)} serve", status="Creating"
+            "waiting",
+            f"components: {len(states) - len(waiting)} of {len(states)} in service",
+            status="Creating",
         )
         return not waiting
 
     def _leave(self) -> None:
-        """Components first: SageMaker refuses to delete an endpoint that has any."""
+        """Delete everything, components first: SageMaker refuses to delete an endpoint that has any."""
         try:
             self._delete()
         except KeyboardInterrupt:
@@ -373,7 +375,7 @@ class Host:
                 limit = lifetime.get(self._session, name)
                 if limit is not None:
                     lifetime.bring_forward(self._session, limit, now)
-            raise self._billable("interrupted; the end of its lifetime is now") from None
+            raise self._billable("interrupted; its lifetime schedules were set to now") from None
 
     def _delete(self) -> None:
         self._wait(self._components_gone, self._pacing.delete_timeout_s)
@@ -402,21 +404,21 @@ class Host:
             except PeagleError as error:
                 if not is_refused_now(error):
                     raise self._billable(error.message) from error
-        self._report("cleanup", f"components: {len(left)} left", status="Deleting")
+        self._report("cleanup", f"components remaining: {len(left)}", status="Deleting")
         return not left
 
     def _wait(self, done: Callable[[], bool], patience: float) -> None:
         deadline = self._pacing.monotonic() + patience
         while not done():
             if self._pacing.monotonic() >= deadline:
-                raise self._billable(f"not done after {patience / 60:.0f} minutes")
+                raise self._billable(f"not finished after {patience / 60:.0f} minutes")
             self._pacing.sleep(self._pacing.poll_s)
 
     def _billable(self, why: str) -> BillableLeft:
         name = self._plan.endpoint
         return BillableLeft(
             f"Endpoint {name} may remain, with its inference components: {why}",
-            next_step=f"delete its components in the console, then: peagle-sm delete {name} --yes"
-            f"{self._session.command_flags()}; its lifetime limits are armed",
+            next_step=f"delete its components in the console, then run peagle-sm delete {name} --yes"
+            f"{self._session.command_flags()}; otherwise its lifetime schedules delete it",
             details={"resources": [f"endpoint/{name}"], "region": self._session.region},
         )

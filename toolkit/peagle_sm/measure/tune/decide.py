@@ -1,6 +1,6 @@
-"""Which K to measure next, and which K to choose.
+"""Strategies of a tuning: which K to measure next, and which K to choose.
 
-A tuning measures its K in one running engine, in arms side by side, or in one deployment after another.
+A tuning measures its K in one running engine, in several components, or in one deployment after another.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 from peagle_sm.measure.tune.fit import Noise, fit, level, noise_of
 from peagle_sm.measure.tune.predict import Prediction, predict, together, without_baseline
 from peagle_sm.measure.tune.readings import Reading
-from peagle_sm.measure.tune.windows import Side
+from peagle_sm.measure.tune.windows import WindowReader
 
 #: A smaller K is chosen while it is not significantly slower than the best one at this level …
 CHOICE_SHARE = 0.95
-#: … and while it is expected to lose at most this share of the rate more than the best one.
-#: Without this bound a wide interval would excuse any K: the fewer the readings, the worse the choice.
+#: … and while its expected loss is at most this share of the rate above that of the best one.
+#: Without this bound a wide interval would allow any K, so few readings would give a bad choice.
 CHOICE_LOSS = 0.005
-GUESS_GAIN = 0.01  #: an unmeasured K is named where it is expected to be faster by at least this share
+GUESS_GAIN = 0.01  #: an unmeasured K is reported if it is expected to be faster by at least this share
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The K for one concurrency, out of those that were measured.
+    """Chosen K for one concurrency, one of the measured K.
 
     ``ratio`` is its rate over that of the best expected K, with a 95% confidence interval.
     """
@@ -45,7 +45,7 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """Why this K, in words."""
+        """Reason for this K, in words."""
         if self.k == self.expected_best:
             best = f"K={self.k} has the highest expected rate of the measured K"
             if not self.smaller:
@@ -55,25 +55,25 @@ class Choice:
             else:
                 named = ", ".join(map(str, self.open_ks))
                 said = (
-                    f"{best}; not settled: K={named} not significantly slower, but expected to lose over "
-                    f"{CHOICE_LOSS:.1%} more (measure more to settle it)"
+                    f"{best}; not certain: K={named} not significantly slower, but the expected loss is over "
+                    f"{CHOICE_LOSS:.1%} higher (more measurements can decide)"
                 )
         else:
             mean, low, high = self.ratio
             said = (
                 f"K={self.k} reaches {mean:.3f} [{low:.3f}, {high:.3f}] of the rate expected at "
-                f"K={self.expected_best}: not significantly slower, so the smaller K"
+                f"K={self.expected_best}: not significantly slower, so the smaller K is chosen"
             )
         if self.guess is None:
             return said
         k, ratio = self.guess
-        return f"{said}; K={k} was not measured, a guess of its rate is {ratio:.3f} of that"
+        return f"{said}; K={k} was not measured, its predicted rate is {ratio:.3f} of that"
 
 
 def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CHOICE_LOSS) -> Choice:
-    """The smallest measured K that is not significantly slower than the best one, and costs next to nothing.
+    """Choose the smallest measured K that is not significantly slower and has a small expected loss.
 
-    A smaller K costs less verification when the load grows beyond what was measured, so ties go to it.
+    A smaller K needs less verification at loads above the measured ones, so it is preferred.
     """
     best = prediction.best
     known = sorted(prediction.measured)
@@ -98,16 +98,16 @@ def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CH
 
 
 def expected_loss(prediction: Prediction, k: int) -> float:
-    """The average share of the best rate that ``k`` gives away, over what the curves may be."""
+    """Compute the expected share of the best rate that is lost with ``k``, over the posterior draws."""
     draws = prediction.draws
     return float(np.mean(1 - draws[:, prediction.ks.index(k)] / draws.max(axis=1)))
 
 
 def next_k(predictions: Mapping[int, Prediction], least_gain: float = 0.0) -> int | None:
-    """The unmeasured K that may add most to the best measured rate over all concurrencies together.
+    """Choose the unmeasured K with the largest expected improvement over all concurrencies.
 
-    Expected improvement: the mean, over what the curves may be, of how much faster it is than the K that
-    would be chosen now. None when no K is expected to add ``least_gain``, a share of the rate.
+    The expected improvement is the mean, over the posterior draws, of the gain over the best measured K. None
+    if no K is expected to gain ``least_gain``, a share of the rate.
     """
     whole = together({c: without_baseline(prediction) for c, prediction in predictions.items()})
     now = whole.of(whole.best)
@@ -121,9 +121,9 @@ def next_k(predictions: Mapping[int, Prediction], least_gain: float = 0.0) -> in
 
 
 def contenders(predictions: Mapping[int, Prediction], share: float, least_gain: float = 0.003) -> list[int]:
-    """The K above 0 worth another reading: those that may beat the one chosen now by ``least_gain``.
+    """List the K above 0 worth another reading: they may beat the best one by ``least_gain``.
 
-    ``share`` is the interval whose upper end counts. The chosen ones are among them, when any other is.
+    ``share`` is the level of the interval whose upper end counts. The best K is included if any other is.
     """
     found: set[int] = set()
     for prediction in predictions.values():
@@ -137,32 +137,32 @@ def contenders(predictions: Mapping[int, Prediction], share: float, least_gain: 
 
 
 def leaders(prediction: Prediction, count: int = 4) -> list[int]:
-    """The ``count`` K above 0 with the highest expected rates."""
+    """Return the ``count`` K above 0 with the highest expected rates."""
     mean = dict(zip(prediction.ks, prediction.mean, strict=True))
     return sorted((k for k in prediction.ks if k), key=lambda k: -mean[k])[:count]
 
 
 def first_probes(max_k: int) -> Sequence[int]:
-    """The two K to begin with: a small one, and one where most heads accept little more."""
+    """Choose the first two K: a small one, and one beyond which most heads gain little."""
     if max_k < 3:
         return tuple(range(1, max_k + 1))
     small = max(1, round(0.65 * math.sqrt(max_k)))
     return (small, min(max_k, max(small + 1, round(2 * math.sqrt(max_k)))))
 
 
-LEAST_GAIN = 0.002  #: a further deployment is worth it while it is expected to add this share of the rate
-RUNTIME_ROUNDS = 4  #: passes over the K still in question, where K changes inside one process
+LEAST_GAIN = 0.002  #: deploy another K while its expected gain is at least this share of the rate
+RUNTIME_ROUNDS = 4  #: rounds over the undecided K, if K changes inside one engine
 
 
 def most_deployments(max_k: int) -> int:
-    """How many K to deploy at most, besides the baseline, where the user sets no limit."""
+    """Return the default limit of deployed K, besides the baseline."""
     return 4 if max_k <= 12 else 6
 
 
 def next_deployment(
     readings: Sequence[Reading], max_k: int, most: int | None = None, noise: Noise | None = None
 ) -> int | None:
-    """The next K to deploy; None when ``most`` were deployed or another one is expected to add nothing."""
+    """Choose the next K to deploy; None if ``most`` were deployed or no gain is expected."""
     deployed = {reading.k for reading in readings} - {0}
     if len(deployed) >= (most or most_deployments(max_k)):
         return None
@@ -175,9 +175,9 @@ def next_deployment(
 def next_round(
     readings: Sequence[Reading], max_k: int, concurrency: int, noise: Noise | None = None
 ) -> list[int]:
-    """The K of the next round at one concurrency: all at first, then those in question; none at the end.
+    """Choose the K of the next round at one concurrency: all, then the undecided; empty at the end.
 
-    The second round takes place in any case: without repeats nobody knows how noisy this endpoint is.
+    There is always a second round: without repeats the noise of this endpoint is unknown.
     """
     blocks = {reading.block for reading in readings if reading.k and reading.concurrency == concurrency}
     if not blocks:
@@ -188,20 +188,20 @@ def next_round(
 
 
 Tell = Callable[[str], None]
-Bring = Callable[[int], AbstractContextManager[Side]]
-"""Deploys one K; leaving it deletes the endpoint."""
+Bring = Callable[[int], AbstractContextManager[WindowReader]]
+"""Deploys one K; the end of the context deletes the endpoint."""
 
 
 def in_one_engine(
-    side: Side,
-    baseline: Side | None,
+    side: WindowReader,
+    baseline: WindowReader | None,
     concurrencies: Sequence[int],
     max_k: int,
     tell: Tell,
     *,
     rounds: int = RUNTIME_ROUNDS,
 ) -> list[Reading]:
-    """Every K once, then rounds over those still in question; each round in the other direction."""
+    """Measure every K once, then the undecided ones in rounds of alternating direction."""
     readings: list[Reading] = []
     for concurrency in concurrencies:
         for block in range(rounds):
@@ -215,9 +215,14 @@ def in_one_engine(
 
 
 def every_k(
-    side: Side, concurrencies: Sequence[int], max_k: int, rounds: int, tell: Tell, first_block: int = 0
+    side: WindowReader,
+    concurrencies: Sequence[int],
+    max_k: int,
+    rounds: int,
+    tell: Tell,
+    first_block: int = 0,
 ) -> list[Reading]:
-    """The exhaustive sweep: every K in every round."""
+    """Measure every K in every round: the exhaustive sweep."""
     readings: list[Reading] = []
     for concurrency in concurrencies:
         for block in range(rounds):
@@ -227,12 +232,12 @@ def every_k(
 
 
 def side_by_side(
-    sides: Mapping[tuple[str, int], Side], concurrencies: Sequence[int], rounds: int, tell: Tell
+    sides: Mapping[tuple[str, int], WindowReader], concurrencies: Sequence[int], rounds: int, tell: Tell
 ) -> dict[str, list[Reading]]:
-    """Arms that are all up, in turns: each round asks every one, in the other direction than the last.
+    """Measure running arms one at a time, in rounds of alternating direction.
 
-    One at a time: they share the host's processors, so that one under load would slow the others. Returns
-    the readings by mode.
+    They share the host's processors, so an arm under load would slow the others. Returns the readings by
+    mode.
     """
     found: dict[str, list[Reading]] = {mode: [] for mode, _ in sides}
     for concurrency in concurrencies:
@@ -246,7 +251,7 @@ def side_by_side(
 
 def by_deployments(
     bring: Bring,
-    baseline: Side | None,
+    baseline: WindowReader | None,
     concurrencies: Sequence[int],
     max_k: int,
     tell: Tell,
@@ -254,9 +259,9 @@ def by_deployments(
     most: int,
     beside: bool,
 ) -> tuple[list[Reading], int]:
-    """One deployment for each K, as few as possible; returns the readings and how many were deployed.
+    """Deploy and measure as few K as possible; return the readings and the number of deployments.
 
-    ``beside``: the baseline is measured again next to each, because both share one machine.
+    ``beside``: measure the baseline again with each K, because both share one machine.
     """
     readings: list[Reading] = []
     block = 0
@@ -274,7 +279,7 @@ def by_deployments(
 
 
 def _round(
-    side: Side, baseline: Side | None, ks: Sequence[int], concurrency: int, block: int
+    side: WindowReader, baseline: WindowReader | None, ks: Sequence[int], concurrency: int, block: int
 ) -> list[Reading]:
     order = list(ks) if block % 2 == 0 else list(reversed(ks))
     found = [side.read(k, concurrency, block) for k in order]

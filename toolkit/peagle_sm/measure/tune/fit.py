@@ -1,13 +1,14 @@
-"""Fit the readings of a few K: acceptance length and step time at every K, with uncertainty. Pure.
+"""Fit of acceptance length and step time at every K, with uncertainty, from a few readings. Pure.
 
-rate(K, c) = c AL(K) / T(K, c). The two factors are fitted apart, because they are made of different stuff:
+rate(K, c) = c AL(K) / T(K, c). The two factors are fitted separately, because they depend on different
+things:
 
 * AL does not depend on the concurrency or the hardware. The survival rates of the largest K deployed give
-  AL at every smaller K, but 3 to 7% too low (a large K jumps over easy stretches, so fewer steps start
-  there). What smaller deployed K read above that is the bias; it is interpolated.
+  AL at every smaller K, but 3 to 7% too low (a large K skips easy passages, so fewer steps start there).
+  Readings at smaller K show this bias; it is interpolated.
 * T at one concurrency is a line with a bend in K (verification of K + 1 tokens and K or one draft passes),
-  with steps where a tile of the matrix unit is full: a random walk on top of it, as rough as the readings
-  make likely.
+  with jumps where a tile of the matrix unit is full: a random walk on top of it, whose roughness is chosen by
+  the evidence of the readings.
 """
 
 from __future__ import annotations
@@ -24,16 +25,15 @@ from peagle_sm.measure.tune.readings import Reading
 #
 # Both curves of the tuner, acceptance and step time, are fitted by the same rule: the posterior of a
 # Gaussian process whose prior is a few basis functions with Gaussian weights (a line, a bend) plus a random
-# walk. The random walk is what makes it honest about steps: a jump of the step time between two probes (a
-# tile of the matrix unit that is full) leaves no trace at the probes, so the uncertainty must grow with the
-# distance.
+# walk. The random walk accounts for jumps: a jump of the step time between two measured K (a full tile of the
+# matrix unit) is invisible at these K, so the uncertainty must grow with the distance.
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of a curve over ``grid``: mean and covariance, both over the grid."""
+    """Prior of a curve: mean and covariance over ``grid``."""
 
     grid: tuple[int, ...]
     mean: Array
@@ -42,26 +42,26 @@ class Prior:
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve over ``grid`` as far as it is known."""
+    """Posterior of a curve: mean and covariance over ``grid``."""
 
     grid: tuple[int, ...]
     mean: Array
     covariance: Array
 
     def at(self, k: int) -> tuple[float, float]:
-        """The mean and the standard deviation at one K of the grid."""
+        """Return mean and standard deviation at one K of the grid."""
         index = self.grid.index(k)
         return float(self.mean[index]), float(np.sqrt(max(self.covariance[index, index], 0.0)))
 
     def draw(self, normals: Array) -> Array:
-        """Curves drawn from it, one a row; ``normals`` has one row of standard normals for each."""
+        """Draw curves, one per row; ``normals`` has one row of standard normals for each."""
         values, vectors = np.linalg.eigh(self.covariance)
         drawn: Array = self.mean + normals @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
         return drawn
 
 
 def random_walk(grid: tuple[int, ...], start: int, step_sd: float) -> Array:
-    """The covariance of a random walk that is 0 at ``start`` and spreads both ways by ``step_sd`` a K."""
+    """Compute the covariance of a random walk from 0 at ``start``, with ``step_sd`` per K."""
     offset = np.asarray(grid, dtype=float) - start
     same_side = np.sign(offset)[:, None] == np.sign(offset)[None, :]
     walk: Array = step_sd**2 * np.where(same_side, np.minimum.outer(abs(offset), abs(offset)), 0.0)
@@ -69,7 +69,7 @@ def random_walk(grid: tuple[int, ...], start: int, step_sd: float) -> Array:
 
 
 def from_basis(columns: list[Array], sds: list[float]) -> Array:
-    """The covariance of a sum of ``columns`` with independent Gaussian weights of those deviations."""
+    """Compute the covariance of a sum of ``columns`` with independent Gaussian weights."""
     total = np.zeros((len(columns[0]), len(columns[0])))
     for column, sd in zip(columns, sds, strict=True):
         total += sd**2 * np.outer(column, column)
@@ -77,7 +77,7 @@ def from_basis(columns: list[Array], sds: list[float]) -> Array:
 
 
 def condition(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> Curve:
-    """The posterior after readings ``values`` at ``ks``; ``noise`` is a deviation each, or a covariance.
+    """Compute the posterior after ``values`` at ``ks``; ``noise`` is deviations or a covariance.
 
     Without readings it is the prior itself.
     """
@@ -93,7 +93,7 @@ def condition(prior: Prior, ks: list[int], values: list[float], noise: list[floa
 
 
 def log_evidence(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> float:
-    """How likely the readings are under the prior: natural logarithm, up to a constant."""
+    """Compute the log likelihood of the readings under the prior, up to a constant."""
     rows = [prior.grid.index(k) for k in ks]
     within = _expected_scatter(prior, rows, noise)
     off = np.asarray(values, dtype=float) - prior.mean[rows]
@@ -117,7 +117,7 @@ def _expected_scatter(prior: Prior, rows: list[int], noise: list[float] | Array)
 # a line with a bend in K (verification of K + 1 tokens and K or one draft passes), with steps where a tile
 # of the matrix unit is full: a random walk on top of it, as rough as the readings make likely.
 
-LEAST_NOISE = 0.001  #: no clock and no set of prompts is better than that
+LEAST_NOISE = 0.001  #: lower bound of the relative noise
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,10 @@ class Noise:
 
 @dataclass(frozen=True)
 class Shape:
-    """What is believed of the curves before anything is read; relative to AL, and to T at the lowest K read.
+    """Parameters of the priors, relative to AL and to T at the lowest measured K.
 
-    The bias is from facts of both heads (3 to 7% at small K); slope, bend and steps span the tables of step
-    times that were measured (docs/how-to/tuner.md).
+    The bias is from measurements of both heads (3 to 7% at small K); slope, bend and steps cover the measured
+    tables of step times (docs/how-to/tuner.md).
     """
 
     bias: float = 0.05
@@ -146,12 +146,12 @@ class Shape:
     slope: float = 0.08
     slope_sd: float = 0.15
     bend_sd: float = 0.0025
-    step_walks: tuple[float, ...] = (0.006, 0.018, 0.06, 0.2)  #: from smooth to cliffs: the readings decide
+    step_walks: tuple[float, ...] = (0.006, 0.018, 0.06, 0.2)  #: candidates from smooth to large jumps
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One mode: ln AL over the grid, and T in milliseconds over the grid for each concurrency."""
+    """Fit of one mode: ln AL, and T in milliseconds for each concurrency, over the grid of K."""
 
     grid: tuple[int, ...]
     log_acceptance: Curve
@@ -161,7 +161,7 @@ class Fit:
 def fit(
     readings: Sequence[Reading], max_k: int, noise: Noise | None = None, shape: Shape | None = None
 ) -> Fit:
-    """Fit every K from 1 to ``max_k`` from the readings of speculative K (those of K=0 are passed over).
+    """Fit every K from 1 to ``max_k`` to the readings with speculation (K=0 is ignored).
 
     Raises:
         ValueError: no reading with speculation, or one above ``max_k``.
@@ -180,9 +180,9 @@ def fit(
 
 
 def truncated(survival: Sequence[float], grid: tuple[int, ...]) -> Array:
-    """AL at each K of the grid as the survival rates of a larger K tell it (too low by the bias).
+    """Compute AL at each K of the grid from the survival rates of a larger K (too low by the bias).
 
-    Beyond the rates that are known, each further one falls as the last ones did.
+    Beyond the known rates, each further one falls by the same ratio.
     """
     rates = list(survival)
     ratio = min(1.0, (rates[-1] / rates[0]) ** (1 / (len(rates) - 1))) if len(rates) > 1 and rates[0] else 0.8
@@ -193,7 +193,7 @@ def truncated(survival: Sequence[float], grid: tuple[int, ...]) -> Array:
 
 
 def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: Noise, shape: Shape) -> Curve:
-    """The curve of ln AL: survival of the largest K read, plus a bias that the other readings tell."""
+    """Fit ln AL: survival of the largest measured K, plus a bias estimated from the other readings."""
     largest = max(reading.k for reading in readings)
     ks = np.asarray(grid, dtype=float)
     # The same prompts at every concurrency: pooling them takes out none of the prompts' own noise.
@@ -203,7 +203,7 @@ def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: No
     covariance = (
         from_basis([distance, np.ones_like(ks)], [shape.bias_sd, 0.05])
         + random_walk(grid, largest, shape.bias_walk)
-        + from_basis([np.clip(ks - largest, 0, None)], [0.02])  # what lies beyond is extrapolated
+        + from_basis([np.clip(ks - largest, 0, None)], [0.02])  # extrapolation beyond the largest K
     )
     prior = Prior(grid, base + shape.bias * distance, covariance)
     deviations = [noise.acceptance / np.sqrt(_rounds(readings, k)) for k in pooled]
@@ -211,7 +211,7 @@ def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: No
 
 
 def fit_steps(readings: Sequence[Reading], grid: tuple[int, ...], noise: Noise, shape: Shape) -> Curve:
-    """The curve of T at one concurrency, in milliseconds."""
+    """Fit T at one concurrency, in milliseconds."""
     lowest = min(reading.k for reading in readings)
     unit = float(np.mean([reading.step_ms for reading in readings if reading.k == lowest]))
     offset = np.asarray(grid, dtype=float) - lowest
@@ -246,18 +246,18 @@ def _rounds(readings: Sequence[Reading], k: int) -> int:
     return len({reading.block for reading in readings if reading.k == k})
 
 
-# Rounds made comparable: what a whole round was slower or easier by is taken out. Pure.
+# Levelling of rounds: the effect of each round on all its readings is removed. Pure.
 #
 # The same step took 3.5 and 4.7 ms twenty-five minutes apart on one machine. K are therefore measured in
-# rounds, and each logarithm is read as (K) + (round): the round's part is estimated from the K that both
-# have.
+# rounds, and each logarithm is modelled as (K) + (round): the round's effect is estimated from the K that two
+# rounds share.
 
-_LOOSE = 0.05  #: ratio of noise to drift, squared, below which a round's own level is hardly shrunk
-_PRIOR_READINGS = 6  #: how many repeats the assumed noise is worth
+_LOOSE = 0.05  #: squared ratio of noise to drift; shrinks the rounds' effects slightly
+_PRIOR_READINGS = 6  #: weight of the assumed noise, in repeats
 
 
 def level(readings: Sequence[Reading]) -> list[Reading]:
-    """The readings with the levels of their rounds removed, at each concurrency; round 0 sets the level."""
+    """Remove the effects of the rounds from the readings, at each concurrency, relative to round 0."""
     found: list[Reading] = []
     for concurrency in sorted({reading.concurrency for reading in readings}):
         group = [reading for reading in readings if reading.concurrency == concurrency]
@@ -278,7 +278,7 @@ def level(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _effects(group: Sequence[Reading], values: Sequence[float]) -> dict[int, float]:
-    """What each round adds to the logarithm; empty where no K was read in two rounds."""
+    """Estimate each round's effect on the logarithm; empty if no K was measured in two rounds."""
     ks = sorted({reading.k for reading in group})
     blocks = sorted({reading.block for reading in group})
     if len(group) == len(ks) or len(blocks) < 2:
@@ -291,14 +291,14 @@ def _effects(group: Sequence[Reading], values: Sequence[float]) -> dict[int, flo
         if reading.block != blocks[0]:
             rows[index, len(ks) + blocks.index(reading.block) - 1] = 1.0
         target[index] = value
-    for extra in range(len(blocks) - 1):  # a round that shares no K with another has no level of its own
+    for extra in range(len(blocks) - 1):  # without a shared K a round's effect is 0
         rows[len(group) + extra, len(ks) + extra] = np.sqrt(_LOOSE)
     solved = np.linalg.lstsq(rows, target, rcond=None)[0]
     return {blocks[0]: 0.0} | {block: float(solved[len(ks) + i]) for i, block in enumerate(blocks[1:])}
 
 
 def noise_of(readings: Sequence[Reading], assumed: Noise | None = None) -> Noise:
-    """The noise that repeats of one K show, with ``assumed`` counting as a few of them."""
+    """Estimate the noise from repeats of the same K, with ``assumed`` counting as a few repeats."""
     assumed = assumed or Noise()
     groups: dict[tuple[int, int], list[Reading]] = {}
     for reading in readings:

@@ -1,7 +1,7 @@
-"""`tune` from its options to its result: checked, priced, run, and written to the results file and the spec.
+"""`tune` from its options to its result: check, estimate, run, results file, and spec file.
 
-The K and its evidence are written into the spec file as text: nothing else of the file changes, and comments
-stay.
+The K and its evidence are written into the spec file as text, so the rest of the file and its comments stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
-from peagle_sm.core.files import write_file
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
@@ -43,11 +43,11 @@ def evidence(
     stand_in: bool,
     file: str,
 ) -> list[str]:
-    """Comment lines for the spec file, without their marks; ``fits`` are the mode's records."""
+    """Write the comment lines for the spec file, without ``#``; ``fits`` are the mode's records."""
     plural = "" if result.deployments == 1 else "s"
     lines = [
         f"K={result.common.k} for {result.mode} on {date}, {workload}, "
-        f"from {result.deployments} deployment{plural} of it"
+        f"from {result.deployments} deployment{plural}"
     ]
     pays = common_against_none(result)
     for record in fits:
@@ -55,12 +55,12 @@ def evidence(
         lines.append(
             f"{record.load.label}: {point.otps:.0f} tokens/s [{point.low or 0:.0f}, {point.high or 0:.0f}], "
             f"acceptance length {point.acceptance_length:.2f}, step {point.step_ms:.2f} ms; "
-            f"best K for this load alone (a guess): {record.best_k}"
+            f"best K for this load alone (estimate): {record.best_k}"
         )
         if (against := pays.get(record.load.concurrency or 0)) is not None:
             lines.append(f"{record.load.label}: {against.words}")
     if stand_in:
-        lines.append("measured on the small stand-in weights: says nothing of the real model")
+        lines.append("measured with the small stand-in weights: not valid for the real model")
     return [*lines, f"results: {file}"]
 
 
@@ -74,7 +74,7 @@ def write_k(text: str, k: int, evidence: Sequence[str], origin: str = "spec") ->
     The evidence of an earlier tuning (comment lines that begin with ``# tuned:``) is replaced.
 
     Raises:
-        SpecError: the text is no spec, or the place of the K cannot be found in it.
+        SpecError: the text is not a spec, or the position of the K cannot be found.
     """
     untuned = "\n".join(line for line in text.split("\n") if not line.strip().startswith(_MARK))
     written = edit_spec(untuned, {f"speculation.{_KEY}": k}, origin)
@@ -94,7 +94,7 @@ def _child(node: yaml.MappingNode, key: str) -> tuple[yaml.Node, yaml.Node]:
 
 @dataclass(frozen=True)
 class Job:
-    """What was asked for; ``spec_path`` None where the spec came from stdin."""
+    """Options of a tuning; ``spec_path`` None if the spec came from stdin."""
 
     spec: EndpointSpec
     spec_path: Path | None
@@ -103,13 +103,13 @@ class Job:
     max_tokens: int
     out: Path
     seed: int = 0
-    components: int = 0  #: arms side by side as inference components of one endpoint; 0 does without
-    resume: bool = False  #: continue the run of ``out``: the windows in it are not measured again
+    components: int = 0  #: number of arms as inference components of one endpoint; 0 for none
+    resume: bool = False  #: continue the run of ``out``; its windows are not measured again
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of it: the choice, its records, and whether the spec was changed."""
+    """Result of a tuning: the choice, its records, and whether the spec file was changed."""
 
     tuned: Tuned
     fits: tuple[FitRecord, ...]
@@ -120,26 +120,25 @@ class Done:
 
 
 def check(job: Job) -> None:
-    """Refuse what cannot be tuned.
+    """Check the options of a tuning.
 
     Raises:
-        SpecError: the spec has no speculation and no mode was named, a concurrency repeats, the sweep was
-            asked for where K cannot change, or the file to resume is of another run or finished.
-        NotFound: there is no file to resume.
+        SpecError: the spec has no speculation and no mode was given, a sweep was requested though K cannot
+            change in the engine, or the file to resume does not exist, is of another run, or is finished.
     """
     settings = job.settings
     if not settings.modes:
         raise SpecError(
-            "speculation.mode: found none; there is no K to tune.",
-            next_step="Name the modes to try, for example --modes p-eagle,eagle3.",
+            "speculation.mode: found none, which has no K to tune.",
+            next_step="Give the modes to tune, for example --modes p-eagle,eagle3.",
         )
     if settings.sweep_rounds and not settings.runtime:
         raise SpecError(
-            "--sweep: found with one deployment for each K; allowed: with K that changes in one engine.",
+            "--sweep: found together with --by deployments; allowed: only with --by runtime.",
             next_step="Leave --sweep out, or use --by runtime.",
         )
     if settings.sweep_rounds == 1:
-        raise SpecError("--sweep: found 1; allowed: 0, or 2 and more.", next_step="Give at least 2 rounds.")
+        raise SpecError("--sweep: found 1; allowed: 0, or 2 or more.", next_step="Give at least 2 rounds.")
     if job.resume:
         _demand_resumable(job)
 
@@ -150,13 +149,13 @@ def _demand_resumable(job: Job) -> None:
     demand_same_config(job.out, found.header.config, _config(job))
     if found.fits:
         raise SpecError(
-            f"{job.out} is of a tuning that is finished: there is nothing left to measure.",
+            f"the tuning in {job.out} is already finished.",
             next_step=f"Run `peagle-sm report {job.out}` to see it, or leave --resume out to tune again.",
         )
 
 
 def specs_of(job: Job) -> dict[str, EndpointSpec]:
-    """The endpoints that come first, by arm: the baseline, and each mode at its first K."""
+    """Derive the first endpoints, by arm: the baseline, and each mode at its first K."""
     settings = job.settings
     found = {"none": arm_spec(job.spec, "none", None)}
     if job.components:
@@ -171,12 +170,12 @@ def specs_of(job: Job) -> dict[str, EndpointSpec]:
 
 
 def plans_of(job: Job, session: Session) -> dict[str, Plan]:
-    """The plan of each of these endpoints; creates nothing."""
+    """Plan each of the first endpoints; creates nothing."""
     return {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
 
 
 def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
-    """What the tuning takes and costs."""
+    """Estimate the tuning's time and cost."""
     settings = job.settings
     prices = [plan.usd_per_hour for plan in plans.values()]
     known = [price for price in prices if price is not None]
@@ -198,10 +197,10 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
 
 
 def host_of(job: Job, plans: dict[str, Plan]) -> HostPlan | None:
-    """The endpoint that carries all arms, None where each has one of its own.
+    """Plan the endpoint that has all arms as components; None if each arm has its own endpoint.
 
     Raises:
-        SpecError: the instance cannot hold them.
+        SpecError: the instance has too few accelerators.
     """
     return host_plan(job.spec.name, plans) if job.components else None
 
@@ -217,14 +216,14 @@ def run(
     host: HostPlan | None = None,
     every_s: float = 0.5,
 ) -> Done:
-    """Tune, write the results file as it goes, and the K into the spec file at the end.
+    """Tune, write the results file during the run, and the K into the spec file at the end.
 
-    ``every_s`` is the least time between two events of progress while a window is measured.
+    ``every_s`` is the minimum time in seconds between two progress events of a window.
 
     Raises:
-        SpecError: the results file is there already.
+        SpecError: the results file already exists.
         Interrupted: Ctrl-C; the message says what was saved.
-        PeagleError: whatever deploying and measuring may say.
+        PeagleError: a deployment or a measurement failed.
     """
     began = now()
 
@@ -255,7 +254,7 @@ def run(
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted; the windows measured so far are in {job.out}",
-                next_step=f"run the same command with --resume {job.out}: they are not measured again",
+                next_step=f"run the same command with --resume {job.out}; it does not measure them again",
             ) from None
     results = read(job.out)
     written = _write(job, tuned, results.fits, results.header) if write and job.spec_path else None
@@ -263,7 +262,7 @@ def run(
 
 
 def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) -> str | None:
-    """Only the K of the spec's own mode: another mode is the reader's decision."""
+    """Write the K of the spec's own mode into the spec file; a change of mode is the user's decision."""
     path = job.spec_path
     own = next((result for result in tuned.results if result.mode == job.spec.speculation.mode), None)
     if own is None or path is None:
@@ -287,7 +286,7 @@ def _writer(job: Job) -> ResultWriter:
 
 
 def _config(job: Job) -> dict[str, Any]:
-    """All that a resumed run must agree with."""
+    """Return all settings that a resumed run must share with the first run."""
     settings = job.settings
     return {
         "spec": job.spec.model_dump(mode="json", exclude_defaults=True),
@@ -317,7 +316,7 @@ def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
 
 
 def modes_of(spec: EndpointSpec, modes: tuple[Mode, ...] | None) -> tuple[Mode, ...]:
-    """The modes that were named, else the spec's own; none where that is none."""
+    """Return the given modes, else the spec's own; empty if that is none."""
     if modes is not None:
         return modes
     return () if spec.speculation.mode == "none" else (spec.speculation.mode,)

@@ -1,8 +1,8 @@
-"""From all readings of a mode to its records: a fit for each concurrency, and one K for the spec. Pure.
+"""Outcome of a tuning: a fit for each concurrency, and one K for the spec. Pure.
 
 A sweep over every K can check the tuner's choice. It measures every K in every round, so the rates of two K
-are compared round by round, and drift of the machine cancels. An interval wider than +-5% decides nothing,
-which counts as failure.
+are compared round by round, and drift of the machine cancels. An interval wider than +-5% is undecided and
+counts as failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peagle_sm.measure.results.records import CheckRecord, FitRecord, Interval, 
 from peagle_sm.measure.tune.decide import CHOICE_LOSS, Choice, choose
 from peagle_sm.measure.tune.fit import Fit, Noise, fit, level, noise_of
 from peagle_sm.measure.tune.predict import (
-    Against,
+    BaselineRatio,
     Prediction,
     against_none,
     predict,
@@ -29,11 +29,11 @@ from peagle_sm.measure.tune.readings import Reading
 
 @dataclass(frozen=True)
 class ModeResult:
-    """One mode, tuned.
+    """Result of tuning one mode.
 
-    ``choices`` by concurrency; ``common`` is the one K for all of them together (by the geometric mean of the
-    rates), which is what goes into the spec. All were measured. ``common`` rests on the windows of every
-    load, a choice for one load only on its own windows.
+    ``choices`` are by concurrency; ``common`` is the one K for all of them (by the geometric mean of the
+    rates), which is written into the spec. All of these K were measured. ``common`` uses the windows of every
+    load, a choice for one load only its own windows.
     """
 
     mode: Mode
@@ -56,7 +56,7 @@ def conclude(
     noise: Noise | None = None,
     levelled: bool = True,
 ) -> ModeResult:
-    """Fit, predict and choose. ``levelled`` takes out the rounds' own levels (one machine, one process)."""
+    """Fit, predict and choose; ``levelled`` removes the effects of the rounds (one machine, one process)."""
     clean = level(readings) if levelled else list(readings)
     seen = noise_of(clean, noise)
     fitted = fit(clean, max_k, seen)
@@ -76,7 +76,7 @@ def conclude(
 
 
 def best_mode(results: Sequence[ModeResult], concurrency: int) -> tuple[Mode, int, float]:
-    """The mode, K and expected rate (tokens a second) at one concurrency; mode none competes with K=0."""
+    """Choose mode and K with the highest expected rate (tokens/s) at one concurrency, or mode none."""
     rates: list[tuple[float, Mode, int]] = []
     for result in results:
         prediction = result.predictions[concurrency]
@@ -88,14 +88,14 @@ def best_mode(results: Sequence[ModeResult], concurrency: int) -> tuple[Mode, in
     return mode, k, rate
 
 
-def common_against_none(result: ModeResult) -> dict[int, Against]:
-    """By concurrency, the one K for all of them against no speculation; loads without a baseline left out."""
+def common_against_none(result: ModeResult) -> dict[int, BaselineRatio]:
+    """Compare the common K with no speculation, for each concurrency that has a baseline."""
     found = {c: against_none(p, result.common.k) for c, p in result.predictions.items()}
     return {c: one for c, one in found.items() if one is not None}
 
 
 def fit_records(result: ModeResult, usd: float | None) -> list[FitRecord]:
-    """What a results file says of the mode, one record for each concurrency."""
+    """Make the mode's records for the results file, one for each concurrency."""
     return [
         FitRecord(
             mode=result.mode,
@@ -116,15 +116,15 @@ def _reasons(result: ModeResult, concurrency: int, choice: Choice) -> list[str]:
     found = [choice.reason, *(one.words for one in pays if one is not None)]
     if common != choice.k:
         found.append(
-            f"a guess for this load alone, from its own windows; K={common} is the one K for all loads, "
-            "checked on the windows of every load"
+            f"an estimate for this load alone, from its own windows; K={common} is the K for all loads, "
+            "from the windows of every load"
         )
     found += [f"expected loss {choice.expected_loss:.1%}"]
     reads = [(r.k, r.block) for r in result.readings if r.concurrency == concurrency]
     if len({k for k, _ in reads}) == len(reads):
         noise = result.noise
         found.append(
-            "nothing was measured twice, so the intervals rest on an assumed noise "
+            "no K was measured twice, so the intervals use an assumed noise "
             f"(acceptance {noise.acceptance:.1%}, step {noise.step:.1%})"
         )
     return [*found, _sources(result, concurrency)]
@@ -159,7 +159,7 @@ WIDEST = 0.05
 
 @dataclass(frozen=True)
 class Agreement:
-    """The rate of a mode at the tuner's K over that at the sweep's best K, at one concurrency."""
+    """Ratio of the rates at the tuner's K and at the sweep's best K, at one concurrency."""
 
     mode: str
     concurrency: int
@@ -170,20 +170,20 @@ class Agreement:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval is narrow enough to say anything."""
+        """Whether the interval is narrow enough for a decision."""
         return (self.ratio.high - self.ratio.low) / 2 <= WIDEST
 
     @property
     def agrees(self) -> bool:
-        """Whether the tuner's K is as good as the sweep's: the interval is narrow and does not exclude it.
+        """Whether the tuner's K is as good as the sweep's: the interval is narrow and reaches 1.
 
-        The tuner may give away `CHOICE_LOSS` for a smaller K, so that much is allowed.
+        The tuner may lose `CHOICE_LOSS` for a smaller K, so this much is allowed.
         """
         return self.decided and self.ratio.high >= 1 - CHOICE_LOSS
 
 
 def compare(sweep: Sequence[Reading], mode: str, tuned: int, concurrency: int) -> Agreement:
-    """Compare by the rounds of the sweep of one mode; each must hold both K.
+    """Compare the tuner's K with the sweep's best K, round by round; each round must have both.
 
     Raises:
         ValueError: fewer than two rounds, or a round without the tuned K.
@@ -204,10 +204,10 @@ def compare(sweep: Sequence[Reading], mode: str, tuned: int, concurrency: int) -
 
 
 def check_record(agreement: Agreement, arm: str) -> CheckRecord:
-    """The line of a results file."""
+    """Make the record for the results file."""
     ratio = agreement.ratio
     verdict = (
-        "agrees" if agreement.agrees else "disagrees" if agreement.decided else "is not decided (too wide)"
+        "agrees" if agreement.agrees else "disagrees" if agreement.decided else "is undecided (too wide)"
     )
     return CheckRecord(
         name=f"tune-sweep c={agreement.concurrency}",

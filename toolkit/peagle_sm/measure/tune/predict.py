@@ -1,11 +1,11 @@
-"""From a fit to the rate at every K, drawn jointly, and whether speculation pays at all. Pure.
+"""Prediction of the rate at every K from a fit, and comparison with no speculation. Pure.
 
-Because all K are drawn together, the ratio of two K has its own interval. The fit is trusted at the K that
-were measured. Between and beyond them physics bounds it:
+All K are drawn jointly, so the ratio of two K has its own interval. The fit is used as it is at measured K.
+Between and beyond them it is bounded:
 
-* A step with drafts costs at least the step without, and a larger K costs at least as much as a smaller one.
-  Between two measured K the step time rises by a random share at each K: evenly, in steps, or in one cliff.
-* The acceptance length of K lies between those of its measured neighbours. Beyond the largest, each further
+* A step with drafts takes at least as long as one without, and the step time never falls with K. Between two
+  measured K it rises by a random share at each K: evenly, in steps, or in one jump.
+* The acceptance length of K is between those of its measured neighbours. Beyond the largest, each further
   token is accepted at most as often as the last measured one.
 """
 
@@ -22,17 +22,17 @@ from peagle_sm.measure.tune.fit import Array, Fit, Noise
 from peagle_sm.measure.tune.readings import Reading
 
 DRAWS = 600
-_SEED = 20261120  # the same readings always give the same answer
-#: Shape of the gamma shares by which a step time rises from K to K: at 0.3 most of the rise is in one place.
+_SEED = 20261120  # the same readings always give the same result
+#: Shape of the gamma shares by which the step time rises from K to K: at 0.3 mostly in one jump.
 _ROUGHEST, _SMOOTHEST = 0.3, 5.0
-_BEYOND_SD = 0.5  #: of the logarithm of the slope beyond the largest measured K
+_BEYOND_SD = 0.5  #: standard deviation of the log slope beyond the largest measured K
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Rates in tokens a second at one concurrency: ``draws[i, j]`` is draw i at ``ks[j]``.
+    """Predicted rates in tokens/s at one concurrency: ``draws[i, j]`` is draw i at ``ks[j]``.
 
-    ``measured``: the K with a reading at this concurrency. Only they can be chosen.
+    ``measured`` are the K with a reading at this concurrency; only these can be chosen.
     """
 
     concurrency: int
@@ -44,23 +44,23 @@ class Prediction:
 
     @property
     def mean(self) -> Array:
-        """The expected rate at each K."""
+        """Expected rate at each K."""
         found: Array = self.draws.mean(axis=0)
         return found
 
     def of(self, k: int) -> Array:
-        """The draws of one K."""
+        """Return the draws of one K."""
         found: Array = self.draws[:, self.ks.index(k)]
         return found
 
     def interval(self, k: int, share: float = 0.95) -> tuple[float, float]:
-        """The interval that holds the rate at ``k`` with the probability ``share``."""
+        """Return the interval that contains the rate at ``k`` with probability ``share``."""
         tail = 50 * (1 - share)
         low, high = np.percentile(self.of(k), [tail, 100 - tail])
         return float(low), float(high)
 
     def ratio(self, k: int, other: int, share: float = 0.95) -> tuple[float, float, float]:
-        """Mean and interval of rate(k) / rate(other)."""
+        """Return mean and interval of rate(k) / rate(other)."""
         ratios = self.of(k) / self.of(other)
         tail = 50 * (1 - share)
         low, high = np.percentile(ratios, [tail, 100 - tail])
@@ -68,12 +68,12 @@ class Prediction:
 
     @property
     def best(self) -> int:
-        """The measured K of the highest expected rate."""
+        """Measured K with the highest expected rate."""
         return max(self.measured, key=lambda k: (float(self.of(k).mean()), -k))
 
 
 def predict(fit: Fit, readings: Sequence[Reading] = (), noise: Noise | None = None) -> dict[int, Prediction]:
-    """The rate at every K of the grid, and at 0 where the baseline (readings with k = 0) was measured."""
+    """Predict the rate at every K of the grid, and at 0 if the baseline was measured."""
     noise = noise or Noise()
     rng = np.random.default_rng(_SEED)
     drafted = [reading for reading in readings if reading.k]
@@ -99,7 +99,7 @@ def predict(fit: Fit, readings: Sequence[Reading] = (), noise: Noise | None = No
 
 
 def without_baseline(prediction: Prediction) -> Prediction:
-    """Only the K with speculation: an endpoint of the mode cannot have 0."""
+    """Return the prediction without K=0, which an endpoint of the mode cannot have."""
     keep = [index for index, k in enumerate(prediction.ks) if k]
     measured = tuple(k for k in prediction.measured if k)
     return Prediction(
@@ -108,7 +108,7 @@ def without_baseline(prediction: Prediction) -> Prediction:
 
 
 def together(predictions: Mapping[int, Prediction]) -> Prediction:
-    """One rate for all concurrencies: the geometric mean, in which each counts alike."""
+    """Combine the concurrencies into one rate: the geometric mean."""
     first = next(iter(predictions.values()))
     logs = np.mean([np.log(prediction.draws) for prediction in predictions.values()], axis=0)
     everywhere = set.intersection(*(set(prediction.measured) for prediction in predictions.values()))
@@ -118,7 +118,7 @@ def together(predictions: Mapping[int, Prediction]) -> Prediction:
 def _plain_steps(
     here: Sequence[Reading], steps: Array, measured: Sequence[int], noise: Noise, rng: np.random.Generator
 ) -> Array:
-    """The step without drafts; where it was not measured, half to all of the smallest measured K's."""
+    """Draw the step time without drafts; if unmeasured, half to all of the smallest measured K's."""
     known = [reading.step_ms for reading in here if reading.k == 0]
     if known:
         spread = noise.step / np.sqrt(len(known))
@@ -128,7 +128,7 @@ def _plain_steps(
 
 
 def _bounded_steps(steps: Array, plain: Array, measured: Sequence[int], rng: np.random.Generator) -> Array:
-    """Step times of unmeasured K: a gamma process between the measured neighbours, and on beyond the last."""
+    """Draw step times of unmeasured K by a gamma process between and beyond the measured ones."""
     shape = np.exp(rng.uniform(np.log(_ROUGHEST), np.log(_SMOOTHEST), DRAWS))[:, None]
     found = steps.copy()
     points = [(0, plain), *((k, steps[:, k - 1]) for k in measured)]
@@ -151,7 +151,7 @@ def _bounded_steps(steps: Array, plain: Array, measured: Sequence[int], rng: np.
 
 
 def _bounded_lengths(lengths: Array, readings: Sequence[Reading]) -> Array:
-    """Acceptance lengths of unmeasured K, kept between those of the measured neighbours."""
+    """Clip acceptance lengths of unmeasured K to those of the measured neighbours."""
     found = lengths.copy()
     measured = sorted({reading.k for reading in readings})
     last = float(np.mean([r.survival[measured[-1] - 1] for r in readings if r.k == measured[-1]]))
@@ -170,8 +170,8 @@ Verdict = Literal["faster", "slower", "not told apart"]
 
 
 @dataclass(frozen=True)
-class Against:
-    """The rate at ``k`` over that without speculation, with its 95% interval; ``plain`` in tokens/s."""
+class BaselineRatio:
+    """Ratio of the rate at ``k`` to that without speculation (``plain`` tokens/s), with 95% interval."""
 
     k: int
     plain: float
@@ -181,22 +181,23 @@ class Against:
 
     @property
     def verdict(self) -> Verdict:
-        """Faster or slower only where the interval excludes 1."""
+        """Result of the comparison: faster or slower only if the interval excludes 1."""
         return "faster" if self.low > 1 else "slower" if self.high < 1 else "not told apart"
 
     @property
     def words(self) -> str:
-        """``K=2 is slower than no speculation: 0.912 [0.871, 0.956] of its 314 tokens/s``."""
-        link = "from" if self.verdict == "not told apart" else "than"
+        """Return ``K=2 is slower than no speculation: 0.912 [0.871, 0.956] of its 314 tokens/s``."""
+        verdict = self.verdict
+        said = "not significantly different from" if verdict == "not told apart" else f"{verdict} than"
         return (
-            f"K={self.k} is {self.verdict} {link} no speculation: "
+            f"K={self.k} is {said} no speculation: "
             f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of its {self.plain:.0f} tokens/s"
         )
 
 
-def against_none(prediction: Prediction, k: int) -> Against | None:
-    """Compare ``k`` (above 0) with the baseline; None where no baseline was measured at this load."""
+def against_none(prediction: Prediction, k: int) -> BaselineRatio | None:
+    """Compare ``k`` (above 0) with the baseline; None if no baseline was measured at this load."""
     if 0 not in prediction.ks:
         return None
     plain = float(prediction.mean[prediction.ks.index(0)])
-    return Against(k, plain, *prediction.ratio(k, 0))
+    return BaselineRatio(k, plain, *prediction.ratio(k, 0))

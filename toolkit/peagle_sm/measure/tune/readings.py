@@ -1,4 +1,4 @@
-"""What one measured window shows the tuner about one K under one concurrency. Pure.
+"""Reading of one measured window: acceptance and step time of one K at one concurrency. Pure.
 
 The inputs are the requests of the window and the engine's own counters before and after it.
 """
@@ -19,12 +19,12 @@ StepSource = Literal["metrics", "drafts", "chunks", "simulated"]
 
 @dataclass(frozen=True)
 class Reading:
-    """One mode at one K and one concurrency, over one measured window.
+    """Reading of one mode at one K and one concurrency, over one measured window.
 
     ``survival[i]`` is the share of steps whose draft token i+1 was accepted (unconditional), empty without
-    speculation. ``step_ms`` is the time of one verification step of one request. ``step_source`` says where
-    it is from: the engine's own histogram of inter-token latency (``metrics``), stream time by verification
-    steps (``drafts``), or the gaps between chunks as the client saw them (``chunks``).
+    speculation. ``step_ms`` is the time of one verification step of one request. ``step_source`` is its
+    source: the engine's own histogram of inter-token latency (``metrics``), stream time by verification
+    steps (``drafts``), or the gaps between chunks at the client (``chunks``).
     """
 
     k: int
@@ -32,24 +32,24 @@ class Reading:
     acceptance_length: float
     survival: tuple[float, ...]
     step_ms: float
-    otps: float  #: output tokens a second as measured, first tokens included: for the record, not for the fit
-    steps: int  #: verification steps that it rests on; 0 where they are not known
+    otps: float  #: measured output tokens per second, with first tokens; not used by the fit
+    steps: int  #: number of verification steps; 0 if unknown
     step_source: StepSource = "drafts"
-    block: int = 0  #: in which round it was taken
+    block: int = 0  #: its round
 
     @property
     def rate(self) -> float:
-        """Tokens a second of all requests in flight, while they decode."""
+        """Tokens per second of all requests in flight while they decode."""
         return self.concurrency * self.acceptance_length * 1000 / self.step_ms
 
 
 def window_record(mode: Mode, reading: Reading, untrusted: str | None) -> WindowRecord:
-    """The reading as a line of the results file."""
+    """Make the record of a reading for the results file."""
     return WindowRecord(mode=mode, untrusted=untrusted, **asdict(reading))
 
 
 def reading_in(record: WindowRecord) -> Reading:
-    """The reading that `window_record` wrote."""
+    """Return the reading in a record of `window_record`."""
     fields = asdict(record)
     return Reading(**{name: value for name, value in fields.items() if name not in ("mode", "untrusted")})
 
@@ -61,15 +61,15 @@ _GAPS = re.compile(
 
 @dataclass(frozen=True)
 class Scrape:
-    """What the engine's ``/metrics`` said at one moment."""
+    """Counters of the engine's ``/metrics`` at one moment."""
 
-    step_seconds: float  #: sum of ``vllm:inter_token_latency_seconds``: of the steps of every request
+    step_seconds: float  #: sum of ``vllm:inter_token_latency_seconds`` over the steps of all requests
     step_count: float
     counters: Counters | None  #: None without speculation
 
 
 def read_scrape(text: str) -> Scrape | None:
-    """Read Prometheus text; None when it has no inter-token latencies (no answer was streamed yet: zeros)."""
+    """Read Prometheus text; None without inter-token latencies (zeros before the first stream)."""
     totals = {"sum": 0.0, "count": 0.0}
     found = False
     for name, value in _GAPS.findall(text):
@@ -87,28 +87,28 @@ def reading_of(
     seconds: float,
     scrapes: tuple[Scrape, Scrape] | None = None,
 ) -> Reading:
-    """Sum up the measured requests of one window.
+    """Compute the reading of one window from its requests.
 
     Args:
         records: of the whole load; only the measured ones without an error count.
-        k: what the requests asked for, or what was deployed; 0 for the baseline.
+        k: the requested or deployed K; 0 for the baseline.
         concurrency: of the closed loop.
         block: the round.
-        seconds: how long the window lasted.
-        scrapes: the engine's counters before and after the load, where they can be had. Its histogram of
-            inter-token latencies then gives the step time: every step of a request is one observation.
+        seconds: length of the window.
+        scrapes: the engine's counters before and after the load, if available. Its histogram of inter-token
+            latencies then gives the step time: every step of a request is one observation.
 
     Raises:
-        ServiceFault: no request went well, or nothing tells how the drafts fared.
+        ServiceFault: every request failed, or acceptance or step time cannot be computed.
     """
     good = [r for r in records if r.phase == "measured" and r.error is None and (r.output_tokens or 0) > 1]
     if not good:
         first = next((r for r in records if r.error), None)
         raise ServiceFault(
-            f"no request was answered at K={k}, c={concurrency}"
+            f"every request failed at K={k}, c={concurrency}"
             + (f": {first.error}: {first.error_message}" if first else ""),
             operation="tune",
-            next_step="look at what the engine wrote: peagle-sm logs NAME",
+            next_step="read the engine's log with peagle-sm logs NAME",
         )
     acceptance = _acceptance(good, scrapes) if k else None
     if k and acceptance is None:
@@ -116,7 +116,7 @@ def reading_of(
     length = acceptance.per_step or 1.0 if acceptance else 1.0
     step_ms, steps, source = _step(good, k, scrapes)
     if not step_ms > 0:
-        raise _in_one_piece("how long a step takes")
+        raise _in_one_piece("the step time")
     tokens = sum(r.output_tokens or 0 for r in good)
     return Reading(
         k=k,
@@ -143,14 +143,14 @@ def _acceptance(good: Sequence[RequestRecord], scrapes: tuple[Scrape, Scrape] | 
 
 
 def _from_chunks(good: Sequence[RequestRecord], k: int) -> Acceptance:
-    """Where the engine tells nothing: a chunk is a step, and survival is taken to fall by one ratio.
+    """Estimate acceptance from chunks: a chunk is a step, and survival falls by a constant ratio.
 
-    That is what images before vLLM 0.32 leave: the tokens of a stream by its chunks.
+    For images before vLLM 0.32, whose answers do not report their acceptance.
     """
     steps = sum(r.chunks - 1 for r in good)
     tokens = sum((r.output_tokens or 0) - 1 for r in good)
     if steps < 1:
-        raise _in_one_piece("how many drafts were accepted")
+        raise _in_one_piece("the number of accepted drafts")
     length = min(max(tokens / steps, 1.0), 1.0 + k)
     ratio = geometric_ratio(length, k)
     survival = tuple(ratio**position for position in range(1, k + 1))
@@ -159,14 +159,14 @@ def _from_chunks(good: Sequence[RequestRecord], k: int) -> Acceptance:
 
 def _in_one_piece(unknown: str) -> ServiceFault:
     return ServiceFault(
-        f"the answers came in one piece, so nothing tells {unknown}",
+        f"each answer came in one chunk, so {unknown} is unknown",
         operation="tune",
-        next_step="use an image with vLLM 0.32 or later, whose answers carry their own acceptance",
+        next_step="use an image with vLLM 0.32 or later, whose answers report their acceptance",
     )
 
 
 def geometric_ratio(acceptance_length: float, k: int) -> float:
-    """The ratio a with 1 + a + a^2 + … + a^k = ``acceptance_length``, which lies between 1 and k + 1."""
+    """Solve 1 + a + a^2 + … + a^k = ``acceptance_length`` (between 1 and k + 1) for a."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -178,7 +178,7 @@ def geometric_ratio(acceptance_length: float, k: int) -> float:
 def _step(
     good: Sequence[RequestRecord], k: int, scrapes: tuple[Scrape, Scrape] | None
 ) -> tuple[float, int, StepSource]:
-    """Milliseconds a step, how many steps, and where from."""
+    """Compute milliseconds per step, the number of steps, and their source."""
     if scrapes is not None:
         count = scrapes[1].step_count - scrapes[0].step_count
         if count > 0:
@@ -188,7 +188,7 @@ def _step(
     if not k:
         return stream_ms / tokens, tokens, "drafts"
     if all(r.drafts for r in good):
-        # The step that brought the first token drafted nothing before it, and each later one had drafts.
+        # The step of the first token has no drafts; each later step has.
         steps = sum(r.drafts or 0 for r in good)
         return stream_ms / steps, steps, "drafts"
     gaps = list(_flat(r.gaps_ms for r in good))
@@ -196,7 +196,7 @@ def _step(
 
 
 def _padded(survival: tuple[float, ...], k: int) -> tuple[float, ...]:
-    """Exactly ``k`` rates: an engine started with a larger K reports zeros beyond the one that was asked."""
+    """Return exactly ``k`` rates: an engine with a larger K reports zeros beyond the requested one."""
     return (survival + (0.0,) * k)[:k]
 
 

@@ -1,4 +1,4 @@
-"""A whole tuning: estimate its cost, deploy, measure, choose, delete; and what it has cost."""
+"""Complete tuning: cost estimate, deployment, measurement, choice, deletion, and actual cost."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ from peagle_sm.measure.tune.fit import level
 from peagle_sm.measure.tune.outcome import Agreement, ModeResult, check_record, compare, conclude, fit_records
 from peagle_sm.measure.tune.readings import Reading
 from peagle_sm.measure.tune.windows import (
-    EndpointSide,
+    EndpointReader,
     Measured,
-    Pace,
     Resumed,
-    Side,
+    WindowProgress,
+    WindowReader,
     WindowSize,
     demand_prompts,
 )
 from peagle_sm.service import Endpoint
 from peagle_sm.service.progress import Progress
 
-#: Minutes from CreateEndpoint to the first answer: hundreds of gigabytes are read on AWS (assumed), a few
-#: megabytes here (measured, docs/explanation/engine.md).
+#: Minutes from CreateEndpoint to the first answer: on AWS hundreds of gigabytes are loaded (assumed), locally
+#: a few megabytes (measured, docs/explanation/engine.md).
 STARTUP_MINUTES_AWS = 15.0
 STARTUP_MINUTES_LOCAL = 0.5
-#: A step of an engine without speculation, for how long a window lasts at most: large models take less.
+#: Assumed step time without speculation, for the longest window; large models are faster.
 SLOW_STEP_S = 0.02
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``usd`` and ``most_usd`` are None where no price is known; ``most_usd`` is what the lifetimes allow.
+    """Estimated time and cost of a tuning; ``usd`` and ``most_usd`` are None if the price is unknown.
 
-    ``windows`` is never exceeded. ``minutes`` and ``usd`` are of as many as there usually are.
+    ``most_usd`` assumes that all endpoints exist until their lifetime limit. ``windows`` is an upper bound;
+    ``minutes`` and ``usd`` are for the usual number.
     """
 
     deployments: int
@@ -54,17 +55,17 @@ class Estimate:
     most_usd: float | None
 
     def words(self) -> str:
-        """One sentence."""
+        """Describe the estimate in one sentence."""
         plural = "" if self.deployments == 1 else "s"
         minutes = max(1.0, self.minutes)
         what = (
             f"{self.deployments} deployment{plural}, at most {self.windows} windows, about {minutes:.0f} min"
         )
         if self.usd is None:
-            return f"{what}; cost unknown: no price is known"
+            return f"{what}; cost unknown: no price found"
         if self.usd == 0:
             return f"{what}; nothing is billed"
-        return f"{what}: about {self.usd:.2f} USD, and never more than {self.most_usd:.2f} USD"
+        return f"{what}: about {self.usd:.2f} USD, at most {self.most_usd:.2f} USD"
 
 
 def estimate(
@@ -83,10 +84,10 @@ def estimate(
     sweep_rounds: int = 0,
     components: int = 0,
 ) -> Estimate:
-    """The most that a tuning takes; ``usd_per_hour`` is one endpoint's.
+    """Estimate time and cost of a tuning; ``usd_per_hour`` is the price of one endpoint.
 
-    The baseline stays up throughout, beside one endpoint at a time (all modes at once where K changes in
-    the engine). With ``components`` so many arms, the baseline among them, share one endpoint, and each is
+    The baseline exists throughout, with one other endpoint at a time (all modes at once if K changes in the
+    engine). With ``components`` > 0 that many arms, including the baseline, share one endpoint, and each is
     measured in every round.
     """
     startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
@@ -119,7 +120,7 @@ def estimate(
 
 @dataclass(frozen=True)
 class Windows:
-    """How many windows a tuning measures at each concurrency: as a rule, and at most."""
+    """Number of windows of a tuning at each concurrency: usual and maximum."""
 
     usual: int
     most: int
@@ -136,30 +137,30 @@ def windows_of(
     sweep_rounds: int = 0,
     components: int = 0,
 ) -> Windows:
-    """How many windows a tuning measures at each concurrency."""
+    """Compute the number of windows of a tuning at each concurrency."""
     if components:
         return Windows(components * rounds, components * rounds)
     if runtime:
         first, sweep = max_k + 1, sweep_rounds * max_k  # every K, and the baseline
-        later = max_k // 2 + 1  # about half of the K are still in question
+        later = max_k // 2 + 1  # about half of the K are undecided
         return Windows(
             usual=modes * (first + (rounds - 1) * later + sweep), most=modes * (rounds * first + sweep)
         )
     ks = min(most_deployments, max_k)
-    baselines = ks if local else 1  # locally one beside each K
+    baselines = ks if local else 1  # locally one with each K
     return Windows(modes * (ks + baselines), modes * (ks + baselines))
 
 
 @dataclass
 class Bill:
-    """Adds up what endpoints have cost while they were up."""
+    """Sum of the costs of the endpoints."""
 
     usd: float = 0.0
     unknown: bool = False
     seconds: float = 0.0
 
     def add(self, seconds: float, usd_per_hour: float | None) -> None:
-        """An endpoint was there for ``seconds``, from CreateEndpoint until it was gone."""
+        """Add an endpoint that existed for ``seconds``, from CreateEndpoint to its deletion."""
         self.seconds += seconds
         if usd_per_hour is None:
             self.unknown = True
@@ -168,16 +169,16 @@ class Bill:
 
     @property
     def total(self) -> float | None:
-        """USD, None where a price is not known."""
+        """USD; None if a price is unknown."""
         return None if self.unknown else round(self.usd, 4)
 
 
-SWEEP_BLOCKS = 1000  #: numbers the rounds of a sweep, apart from those of the tuning
+SWEEP_BLOCKS = 1000  #: first round number of a sweep, to distinguish it from the tuning's rounds
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is tuned, and how thoroughly."""
+    """Settings of a tuning."""
 
     modes: tuple[Mode, ...]
     concurrencies: tuple[int, ...]
@@ -187,13 +188,13 @@ class Settings:
     rounds: int
     size: WindowSize
     heads: Mapping[str, str] = field(default_factory=dict)
-    sweep_rounds: int = 0  #: of the exhaustive sweep that the choice is held against; 0 does without
+    sweep_rounds: int = 0  #: rounds of the exhaustive sweep that checks the choice; 0 for none
     unguarded: bool = False
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of it; ``usd`` None where a price is not known."""
+    """Result of a tuning; ``usd`` is None if a price is unknown."""
 
     results: tuple[ModeResult, ...]
     agreements: tuple[Agreement, ...]
@@ -204,7 +205,7 @@ class Tuned:
 
 @dataclass
 class Tuning:
-    """One run. ``sink`` takes the records as they come, ``tell`` one sentence a step."""
+    """One tuning run. ``sink`` gets the records, ``tell`` a sentence for each step."""
 
     base: EndpointSpec
     settings: Settings
@@ -214,26 +215,26 @@ class Tuning:
     sink: Callable[[Record], None]
     tell: Tell
     progress: Progress | None = None
-    host: HostPlan | None = None  #: set where the arms are inference components of one endpoint
+    host: HostPlan | None = None  #: set if the arms are inference components of one endpoint
     monotonic: Callable[[], float] = time.monotonic
-    every_s: float = 0.5  #: between two events of progress
-    measured: Measured = field(default_factory=Measured)  #: what an earlier run has measured already
-    _pace: Pace = field(default_factory=lambda: Pace(None, 0))
+    every_s: float = 0.5  #: seconds between two progress events
+    measured: Measured = field(default_factory=Measured)  #: windows of an earlier run
+    _window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     _bill: Bill = field(default_factory=Bill)
     _untrusted: list[str] = field(default_factory=list)
     _sweeps: dict[str, list[Reading]] = field(default_factory=dict)
 
     def run(self) -> Tuned:
-        """Deploy, measure, choose, and delete on every ending.
+        """Deploy, measure, choose, and delete, also after an error.
 
         Raises:
-            PlanRefused: an endpoint cannot be deployed, or its name is taken.
-            SpecError: the image does not take K by request.
-            Interrupted, BillableLeft: Ctrl-C; what is left, if anything, is named.
-            LoadStopped, ServiceFault: an endpoint stopped answering; what was measured is in the sink.
+            PlanRefused: an endpoint cannot be deployed, or its name is in use.
+            SpecError: the image does not support K per request.
+            Interrupted, BillableLeft: Ctrl-C; remaining resources, if any, are named.
+            LoadStopped, ServiceFault: an endpoint stopped answering; the sink has the records so far.
         """
         demand_prompts(self.items)
-        self._pace = Pace(
+        self._window_progress = WindowProgress(
             self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic
         )
         began = self.monotonic()
@@ -244,7 +245,7 @@ class Tuning:
                 results = self._in_engines(stack)
             else:
                 results = self._by_deployments(stack)
-        # Only now: deleting takes minutes, and they are billed too.
+        # After the deletion, since its minutes are billed too.
         for result in results:
             for record in fit_records(result, self._bill.total):
                 self.sink(record)
@@ -355,9 +356,9 @@ class Tuning:
             self._bill.add(self.monotonic() - began, plan.usd_per_hour)
 
     @contextmanager
-    def _one(self, mode: Mode, k: int) -> Iterator[Side]:
+    def _one(self, mode: Mode, k: int) -> Iterator[WindowReader]:
         if self.measured.has_all(mode, k, self.settings.concurrencies):
-            self.tell(f"{label(mode, k)}: measured already")
+            self.tell(f"{label(mode, k)}: already measured")
             yield self._resumed(mode, None)
             return
         spec = arm_spec(self.base, mode, k, head=self.settings.heads.get(mode))
@@ -365,7 +366,7 @@ class Tuning:
             yield self._resumed(mode, sides[mode])
 
     @contextmanager
-    def _up(self, specs: Mapping[str, EndpointSpec], *, runtime: bool) -> Iterator[dict[str, EndpointSide]]:
+    def _up(self, specs: Mapping[str, EndpointSpec], *, runtime: bool) -> Iterator[dict[str, EndpointReader]]:
         began = self.monotonic()
         price: float | None = 0.0 if self.session.is_local else None
         try:
@@ -381,12 +382,12 @@ class Tuning:
 
     def _side(
         self, key: str, endpoint: Endpoint, runtime: bool, *, component: str | None = None, k: int = 0
-    ) -> EndpointSide:
+    ) -> EndpointReader:
         mode = _record_mode(key)
         arm = describe_endpoint(self.session, endpoint.name, component=component).arm
-        if component is not None:  # the endpoint's tags cannot tell, as it runs all of them
+        if component is not None:  # the endpoint's tags do not give the mode: it runs all components
             arm = replace(arm, mode=mode, num_speculative_tokens=k or None)
-        return EndpointSide(
+        return EndpointReader(
             endpoint,
             mode,
             arm,
@@ -396,12 +397,12 @@ class Tuning:
             runtime=runtime and mode != "none",
             rotate=runtime,
             salt=self.salt,
-            pace=self._pace,
+            window_progress=self._window_progress,
             untrusted=self._untrusted,
         )
 
-    def _resumed(self, mode: str, side: Side | None) -> Resumed:
-        return Resumed(_record_mode(mode), self.measured, side, self._pace, self._untrusted)
+    def _resumed(self, mode: str, side: WindowReader | None) -> Resumed:
+        return Resumed(_record_mode(mode), self.measured, side, self._window_progress, self._untrusted)
 
     def _agreements(self, results: Sequence[ModeResult]) -> tuple[Agreement, ...]:
         found = []

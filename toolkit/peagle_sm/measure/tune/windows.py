@@ -1,7 +1,7 @@
-"""Measure windows: one endpoint at one K and one concurrency under load becomes a reading.
+"""Measurement of windows: a reading of one endpoint at one K and one concurrency under load.
 
-An interrupted tuning continues from the complete windows of its results file. Progress shows which window of
-how many is measured, and about how long the rest takes.
+An interrupted tuning continues from the complete windows of its results file. Progress shows the number of
+the window and the estimated time left.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from peagle_sm.measure.workloads import salted
 from peagle_sm.service import Endpoint
 from peagle_sm.service.progress import Event, Progress
 
-STATUS = "window"  #: the same for all windows, so that a log gets a line every 30 s and not one a window
+STATUS = "window"  #: the same for all windows, so that a log gets a line every 30 s, not one per window
 
 
-class Pace:
-    """Counts the windows; ``most`` is about how many there are."""
+class WindowProgress:
+    """Progress over the windows of a tuning; ``most`` is their estimated number."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ def _silent(event: Event) -> None:
 
 
 def _keep(record: RequestRecord) -> None:
-    """A window's records are written together once it is whole."""
+    """Do nothing: a window's records are written together when it is complete."""
 
 
 FIELD = "num_speculative_tokens"
 
 
-class Side(Protocol):
-    """What a strategy measures."""
+class WindowReader(Protocol):
+    """Source of readings for a strategy: measures windows, or returns those of an earlier run."""
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
         """Measure one window."""
@@ -94,21 +94,21 @@ class Side(Protocol):
 
 @dataclass(frozen=True)
 class WindowSize:
-    """How much is measured in a window: requests, at least three for each place of the closed loop."""
+    """Number of requests in a window; at least three times the concurrency."""
 
     requests: int = 24
 
     def of(self, concurrency: int) -> int:
-        """The measured requests at this concurrency."""
+        """Return the number of measured requests at a concurrency."""
         return max(self.requests, 3 * concurrency)
 
 
 @dataclass
-class EndpointSide:
-    """An endpoint of one mode. ``runtime``: its K changes by request; else it runs the K that it has.
+class EndpointReader:
+    """Reader that measures an endpoint of one mode; ``runtime``: K is set per request.
 
-    ``arm`` is what a results file says of it; ``sink`` takes every record; ``untrusted`` collects windows in
-    which the client itself was the bottleneck. ``rotate``: other prompts in each round, the same for each K.
+    ``arm`` is its record for the results file; ``sink`` gets every record; ``untrusted`` collects windows in
+    which the client was the bottleneck. ``rotate``: other prompts in each round, the same for each K.
     """
 
     endpoint: Endpoint
@@ -120,12 +120,12 @@ class EndpointSide:
     runtime: bool = False
     rotate: bool = True
     salt: str = ""
-    pace: Pace = field(default_factory=lambda: Pace(None, 0))
+    window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     untrusted: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
-        """Measure one window; its records go to the sink.
+        """Measure one window and pass its records to the sink.
 
         Raises:
             SpecError: too few prompts.
@@ -140,13 +140,13 @@ class EndpointSide:
         load = Load("closed", concurrency=concurrency)
         options = LoadOptions(requests=wanted, drain="keep", seed=block, block=block)
         before = self._scrape()
-        # Endless, since the load goes on until its last measured request has ended.
+        # More items than requests: the load continues until its last measured request has ended.
         records, point = measure_point(
             target,
             load,
             self._work(k, concurrency, block, wanted + concurrency),
             options,
-            observer=self.pace.window(arm.name, load, wanted),
+            observer=self.window_progress.window(arm.name, load, wanted),
         )
         after = self._scrape()
         for record in records:
@@ -159,7 +159,7 @@ class EndpointSide:
             seconds=point.seconds,
             scrapes=(before, after) if before is not None and after is not None else None,
         )
-        # The engine's own histogram does not care how late the client was.
+        # The engine's own histogram is valid even if the client was late.
         untrusted = None
         if is_withheld(point.client) and reading.step_source != "metrics":
             untrusted = f"{arm.name} c={concurrency}: {point.client.reason}"
@@ -168,10 +168,10 @@ class EndpointSide:
         return reading
 
     def demand_runtime_k(self, most: int) -> None:
-        """Ask for one draft too many: an engine with the plugin refuses it, any other ignores the field.
+        """Check that K can be set per request: an engine with the plugin refuses a too large K.
 
         Raises:
-            SpecError: the engine ignored it, so every K would measure the same.
+            SpecError: the engine ignored the field, so every K would measure the same.
         """
         body = {"prompt": "1", "max_tokens": 1, "vllm_xargs": {FIELD: most + 1}}
         try:
@@ -182,7 +182,7 @@ class EndpointSide:
                 return
             raise
         raise SpecError(
-            f"endpoint {self.endpoint.name} does not take {FIELD} by request: its image has no runtime K.",
+            f"endpoint {self.endpoint.name} ignores {FIELD} in requests: its image has no runtime K plugin.",
             next_step="Use --by deployments, or an image built from this project's container/.",
         )
 
@@ -190,7 +190,7 @@ class EndpointSide:
         extra = {"vllm_xargs": {FIELD: k}} if self.runtime and k else {}
         start = block * at_least if self.rotate else 0
         chosen = []
-        # Twice what is measured: what keeps the load up at the end is of the same kind.
+        # Twice the measured number, so that the load at the end uses the same kind of prompts.
         for index in range(2 * at_least):
             item = self.items[(start + index) % len(self.items)]
             turn = index // len(self.items)
@@ -201,7 +201,7 @@ class EndpointSide:
 
     def _scrape(self) -> Scrape | None:
         if not self.endpoint.session.is_local:
-            return None  # SageMaker passes on /invocations alone
+            return None  # SageMaker forwards only /invocations
         try:
             return read_scrape(self.endpoint.metrics(self.arm.component))
         except PeagleError:
@@ -212,16 +212,16 @@ def demand_prompts(items: Sequence[WorkItem]) -> None:
     """Refuse an empty workload.
 
     Raises:
-        SpecError: there is none.
+        SpecError: there are no prompts.
     """
     if not items:
-        raise SpecError("the workload is empty: no prompt to send.", next_step="Give one with prompts.")
+        raise SpecError("the workload has no prompts.", next_step="Give one with prompts.")
 
 
 class Measured:
-    """The windows of an earlier run, each to be taken once, in the order in which they were measured.
+    """Windows of an earlier run; each is used once, in the order of measurement.
 
-    The strategies decide by their readings alone: a run that gets the same readings continues the same way.
+    Strategies depend only on their readings, so a run with the same readings continues in the same way.
     """
 
     def __init__(self, windows: Iterable[WindowRecord] = ()) -> None:
@@ -230,48 +230,48 @@ class Measured:
             self._left[one.mode, one.k, one.concurrency, one.block].append(one)
 
     def take(self, mode: str, k: int, concurrency: int, block: int) -> WindowRecord | None:
-        """Return the next window of these settings, None where it is still to be measured."""
+        """Return the next window of these settings; None if it must be measured."""
         left = self._left.get((mode, k, concurrency, block))
         return left.popleft() if left else None
 
     def has_all(self, mode: str, k: int, concurrencies: Collection[int]) -> bool:
-        """Whether K was measured at every concurrency, so that it need not be deployed again."""
+        """Decide whether K was measured at every concurrency, so that it need not be deployed again."""
         found = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
         return found >= set(concurrencies)
 
 
 @dataclass
 class Resumed:
-    """A side that measures only what is not there yet; ``side`` None where nothing was deployed for it."""
+    """Reader that measures only missing windows; ``side`` is None if nothing was deployed."""
 
     mode: Mode
     measured: Measured
-    side: Side | None
-    pace: Pace
+    side: WindowReader | None
+    window_progress: WindowProgress
     untrusted: list[str]
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
         """Return the window of the earlier run, or measure it.
 
         Raises:
-            SpecError: the file lacks it, and nothing was deployed to measure it.
+            SpecError: the file has no such window, and nothing was deployed to measure it.
         """
         known = self.measured.take(self.mode, k, concurrency, block)
         if known is not None:
-            self.pace.skip()
+            self.window_progress.skip()
             if known.untrusted is not None:
                 self.untrusted.append(known.untrusted)
             return reading_in(known)
         if self.side is None:
             raise SpecError(
-                f"the results file lacks {label(self.mode, k)} c={concurrency} in round {block}",
-                next_step="start a run of its own in another file (--out)",
+                f"the results file has no window of {label(self.mode, k)} c={concurrency} in round {block}",
+                next_step="start a new run in another file (--out)",
             )
         return self.side.read(k, concurrency, block)
 
 
 def of_whole_windows(path: Path) -> Callable[[Record], bool]:
-    """What stays in a resumed file: requests of a window that was cut short are measured again."""
+    """Return a filter for a resumed file that drops requests of incomplete windows."""
     whole = {
         (label(one.mode, one.k), Load("closed", concurrency=one.concurrency), one.block)
         for one in read(path).windows

@@ -1,12 +1,12 @@
-"""verify: are the answers of an endpoint with speculation the target's own?
+"""`peagle-sm verify`: check that an endpoint's answers with speculation are the target's own.
 
 Each check is a pure function from requests and answers to a verdict (`greedy`, `sampling`, `probabilities`,
-`answer_format`); `probes` sends the requests, `run` puts both together.
+`answer_format`); `probes` sends the requests, `run` runs the checks.
 """
 
 from __future__ import annotations
 
-#: In the order in which they run.
+#: Checks in the order in which they run.
 CHECKS = (
     "greedy",
     "sampled",

@@ -1,4 +1,4 @@
-"""What an engine answered and how the target sees each token of it; pure, from vLLM's own JSON."""
+"""Answers of an engine and the target's log-probabilities of their tokens, from vLLM's JSON. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from peagle_sm.aws.streams.answers import speculation_in
 from peagle_sm.core.errors import StreamError
 
-READ_LOGPROBS = 2  #: the likeliest two tokens at each position: what a margin needs
-SCORED_RANKS = 5  #: the likeliest tokens that are scored at each position: what a test of ranks needs
+READ_LOGPROBS = 2  #: most likely tokens to report at each position, enough for a margin
+SCORED_RANKS = 5  #: most likely tokens to score at each position, enough for a test of ranks
 
 Top = tuple[tuple[int, float], ...]
-"""The likeliest tokens at one position, best first: id and log-probability."""
+"""Most likely tokens at one position, best first: id and log-probability."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer; ``logprobs`` and ``others`` are what the engine itself said while it wrote (may be empty).
+    """One answer; ``logprobs`` and ``others`` are reported by its engine (may be empty).
 
-    ``others[t]`` is the log-probability of the likeliest token other than the one written at t.
+    ``others[t]`` is the log-probability of the most likely token other than the generated one at t.
     """
 
     text: str
     ids: tuple[int, ...]
     finish_reason: str | None
     stop_reason: str | int | None = None
-    output_tokens: int | None = None  #: as ``usage`` says
+    output_tokens: int | None = None  #: from ``usage``
     logprobs: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
     acceptance_length: float | None = None
@@ -36,15 +36,15 @@ class Answer:
 
     @property
     def margins(self) -> tuple[float, ...]:
-        """Log-probability of each token less that of the best other; empty where the engine did not say."""
+        """Log-probability of each token minus that of the best other; empty if not reported."""
         return tuple(a - b for a, b in zip(self.logprobs, self.others, strict=True))
 
 
 @dataclass(frozen=True)
 class Scored:
-    """An answer as the plain target sees it: natural logarithms, one per token.
+    """An answer with the log-probabilities of its tokens under the target, without speculation.
 
-    ``tops`` has the likeliest `SCORED_RANKS` tokens at each position; empty where they are not known.
+    ``tops`` has the `SCORED_RANKS` most likely tokens at each position; empty if unknown.
     """
 
     answer: Answer
@@ -53,7 +53,7 @@ class Scored:
     tops: tuple[Top, ...] = ()
     gaps: tuple[float, ...] = field(
         init=False
-    )  #: how much likelier the target's best token is; 0 for its own
+    )  #: log-probability of the target's best token minus that of the generated one; 0 if they are equal
 
     def __post_init__(self) -> None:
         pairs = zip(self.logprobs, self.others, strict=True)
@@ -61,19 +61,19 @@ class Scored:
 
     @property
     def margins(self) -> tuple[float, ...]:
-        """Log-probability of each token less that of the best other: negative where that is likelier."""
+        """Log-probability of each token minus that of the best other; negative if that is more likely."""
         return tuple(a - b for a, b in zip(self.logprobs, self.others, strict=True))
 
 
 def parse_answer(document: Mapping[str, Any]) -> Answer:
-    """Read a whole answer to a completion or chat request.
+    """Read the answer to a completion or chat request without streaming.
 
     Raises:
-        ValueError: it holds no choice.
+        ValueError: the answer has no choices.
     """
     choices = document.get("choices") or []
     if not choices:
-        raise ValueError(f"the answer holds no choice, only {sorted(document)}")
+        raise ValueError(f"the answer has no choices; its fields: {', '.join(sorted(document))}")
     choice = choices[0]
     message = choice.get("message") or {}
     logprobs, others = _own_logprobs(choice.get("logprobs"))
@@ -91,7 +91,7 @@ def parse_answer(document: Mapping[str, Any]) -> Answer:
 
 
 def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
-    """Put the chunks of a streamed answer together, in their order."""
+    """Join the chunks of a streamed answer."""
     text: list[str] = []
     ids: list[int] = []
     calls: dict[int, list[str]] = {}
@@ -120,7 +120,7 @@ def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
 
 
 def whole_or_cut(streamed: Answer | StreamError) -> Answer:
-    """A stream that broke as the answer that came: it has no finish_reason, which is what a check says."""
+    """Return the answer of a stream; for a broken one its partial text, without finish_reason."""
     return streamed if isinstance(streamed, Answer) else Answer(streamed.partial_text, (), None)
 
 
@@ -144,7 +144,7 @@ def _acceptance_length(document: Mapping[str, Any]) -> float | None:
 
 
 def _own_logprobs(told: Mapping[str, Any] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The completion's ``logprobs``; tokens are told apart by id (``return_tokens_as_token_ids``)."""
+    """Read the completion's ``logprobs``; tokens are identified by id (``return_tokens_as_token_ids``)."""
     if not told or told.get("token_logprobs") is None:
         return (), ()
     chosen = tuple(float(value) for value in told["token_logprobs"])
@@ -161,17 +161,17 @@ def parse_scores(
     """Read ``prompt_logprobs`` of a request whose prompt was ``prompt_tokens`` tokens and then ``ids``.
 
     Returns:
-        For each of ``ids``: its log-probability, that of the likeliest other token, and the likeliest tokens.
+        For each of ``ids``: its log-probability, that of the best other token, and the most likely tokens.
 
     Raises:
-        ValueError: the engine sent none, or not one for each token.
+        ValueError: the engine sent no prompt_logprobs, or not one for each token.
     """
     choice = (document.get("choices") or [{}])[0]
     entries = choice.get("prompt_logprobs") or document.get("prompt_logprobs")
     if entries is None:
         raise ValueError("the engine sent no prompt_logprobs")
     if len(entries) != prompt_tokens + len(ids):
-        raise ValueError(f"{len(entries)} prompt_logprobs for {prompt_tokens + len(ids)} tokens")
+        raise ValueError(f"found {len(entries)} prompt_logprobs for {prompt_tokens + len(ids)} tokens")
     logprobs, others, tops = [], [], []
     for token, entry in zip(ids, entries[prompt_tokens:], strict=True):
         mine = str(token)
@@ -183,6 +183,6 @@ def parse_scores(
 
 
 def _top(entry: Mapping[str, Mapping[str, Any]]) -> Top:
-    """The likeliest tokens of one position; a token that is there only because it was written is left out."""
+    """Return the most likely tokens of one position, without a generated token of lower rank."""
     ranked = sorted(((int(name), float(one["logprob"])) for name, one in entry.items()), key=lambda t: -t[1])
     return tuple(ranked[:SCORED_RANKS])

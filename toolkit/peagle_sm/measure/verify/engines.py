@@ -1,6 +1,6 @@
-"""The two engines of a verification: an endpoint of SageMaker or a bare vLLM, each through its own API.
+"""Engines of a verification: SageMaker endpoints and bare vLLM servers, each through its API.
 
-`Lab` holds both: it requests answers, streams and scores, and records which of them refused what.
+`EnginePair` holds the baseline and the candidate. It requests answers, streams and scores.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ Body = Mapping[str, Any]
 
 
 class Engine(Protocol):
-    """One side; both methods may be called from several threads."""
+    """One engine; its methods may be called from several threads."""
 
     name: str
 
     @property
     def log_hint(self) -> str:
-        """How to read what this engine wrote."""
+        """How to read this engine's log."""
 
     def ask(self, body: Body) -> Mapping[str, Any]:
-        """Return the whole answer, as the engine's JSON.
+        """Return the answer without streaming, as the engine's JSON.
 
         Raises:
-            SpecError: the engine refuses the request as wrong.
-            ServiceFault: it failed, or no answer came.
+            SpecError: the engine refused the request as invalid.
+            ServiceFault: the engine failed or did not answer.
         """
 
     def stream(self, body: Body) -> list[Mapping[str, Any]]:
-        """Return all events of a streamed answer; raises StreamError too, where the stream is cut."""
+        """Return all events of a streamed answer; also raises StreamError if the stream is cut."""
 
 
 class EndpointEngine:
-    """An endpoint of SageMaker (or the local one)."""
+    """Engine behind a SageMaker endpoint (or one of the local SageMaker)."""
 
     def __init__(self, session: Session, name: str, component: str | None = None) -> None:
         self.name = name
@@ -68,15 +68,15 @@ class EndpointEngine:
 
     @property
     def log_hint(self) -> str:
-        """The command that reaches this endpoint's log."""
-        return f"read what its engine wrote: peagle-sm logs {self.name}{self._session.command_flags()}"
+        """Command that shows this endpoint's log."""
+        return f"read the engine's log: peagle-sm logs {self.name}{self._session.command_flags()}"
 
     def ask(self, body: Body) -> Mapping[str, Any]:
         """See `Engine`."""
         return self._endpoint.invoke(body, component=self._component).raw
 
     def stream(self, body: Body) -> list[Mapping[str, Any]]:
-        """See `Engine`; all events, since tool calls and token ids are not in the toolkit's own chunks."""
+        """See `Engine`; returns raw events, since the toolkit's chunks lack tool calls and token ids."""
         encoded = request_body(body, None, None, {}, streamed=True)
         source, request_id = self._sender.send(
             lambda named: stream_source(self._session, self.name, encoded, component=named), self._component
@@ -88,7 +88,7 @@ class EndpointEngine:
 
 
 class UrlEngine:
-    """A vLLM server reached over plain HTTP; ``url`` is its root, or ends in /invocations."""
+    """Engine of a vLLM server over plain HTTP; ``url`` is its root, or ends in /invocations."""
 
     def __init__(self, url: str) -> None:
         self.name = url
@@ -98,8 +98,8 @@ class UrlEngine:
 
     @property
     def log_hint(self) -> str:
-        """A bare server keeps its own log."""
-        return "read what the server at that URL wrote"
+        """Advice to read the server's own log."""
+        return "read the log of the server at that URL"
 
     def ask(self, body: Body) -> Mapping[str, Any]:
         """See `Engine`."""
@@ -127,7 +127,7 @@ class UrlEngine:
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")[:500]
             if 400 <= error.code < 500 and error.code != 404:
-                raise SpecError(f"the engine refuses the request ({error.code}): {said}") from error
+                raise SpecError(f"the engine refused the request ({error.code}): {said}") from error
             if error.code == 404:
                 raise NotFound(
                     f"{self._url} does not exist (404)", next_step="give the root URL of a vLLM server"
@@ -135,15 +135,15 @@ class UrlEngine:
             raise ServiceFault(f"{self._url}: the engine failed ({error.code}): {said}") from error
         except (urllib.error.URLError, OSError) as error:
             raise ServiceFault(
-                f"{self._url} does not answer: {error}", next_step="check the URL, and that vLLM serves"
+                f"{self._url} does not answer: {error}", next_step="check the URL, and that vLLM is running"
             ) from error
 
 
 def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str = "") -> list[Body]:
-    """The JSON events of a stream up to [DONE]; ``framed``: inside AWS's event-stream messages.
+    """Read the JSON events of a stream up to [DONE]; ``framed``: inside AWS event-stream messages.
 
     Raises:
-        StreamError: it broke, carries an error, or ended before [DONE] and before a finish_reason.
+        StreamError: the stream broke, contains an error, or ended before [DONE] and finish_reason.
     """
     reader, found = EventReader(framed=framed), list[Body]()
     try:
@@ -153,7 +153,7 @@ def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str
                 break
     except StreamError:
         raise
-    except Exception as error:  # whatever the transport raises in mid-stream, the answer is cut
+    except Exception as error:  # after any transport error in mid-stream the answer is incomplete
         broken = StreamCut(f"the stream broke: {error}")
         raise with_what_came(broken, join_stream(found).text, request_id) from error
     found += reader.finish(finished=join_stream(found).finish_reason is not None)
@@ -165,14 +165,14 @@ def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str
 def ask_all(
     engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
 ) -> list[Answer]:
-    """Send all, ``at_once`` at a time, and return the answers in their order."""
+    """Send all bodies, ``at_once`` in parallel, and return the answers in order."""
     return [parse_answer(document) for document in ask_raw(engine, bodies, at_once, tick)]
 
 
 def ask_raw(
     engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
 ) -> list[Mapping[str, Any]]:
-    """As `ask_all`, with the engine's own documents."""
+    """Send all bodies like `ask_all`, and return the engine's JSON documents."""
 
     def one(body: Body) -> Mapping[str, Any]:
         answer = engine.ask(body)
@@ -184,12 +184,12 @@ def ask_raw(
         try:
             return [each.result() for each in waiting]
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # one failed: the rest need not be sent
+            pool.shutdown(wait=False, cancel_futures=True)  # after a failure the rest need not be sent
             raise
 
 
 def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[Answer | StreamError]:
-    """Stream all, ``at_once`` at a time; a stream that breaks is returned as its error."""
+    """Stream all bodies, ``at_once`` in parallel; a broken stream is returned as its error."""
 
     def one(body: Body) -> Answer | StreamError:
         try:
@@ -202,7 +202,7 @@ def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[Ans
 
 
 Side = Literal["baseline", "candidate"]
-#: Whatever defaults the server takes from the model's generation_config: scoring knows none of them.
+#: Overrides of server defaults from the model's generation_config, which scoring does not apply.
 NEUTRAL: dict[str, Any] = {
     "top_p": 1.0,
     "top_k": 0,
@@ -217,7 +217,7 @@ SAMPLED: dict[str, Any] = {"temperature": 1.0, **NEUTRAL}
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt as the engine tokenised it."""
+    """One prompt as token ids."""
 
     id: str
     ids: tuple[int, ...]
@@ -225,7 +225,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Options:
-    """How much is asked. Every count is of prompts unless its name says tokens."""
+    """Numbers of requests and tokens of a verification. Counts are prompts unless the name says tokens."""
 
     max_tokens: int = 256
     concurrency: int = 8
@@ -233,11 +233,11 @@ class Options:
     sample_tokens: int = 128
     features: int = 24  #: for logprobs, stop strings and streaming
     seeds: int = 48
-    seeds_noisy: int = 400  #: where the noise floor is not exact: a few lost seeds must show beside the noise
+    seeds_noisy: int = 400  #: if the noise floor is not exact: a few lost seeds must exceed the noise
     seed_tokens: int = 16
     parameter_samples: int = 16  #: for each sampling parameter
-    contexts: int = 16  #: places at which the same next token is sampled again and again
-    repeats: int = 128  #: at each of them
+    contexts: int = 16  #: positions at which the next token is sampled repeatedly
+    repeats: int = 128  #: samples at each position
     feature_tokens: int = 64
     structured: int = 12
     structured_tokens: int = 512
@@ -246,7 +246,7 @@ class Options:
 
 
 class SideFailed(Exception):
-    """One side refused a request as wrong (``refused``), or failed to answer it."""
+    """Error of one engine: it refused a request as invalid (``refused``), or failed to answer it."""
 
     def __init__(self, side: Side, error: SpecError | ServiceFault | StreamError) -> None:
         super().__init__(str(error))
@@ -256,8 +256,8 @@ class SideFailed(Exception):
 
 
 @dataclass
-class Lab:
-    """The two engines and what has been scored so far; ``tick`` is called after each answer."""
+class EnginePair:
+    """Baseline and candidate, and the scores so far; ``tick`` is called after each answer."""
 
     baseline: Engine
     candidate: Engine
@@ -271,10 +271,10 @@ class Lab:
         return self.baseline if side == "baseline" else self.candidate
 
     def ask(self, side: Side, bodies: Sequence[Body], at_once: int | None = None) -> list[Answer]:
-        """Whole answers, in order.
+        """Return the answers of one engine without streaming, in order.
 
         Raises:
-            SideFailed: one was refused, or none came.
+            SideFailed: a request was refused or failed.
         """
         try:
             return ask_all(self._engine(side), bodies, at_once or self.options.concurrency, self.tick)
@@ -284,18 +284,18 @@ class Lab:
             raise SideFailed(side, ServiceFault(f"{self._engine(side).name}: {error}")) from error
 
     def stream(self, side: Side, bodies: Sequence[Body]) -> list[Answer | StreamError]:
-        """Streamed answers, in order; one that broke is its error."""
+        """Return the streamed answers of one engine, in order; a broken one as its error."""
         try:
             return stream_all(self._engine(side), bodies, self.options.concurrency)
         except (SpecError, ServiceFault) as error:
             raise SideFailed(side, error) from error
 
     def prompts(self, items: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Prompt]:
-        """The token ids of each body's prompt, as the baseline's own template and tokenizer make them.
+        """Return the token ids of each body's prompt, by the baseline's template and tokenizer.
 
         Raises:
-            SideFailed: the baseline refuses one.
-            ServiceFault: it does not return token ids (vLLM before 0.10.2).
+            SideFailed: the baseline refused a prompt.
+            ServiceFault: the baseline does not return token ids (vLLM before 0.10.2).
         """
         kept = ("prompt", "messages", "tools", "chat_template_kwargs", "reasoning_effort")
         bodies = [
@@ -311,21 +311,21 @@ class Lab:
             ids = document.get("prompt_token_ids") or document["choices"][0].get("prompt_token_ids")
             if not ids:
                 raise ServiceFault(
-                    f"{self.baseline.name} returns no token ids, and verify compares by them",
-                    next_step="it needs vLLM 0.10.2 or later (return_token_ids)",
+                    f"{self.baseline.name} returns no token ids, which verify needs to compare answers",
+                    next_step="use vLLM 0.10.2 or later (return_token_ids)",
                 )
             found.append(Prompt(name, tuple(ids)))
         return found
 
     def greedy(self, side: Side, prompts: Sequence[Prompt], at_once: int, **more: Any) -> list[Answer]:
-        """Greedy answers of ``options.max_tokens`` to prompts."""
+        """Return greedy answers of at most ``options.max_tokens`` tokens."""
         return self.ask(side, [greedy_body(p, self.options.max_tokens, **more) for p in prompts], at_once)
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> list[Scored]:
-        """Each answer as the baseline sees it; equal answers to one prompt are scored once.
+        """Score each answer under the baseline; equal answers to one prompt are scored once.
 
         Raises:
-            SideFailed: the baseline refuses (its --max-logprobs is below 5, for example).
+            SideFailed: the baseline refused (for example if its --max-logprobs is below 5).
         """
         pairs = list(zip(prompts, answers, strict=True))
         new = {(p.id, a.ids): p for p, a in pairs if a.ids and (p.id, a.ids) not in self._scores}
@@ -341,13 +341,13 @@ class Lab:
             raise SideFailed("baseline", error) from error
         except (ValueError, KeyError) as error:
             raise SideFailed(
-                "baseline", ServiceFault(f"{self.baseline.name} scores otherwise: {error}")
+                "baseline", ServiceFault(f"{self.baseline.name} returned invalid scores: {error}")
             ) from error
         return [Scored(a, *self._scores.get((p.id, a.ids), ((), (), ()))) for p, a in pairs]
 
 
 def greedy_body(prompt: Prompt, max_tokens: int, **more: Any) -> dict[str, Any]:
-    """A greedy completion of a prompt given by its token ids."""
+    """Make the body of a greedy completion of a prompt's token ids."""
     return {
         "prompt": list(prompt.ids),
         "max_tokens": max_tokens,
@@ -357,5 +357,5 @@ def greedy_body(prompt: Prompt, max_tokens: int, **more: Any) -> dict[str, Any]:
     }
 
 
-#: Fields that make a completion report the likeliest tokens, told apart by id.
+#: Fields that make a completion report the most likely tokens, by id.
 WITH_LOGPROBS: dict[str, Any] = {"logprobs": READ_LOGPROBS, "return_tokens_as_token_ids": True}

@@ -1,6 +1,7 @@
-"""Greedy answers: equal where the baseline is exact, else each token judged under the baseline. Pure.
+"""Checks of greedy answers, also for long prompts. Pure.
 
-Long prompts, up to the last token of the context, must give the same answers as the baseline's.
+If the baseline is exact, answers must be equal; else each token is judged by its score under the baseline.
+Long prompts, up to the full context, must give the baseline's answers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from peagle_sm.measure.verify.statistics import (
 
 @dataclass(frozen=True)
 class GreedyCase:
-    """One prompt: two greedy answers of the baseline at different batch shapes, and the candidate's."""
+    """One prompt with two greedy answers of the baseline at different batch shapes, and the candidate's."""
 
     prompt_id: str
     first: Scored
@@ -37,16 +38,15 @@ class GreedyCase:
 
 
 def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> Verdict:
-    """Whether the candidate's greedy answers are the target's own.
+    """Judge whether the candidate's greedy answers are the target's own.
 
-    Faults: a broken shape (`shape_faults`); another text for the same token ids; where the floor is exact,
-    any difference beyond a tie of the arithmetic; elsewhere any gap above ``floor.delta``, more prompts that
-    diverge from the baseline's first answer than the baseline's repeat does (McNemar, on the same prompts,
-    one look each), or more tokens per prompt that are not the target's best (self-normalised sum over
-    prompts).
+    Faults: inconsistent counts or endings (`shape_faults`); another text for the same token ids; with an
+    exact floor, any difference beyond an arithmetic tie; else any gap above ``floor.delta``, more prompts
+    that diverge from the baseline's first answer than the baseline's repeat has (McNemar on the same
+    prompts), or more tokens per prompt that differ from the target's best token (self-normalised sum).
     """
     if not cases:
-        return undecided("no prompt was answered by both")
+        return undecided("no prompt was answered by both engines")
     ends = ends_of(cases)
     shape = [f"{c.prompt_id}: {f}" for c in cases for f in shape_faults(c.candidate.answer, ends, max_tokens)]
     texts = [f"{case.prompt_id}: {fault}" for case in cases if (fault := text_fault(case)) is not None]
@@ -69,9 +69,10 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> 
 
 
 def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
-    """The tokens with which the baseline ends an answer of its own accord.
+    """Return the end tokens of the baseline's answers, without requested stop strings.
 
-    vLLM names a token in ``stop_reason`` where a model has several that end it; a string there was asked for.
+    vLLM gives a token in ``stop_reason`` if a model has several end tokens; a string there is a requested
+    stop.
     """
     own = (scored.answer for case in cases for scored in (case.first, case.repeat))
     return frozenset(a.ids[-1] for a in own if a.ids and _ended_itself(a))
@@ -82,50 +83,50 @@ def _ended_itself(answer: Answer) -> bool:
 
 
 def text_fault(case: GreedyCase) -> str | None:
-    """Another text than the baseline's for the same token ids; None where they agree."""
+    """Describe another text than the baseline's for the same token ids; None if they agree."""
     for own in (case.first.answer, case.repeat.answer):
         mine = case.candidate.answer
         if mine.ids == own.ids and mine.text != own.text:
             at = next((n for n, (a, b) in enumerate(zip(own.text, mine.text, strict=False)) if a != b), None)
             where = min(len(own.text), len(mine.text)) if at is None else at
             return (
-                f"the same tokens and another text at character {where + 1}: "
-                f"{mine.text[where : where + 12]!r} for {own.text[where : where + 12]!r}"
+                f"same tokens but another text at character {where + 1}: "
+                f"{mine.text[where : where + 12]!r} instead of {own.text[where : where + 12]!r}"
             )
     return None
 
 
 def shape_faults(answer: Answer, ends: frozenset[int], max_tokens: int) -> list[str]:
-    """What no sampling and no arithmetic explains: counts and endings that contradict each other."""
+    """List contradictions between counts and endings, which neither sampling nor arithmetic explains."""
     count, found = len(answer.ids), []
     if answer.output_tokens is not None and answer.output_tokens != count:
-        found.append(f"usage counts {answer.output_tokens} tokens, {count} came")
+        found.append(f"usage counts {answer.output_tokens} tokens, the answer has {count}")
     if answer.finish_reason == "length" and count != max_tokens:
-        found.append(f"ended for length after {count} of {max_tokens} tokens")
+        found.append(f"finish_reason length after {count} of {max_tokens} tokens")
     known = ends | {answer.stop_reason}
     if _ended_itself(answer) and ends and count and answer.ids[-1] not in known:
         found.append(f"ended after {count} tokens without an end token")
     if any(token in ends for token in answer.ids[:-1]):
-        found.append("went on after an end token")
+        found.append("continued after an end token")
     if answer.finish_reason not in ("stop", "length"):
         found.append(f"finish_reason is {answer.finish_reason!r}")
     return found
 
 
 def first_difference(case: GreedyCase) -> int:
-    """The position of the first token that differs from the baseline's first answer."""
+    """Return the position of the first token that differs from the baseline's first answer."""
     pairs = enumerate(zip(case.first.answer.ids, case.candidate.answer.ids, strict=False))
     shorter = min(len(case.first.answer.ids), len(case.candidate.answer.ids))
     return next((at for at, (a, b) in pairs if a != b), shorter)
 
 
 def gap_at(case: GreedyCase, at: int) -> float:
-    """The candidate's gap there; infinite where its answer has ended and the baseline's has not."""
+    """Return the candidate's gap at a position; infinite if its answer has already ended."""
     return case.candidate.gaps[at] if at < len(case.candidate.gaps) else float("inf")
 
 
 def _example(case: GreedyCase, at: int) -> str:
-    return f"{case.prompt_id}: token {at + 1} is {gap_at(case, at):.4g} nats below the target's best"
+    return f"{case.prompt_id}: token {at + 1} is {gap_at(case, at):.4g} nats below the target's best token"
 
 
 def _exact(
@@ -135,23 +136,23 @@ def _exact(
     floor: Floor,
     figures: dict[str, float],
 ) -> Verdict:
-    # After a tie the two go different ways, so the rest of the answer is judged by its own gaps.
+    # After a tie the two answers diverge, so the rest of the answer is judged by its own gaps.
     tied = [case for case in differing if _only_ties(case, floor.tie)]
     wrong = [case for case in differing if case not in tied]
     figures |= {"ties": len(tied), "wrong_prompts": len(wrong)}
-    said = f"{len(cases) - len(differing)} of {counted(len(cases), 'prompt')} answered token for token alike"
+    said = f"{len(cases) - len(differing)} of {counted(len(cases), 'prompt')} answered with identical tokens"
     if tied:
-        said += f", {len(tied)} after a tie within {floor.tie:.1g} nats"
+        said += f", {len(tied)} differ after a tie within {floor.tie:.1g} nats"
     if wrong:
-        said += f", {len(wrong)} otherwise"
+        said += f", {len(wrong)} differ otherwise"
     if shape:
-        said += f"; {counted(len(shape), 'answer')} contradict themselves"
+        said += f"; {counted(len(shape), 'inconsistent answer')}"
     tokens = int(figures["tokens"])
-    excepted = f", a tie within {floor.tie:.1g} nats excepted" if floor.tie else ""
+    excepted = f", except at a tie within {floor.tie:.1g} nats" if floor.tie else ""
     power = (
-        f"{floor.words}. Another text for the same tokens, and one altered, lost or doubled token anywhere "
-        f"in {tokens:,} are caught{excepted}; "
-        f"one that strikes by chance is met with 90% if it touches {percent(rate_found(tokens))} of tokens"
+        f"{floor.words}. Detects another text for the same tokens, and a single changed, lost or doubled "
+        f"token among {tokens:,}{excepted}; detects a random fault with 90% probability if it affects "
+        f"{percent(rate_found(tokens))} of tokens"
     )
     examples = [*shape, *(_example(case, first_difference(case)) for case in wrong)]
     return Verdict(not wrong and not shape, said, power, figures, examples)
@@ -189,14 +190,16 @@ def _noisy(
         "excess_z": z,
     }
     faults = list(shape) + [_example(case, at) for case, at in beyond]
-    said = f"{counted(len(differing), 'prompt')} of {len(cases)} diverge (baseline from itself: {own})"
-    said += f", {counted(len(beyond), 'token')} beyond the noise floor of {floor.delta:.2g} nats"
+    said = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (baseline from itself: {own})"
+    said += f", {counted(len(beyond), 'token')} above the noise floor of {floor.delta:.2g} nats"
     if p < ALPHA:
-        faults.append(f"more prompts diverge than the baseline's own: p = {p:.1g}")
+        faults.append(f"more prompts diverge than for the baseline itself: p = {p:.1g}")
     if z > self_normalised_limit():
-        faults.append(f"{sum(flips)} tokens are not the target's best, the baseline's own {sum(own_flips):g}")
+        faults.append(
+            f"{sum(flips)} tokens differ from the target's best token (baseline: {sum(own_flips):g})"
+        )
     if shape:
-        said += f"; {counted(len(shape), 'answer')} contradict themselves"
+        said += f"; {counted(len(shape), 'inconsistent answer')}"
     return Verdict(not faults, said, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
 
 
@@ -207,30 +210,29 @@ def _flips(scored: Scored) -> int:
 def _noisy_power(cases: Sequence[GreedyCase], floor: Floor, own: int, own_flips: float) -> str:
     rate = mcnemar_rate_found(len(cases), own)
     by_prompt = (
-        f"if they make {percent(rate)} of prompts diverge"
+        f"if {percent(rate)} of prompts diverge because of them"
         if rate is not None
         else "never by the share of diverging prompts (too few prompts, or the baseline diverges in most)"
     )
     excess = excess_found(own_flips)
     by_token = (
-        f"or number {excess} or more, each in another prompt"
+        f"or if there are {excess} or more, each in another prompt"
         if excess <= len(cases)
-        else "and not by their number in so few prompts"
+        else "and not by their number, since there are too few prompts"
     )
     return (
-        f"{floor.words}. A single token beyond it is caught, and another text for the same tokens; wrong "
-        "choices between nearer tokens are caught "
-        f"with 90% {by_prompt}, {by_token}"
+        f"{floor.words}. Detects a single token above the noise floor, and another text for the same "
+        f"tokens; detects wrong choices between closer tokens with 90% probability {by_prompt}, {by_token}"
     )
 
 
 @dataclass(frozen=True)
 class LongCase:
-    """One prompt of ``length`` tokens, at most ``max_tokens`` asked for.
+    """One long prompt of ``length`` tokens, with answers of at most ``max_tokens``.
 
-    ``gaps`` are the candidate's, scored under the baseline; empty where the answers are equal or the scoring
-    was refused. ``noise`` is the largest difference in nats between the baseline's two readings of a margin
-    of its own answer here: a batch's shape splits sums over thousands of tokens where it leaves short ones.
+    ``gaps`` are the candidate's, scored under the baseline; empty if the answers are equal or scoring was
+    refused. ``noise`` is the largest difference in nats between the baseline's two readings of a margin of
+    its own answer here: with thousands of tokens the batch shape changes how sums are split.
     """
 
     length: int
@@ -242,13 +244,13 @@ class LongCase:
 
 
 def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
-    """Whether the candidate's greedy answers to long prompts are the target's own.
+    """Judge whether the candidate's greedy answers to long prompts are the target's own.
 
-    There are too few prompts for rates: a difference is a fault by its gap, or where the floor is exact, here
-    as in the greedy runs.
+    There are too few prompts for rates: a difference is a fault if its gap is above the limit, or if the
+    floor is exact here and in the greedy runs.
     """
     if not cases:
-        return undecided("no prompt is longer than those of the greedy check")
+        return undecided("the context allows no longer prompts than those of the greedy check")
     noise = max(case.noise for case in cases)
     exact = floor.exact and noise <= EXACT_NOISE
     limit = max(2 * noise, floor.tie if exact else floor.delta)
@@ -261,9 +263,9 @@ def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
             if largest is None:
                 unscored.append(case)
             elif largest > limit:
-                found.append(f"a token is {largest:.3g} nats below the target's best")
+                found.append(f"a token is {largest:.3g} nats below the target's best token")
             elif not any(case.gaps):
-                found += ["the answer ends elsewhere"] if exact else []
+                found += ["the answer ends at another token"] if exact else []
         faults += [f"prompt of {case.length:,} tokens: {fault}" for fault in found]
     equal = sum(case.candidate.ids == case.baseline.ids for case in cases)
     figures: dict[str, float] = {"prompts": len(cases), "equal_prompts": equal}
@@ -272,15 +274,15 @@ def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
         if case.candidate.acceptance_length is not None:
             figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance_length
     longest = figures["longest_tokens"]
-    said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered alike"
+    said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered identically"
     figures["noise_nats"] = noise
     power = (
-        f"{f'a gap above {limit:.2g} nats' if limit else 'a difference'} on any of "
-        f"{sum(len(case.candidate.ids) for case in cases)} tokens at {len(cases)} lengths is caught; "
-        "faults that are rarer, or lie beyond the longest prompt, are not"
+        f"detects {f'a gap above {limit:.2g} nats' if limit else 'a difference'} on any of "
+        f"{sum(len(case.candidate.ids) for case in cases)} tokens at {len(cases)} lengths; does not detect "
+        "rarer faults, or faults beyond the longest prompt"
     )
     if faults:
         return Verdict(False, f"{said}; {counted(len(faults), 'fault')}", power, figures, faults)
     if unscored:
-        return undecided(f"{len(unscored)} answers differ and the baseline would not score them", figures)
+        return undecided(f"{len(unscored)} answers differ, and the baseline refused to score them", figures)
     return Verdict(True, said, power, figures)

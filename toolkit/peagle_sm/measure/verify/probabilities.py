@@ -1,8 +1,8 @@
-"""Log-probabilities and sampling parameters: are they the target's, and are they applied? Pure.
+"""Checks of reported log-probabilities and of sampling parameters. Pure.
 
-A parameter that cuts off tokens (top_p, top_k, min_p) is judged token by token: none may come that it cuts
-off by more than the noise floor. A temperature is judged by how likely the tokens are that come, among the
-likeliest ones, since the rest of the vocabulary is not known.
+A parameter that cuts off tokens (top_p, top_k, min_p) is judged token by token: no token may be more than the
+noise floor below the cut-off. A temperature is judged by the log-probabilities of the sampled tokens among
+the most likely ones, since the rest of the vocabulary is unknown.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from peagle_sm.measure.verify.statistics import (
     z_limit,
 )
 
-TIMES = 3  #: other kernels may err by more than the baseline's, and errors have long tails
-WORTH = math.log(0.1)  #: alternatives less likely than this are not compared: nobody acts on them
-LEAST_ANSWERS = 20  #: fewer cannot reach the bound of `self_normalised_limit`, whatever they say
-LEAST_SHIFT = 1e-3  #: nats; a mean error below it is nobody's concern, however surely it is there
+TIMES = 3  #: tolerance factor: other kernels may have larger errors, and errors have long tails
+WORTH = math.log(0.1)  #: less likely alternatives are not compared: they do not matter to users
+LEAST_ANSWERS = 20  #: fewer answers cannot reach the bound of `self_normalised_limit`
+LEAST_SHIFT = 1e-3  #: nats; a smaller mean error does not matter, even if significant
 
 
 def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> Verdict:
-    """Whether what the candidate reports of its tokens is what the baseline says of the same tokens.
+    """Judge whether the candidate's reported log-probabilities agree with the baseline's scores.
 
-    ``answer.logprobs`` is what the engine reported, ``logprobs`` what the baseline scored. Faults: an entry
-    too many or too few; an error above the tolerance, max(0.01, 3 x the largest error of the baseline's
-    own reports); a mean error, with its sign, other than the baseline's (self-normalised over answers), if it
-    is above 0.001 nats. Sizes of errors are not compared: other kernels may err by more, to either side.
+    ``answer.logprobs`` are reported by the engine, ``logprobs`` are the baseline's scores. Faults: a missing
+    or additional entry; an error above the tolerance, max(0.01, 3 x the largest error of the baseline's own
+    reports); a signed mean error that differs from the baseline's (self-normalised over answers) by more than
+    0.001 nats. Sizes of errors are not compared: other kernels may have larger ones, in both directions.
     """
     if not any(one.answer.logprobs for one in baseline):
         return undecided("the baseline reports no log-probabilities")
@@ -54,7 +54,7 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> V
     own = [abs(error) for _, its in pairs for error in its]
     tolerance = max(LEAST_DELTA, TIMES * max(own, default=0.0))
     beyond = [
-        f"answer {n}, token {at + 1}: reported {error:+.4g} nats off"
+        f"answer {n}, token {at + 1}: reported value {error:+.4g} nats off"
         for n, (mine, _) in enumerate(pairs)
         for at, error in enumerate(mine)
         if not abs(error) <= tolerance  # NaN counts
@@ -75,12 +75,14 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> V
     said = f"{counted(count, 'token')}: largest error {largest:.2g} nats (tolerance {tolerance:.2g})"
     faults = [*missing, *beyond]
     if drifting:
-        faults.append(f"reports are {mean:+.2g} nats off on average, beside the baseline's own: Z = {z:.1f}")
+        faults.append(
+            f"reported values are {mean:+.2g} nats off on average, compared with the baseline's: Z = {z:.1f}"
+        )
     if faults:
         said += f"; {counted(len(faults), 'fault')}"
     power = (
-        f"an error above {tolerance:.2g} nats on any token is caught, and a lasting one above "
-        f"{LEAST_SHIFT:g} nats if {LEAST_ANSWERS} or more answers carry it to the same side"
+        f"detects an error above {tolerance:.2g} nats on any token, and a systematic one above "
+        f"{LEAST_SHIFT:g} nats if {LEAST_ANSWERS} or more answers have it in the same direction"
     )
     return Verdict(not faults, said, power, figures, faults)
 
@@ -88,7 +90,7 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> V
 def _errors(scored: Scored) -> list[float]:
     own = scored.answer
     found = [told - seen for told, seen in zip(own.logprobs, scored.logprobs, strict=False)]
-    # The runner-up's too: an engine may report the token's own rightly and the alternatives wrongly.
+    # The alternative's too: an engine may report the token correctly and the alternatives wrongly.
     found += [
         told - seen
         for told, seen in zip(own.others, scored.others, strict=False)
@@ -98,29 +100,29 @@ def _errors(scored: Scored) -> list[float]:
 
 
 def _drift(scored: Scored) -> float:
-    """The mean error of what is said of the tokens themselves."""
+    """Compute the mean error of the generated tokens' reported log-probabilities."""
     errors = [told - seen for told, seen in zip(scored.answer.logprobs, scored.logprobs, strict=False)]
     return math.fsum(errors) / len(errors) if errors else 0.0
 
 
-LEAST_CUT = 10  #: expected tokens that an ignored parameter lets through: fewer decide nothing
+LEAST_CUT = 10  #: expected number of cut-off tokens if a parameter were ignored; with fewer it is undecided
 
 Cut = Callable[[Top, float], float]
-"""From the likeliest tokens and the noise floor in nats: the least log-probability that may come."""
+"""Function of the most likely tokens and the noise floor (nats): the lowest allowed log-probability."""
 
 
 def top_k(k: int) -> Cut:
-    """Only the ``k`` likeliest tokens."""
+    """Make the cut-off of top_k: only the ``k`` most likely tokens."""
     return lambda top, noise: top[k - 1][1] - noise if len(top) >= k else -math.inf
 
 
 def min_p(share: float) -> Cut:
-    """Only tokens with this share of the best one's probability."""
+    """Make the cut-off of min_p: only tokens with this share of the best one's probability."""
     return lambda top, noise: top[0][1] + math.log(share) - noise
 
 
 def top_p(mass: float) -> Cut:
-    """Only the likeliest tokens that together reach this probability."""
+    """Make the cut-off of top_p: only the most likely tokens that together reach this probability."""
 
     def least(top: Top, noise: float) -> float:
         whole = 0.0
@@ -128,41 +130,42 @@ def top_p(mass: float) -> Cut:
             whole += math.exp(logprob - noise)
             if whole >= mass:
                 return logprob - noise
-        return -math.inf  # the set reaches beyond the tokens that are known
+        return -math.inf  # the set extends beyond the known tokens
 
     return least
 
 
-#: What is asked for: name, fields of the request, and the rule that cuts off tokens.
+#: Tested parameters: name, fields of the request, and the cut-off.
 CUTS: tuple[tuple[str, Mapping[str, Any], Cut], ...] = (
     ("top_p", {"top_p": 0.6}, top_p(0.6)),
     ("top_k", {"top_k": 2}, top_k(2)),
     ("min_p", {"min_p": 0.3}, min_p(0.3)),
 )
 TEMPERATURES = (0.5, 1.5)
-#: What vLLM 0.32 says of min_p and logit_bias: it refuses them, so they cannot change an answer unseen.
+#: vLLM 0.32's refusal of min_p and logit_bias; a refused parameter cannot change an answer unnoticed.
 UNSUPPORTED = "not yet supported with speculative decoding"
 
 
 @dataclass(frozen=True)
 class ParameterCase:
-    """The samples of both sides under one parameter."""
+    """Samples of both engines with one parameter."""
 
     name: str
     candidate: Sequence[Scored]
     baseline: Sequence[Scored]
     cut: Cut | None = None
     temperature: float = 1.0
-    refused: bool = False  #: the engine does not support it with speculation, and says so
+    refused: bool = False  #: the engine refuses it with speculation
 
 
 def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> Verdict:
-    """Whether each parameter is applied; ``noise`` is the floor's least gap that counts, in nats.
+    """Judge whether each parameter is applied; ``noise`` is the smallest gap that counts, in nats.
 
-    Where the baseline itself breaks a rule, something between sampling and scoring makes it void.
+    If the baseline itself violates a cut-off, the test is void: something changes tokens between sampling and
+    scoring.
     """
     if not cases:
-        return undecided("no parameter was asked for")
+        return undecided("no parameter was tested")
     refused = [f"{case.name} is not applicable: {UNSUPPORTED}" for case in cases if case.refused]
     cases = [case for case in cases if not case.refused]
     if not cases:
@@ -174,7 +177,7 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> Verdict:
     power = "; ".join(part.power for part in parts if part.passed is not None)
     if faults:
         return Verdict(False, said, power, figures, faults)
-    # One temperature that is seen to be applied is enough: the other may shift too little here.
+    # One temperature that is shown to be applied is enough: the other may have too little effect here.
     warm = any(part.passed for part, case in zip(parts, cases, strict=True) if case.cut is None)
     void = [
         part
@@ -189,7 +192,7 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> Verdict:
 def _cut(case: ParameterCase, noise: float) -> Verdict:
     assert case.cut is not None
     mine, its = _beyond(case.candidate, case.cut, noise), _beyond(case.baseline, case.cut, noise)
-    # If ignored, the tokens come as at temperature 1: by the probability of what is cut off.
+    # Without the parameter, tokens are sampled as at temperature 1: this is the expected number cut off.
     expected = sum(
         max(0.0, 1 - sum(math.exp(lp) for _, lp in top if lp >= case.cut(top, noise)))
         for scored in case.candidate
@@ -199,21 +202,21 @@ def _cut(case: ParameterCase, noise: float) -> Verdict:
     tokens = sum(max(0, len(scored.tops) - 1) for scored in case.candidate)
     figures = {f"{case.name}_cut_off": float(len(mine)), f"{case.name}_expected_if_ignored": expected}
     if its:
-        return undecided(f"the baseline does not keep {case.name} either", figures)
+        return undecided(f"the baseline itself does not apply {case.name}", figures)
     power = (
-        f"{case.name}: one token that it cuts off is caught; ignored, it would let through about "
-        f"{expected:.0f} of {tokens:,}"
+        f"{case.name}: detects a single cut-off token; if it were ignored, about {expected:.0f} of "
+        f"{tokens:,} tokens would be beyond the cut-off"
     )
     if mine:
-        said = f"{case.name} is not applied: {len(mine)} of {tokens:,} tokens are cut off by it"
+        said = f"{case.name} is not applied: {len(mine)} of {tokens:,} tokens are beyond the cut-off"
         return Verdict(False, said, power, figures, [f"{case.name}: {mine[0]}"])
     if expected < LEAST_CUT:
-        return undecided(f"{case.name}: too few tokens that it would cut off ({expected:.1f})", figures)
+        return undecided(f"{case.name}: it would cut off too few tokens ({expected:.1f})", figures)
     return Verdict(True, f"{case.name} is applied", power, figures)
 
 
 def _beyond(samples: Sequence[Scored], cut: Cut, noise: float) -> list[str]:
-    """The tokens that may not come; the first of each sample is left out, as it is not speculated."""
+    """List tokens beyond the cut-off, without the first of each sample, which is not speculated."""
     found = []
     for n, scored in enumerate(samples):
         rows = list(zip(scored.logprobs, scored.tops, strict=False))
@@ -229,27 +232,27 @@ def _tempered(case: ParameterCase) -> Verdict:
     limit = z_limit(ALPHA / len(TEMPERATURES))
     figures = {f"z_{name}".replace(" ", "_"): mine.z}
     if abs(its.z) > limit:
-        return undecided(f"the baseline's own samples do not fit {name}, Z = {its.z:.1f}", figures)
+        return undecided(f"the baseline's own samples do not fit {name}: Z = {its.z:.1f}", figures)
     power = f"{name}: Z would be about {mine.if_ignored:.0f} if it were ignored (limit {limit:.1f})"
     if abs(mine.z) > limit:
         return Verdict(
             False, f"{name} is not applied: Z = {mine.z:.1f}", power, figures, [f"{name}: Z = {mine.z:.1f}"]
         )
     if abs(mine.if_ignored) < limit + 2:
-        return undecided(f"{name}: too few tokens to see whether it is ignored", figures)
+        return undecided(f"{name}: too few tokens to decide whether it is ignored", figures)
     return Verdict(True, f"{name} is applied", power, figures)
 
 
 @dataclass(frozen=True)
 class _Warmth:
-    z: float  #: of the tokens' log-probabilities, beside those expected at the temperature
+    z: float  #: of the tokens' log-probabilities against those expected at the temperature
     if_ignored: float  #: the same for samples at temperature 1
 
 
 def _warmth(samples: Sequence[Scored], temperature: float) -> _Warmth:
-    """Compare the log-probabilities of tokens with those expected, among the likeliest tokens alone.
+    """Compare the log-probabilities of tokens with those expected, among the most likely tokens.
 
-    Given that one of the likeliest tokens comes, their shares do not depend on the rest of the vocabulary.
+    Given that the token is one of these, their shares do not depend on the rest of the vocabulary.
     """
     surplus = variance = ignored = 0.0
     for scored in samples:

@@ -1,6 +1,6 @@
-"""The requests of each check, and the evidence in their answers.
+"""Requests of each check, and the cases made of their answers.
 
-Requests for JSON of a schema or a tool call are sent as chats, as users send them.
+Requests with a JSON schema or tools use the chat API, as users do.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from peagle_sm.measure.verify.engines import (
     GREEDY,
     SAMPLED,
     WITH_LOGPROBS,
-    Lab,
+    EnginePair,
     Prompt,
     SideFailed,
     greedy_body,
 )
 from peagle_sm.measure.verify.greedy import GreedyCase, LongCase, ends_of
 from peagle_sm.measure.verify.probabilities import CUTS, TEMPERATURES, UNSUPPORTED, ParameterCase
-from peagle_sm.measure.verify.sampling import Fit, Repeated, SeedCase, find_places, fit_places
+from peagle_sm.measure.verify.sampling import Fit, Repeated, SeedCase, find_positions, fit_places
 from peagle_sm.measure.verify.statistics import Floor, floor_of, largest_difference
 
 _ORDERS = (
@@ -52,12 +52,12 @@ _TOOL: dict[str, Any] = {
 _CHOICES: tuple[Any, ...] = ({"type": "function", "function": {"name": TOOL}}, "required", "auto")
 
 
-#: What an engine without tool calls names as it refuses one (vLLM: "requires --tool-call-parser to be set").
+#: Option that vLLM names when it refuses tool calls ("requires --tool-call-parser to be set").
 _TOOLS_MISSING = "--tool-call-parser"
 
 
 class NoTools(Exception):
-    """Neither side has a tool parser; the message is the baseline's refusal."""
+    """Error: neither engine has a tool parser; the message is the baseline's refusal."""
 
 
 def _chat(order: str, demand: str, tokens: int) -> dict[str, Any]:
@@ -65,25 +65,25 @@ def _chat(order: str, demand: str, tokens: int) -> dict[str, Any]:
     return {"messages": messages, "max_tokens": tokens, "return_token_ids": True, **GREEDY}
 
 
-def probe_json(lab: Lab) -> list[StructuredCase]:
-    """Half of the requests demand the object, half one of three long strings."""
+def probe_json(engines: EnginePair) -> list[StructuredCase]:
+    """Request JSON: one half with the object schema, the other with a choice of three long strings."""
     requests: list[tuple[str, Kind, dict[str, Any]]] = []
-    for n in range(lab.options.structured):
+    for n in range(engines.options.structured):
         order = _ORDERS[n % len(_ORDERS)]
         kind: Kind = "object" if n % 2 == 0 else "choice"
         schema = SCHEMA if kind == "object" else CHOICE_SCHEMA
         demand = f"Sum up order {n + 1} as JSON."
         demanded = {"type": "json_schema", "json_schema": {"name": "order", "schema": schema, "strict": True}}
-        body = _chat(order, demand, lab.options.structured_tokens)
+        body = _chat(order, demand, engines.options.structured_tokens)
         requests.append((f"order {n + 1} ({kind})", kind, {**body, "response_format": demanded}))
-    return _cases(lab, requests)
+    return _cases(engines, requests)
 
 
-def probe_tools(lab: Lab) -> list[StructuredCase]:
-    """The tool by name, as required, and left to the model; choices that the baseline refuses are left out.
+def probe_tools(engines: EnginePair) -> list[StructuredCase]:
+    """Request tool calls by name, as required, and as auto; skip those the baseline refuses.
 
     Raises:
-        NoTools: both sides refuse all three for want of a tool parser.
+        NoTools: both engines refuse all three because they have no tool parser.
         SideFailed: the baseline refuses all three, and the candidate does not.
     """
     requests: list[tuple[str, Kind, dict[str, Any]]] = []
@@ -92,14 +92,16 @@ def probe_tools(lab: Lab) -> list[StructuredCase]:
         how = choice if isinstance(choice, str) else "named"
         bodies = [
             {
-                **_chat(_ORDERS[n % len(_ORDERS)], f"Record order {n + 1}.", lab.options.structured_tokens),
+                **_chat(
+                    _ORDERS[n % len(_ORDERS)], f"Record order {n + 1}.", engines.options.structured_tokens
+                ),
                 "tools": [_TOOL],
                 "tool_choice": choice,
             }
-            for n in range(max(1, lab.options.structured // len(_CHOICES)))
+            for n in range(max(1, engines.options.structured // len(_CHOICES)))
         ]
         try:
-            lab.ask("baseline", [{**bodies[0], "max_tokens": 1}])
+            engines.ask("baseline", [{**bodies[0], "max_tokens": 1}])
         except SideFailed as failed:
             if not isinstance(failed.error, SpecError):
                 raise
@@ -107,25 +109,25 @@ def probe_tools(lab: Lab) -> list[StructuredCase]:
             continue
         requests += [(f"order {n + 1} ({how})", "tool", body) for n, body in enumerate(bodies)]
     if not requests:
-        if all(_lack_tools(lab, failed, body) for failed, body in refused):
+        if all(_lack_tools(engines, failed, body) for failed, body in refused):
             raise NoTools(str(refused[-1][0].error))
         raise refused[-1][0]
-    return _cases(lab, requests)
+    return _cases(engines, requests)
 
 
-def _lack_tools(lab: Lab, baseline: SideFailed, body: dict[str, Any]) -> bool:
-    """Whether the candidate refuses, as the baseline did, because it has no tool parser."""
+def _lack_tools(engines: EnginePair, baseline: SideFailed, body: dict[str, Any]) -> bool:
+    """Decide whether the candidate also refuses because it has no tool parser."""
     try:
-        lab.ask("candidate", [{**body, "max_tokens": 1}])
+        engines.ask("candidate", [{**body, "max_tokens": 1}])
     except SideFailed as failed:
         return failed.refused and all(_TOOLS_MISSING in str(each.error) for each in (baseline, failed))
     return False
 
 
-def _cases(lab: Lab, requests: list[tuple[str, Kind, dict[str, Any]]]) -> list[StructuredCase]:
+def _cases(engines: EnginePair, requests: list[tuple[str, Kind, dict[str, Any]]]) -> list[StructuredCase]:
     bodies = [body for _, _, body in requests]
-    own, mine = lab.ask("baseline", bodies), lab.ask("candidate", bodies)
-    streamed = lab.stream("candidate", bodies)
+    own, mine = engines.ask("baseline", bodies), engines.ask("candidate", bodies)
+    streamed = engines.stream("candidate", bodies)
     return [
         StructuredCase(name, kind, its, answer, whole_or_cut(stream))
         for (name, kind, _), its, answer, stream in zip(requests, own, mine, streamed, strict=True)
@@ -133,14 +135,14 @@ def _cases(lab: Lab, requests: list[tuple[str, Kind, dict[str, Any]]]) -> list[S
 
 
 _CONTEXT = re.compile(r"(?:max_model_len=|maximum context length is )(\d+)")
-_SHARES = (0.25, 0.5, 0.9)  #: of the context; and once more up to its last token
+_SHARES = (0.25, 0.5, 0.9)  #: of the context; one more prompt reaches its last token
 LONG_PROMPTS = len(_SHARES) + 1
-LONG_ANSWER = 32  #: tokens asked for after a long prompt
+LONG_ANSWER = 32  #: maximum tokens of an answer to a long prompt
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """The greedy runs that the other checks build on."""
+    """Greedy runs, which the other checks use."""
 
     prompts: tuple[Prompt, ...]
     cases: tuple[GreedyCase, ...]
@@ -148,36 +150,38 @@ class Greedy:
     ends: frozenset[int]
 
 
-def probe_greedy(lab: Lab, prompts: Sequence[Prompt]) -> Greedy:
-    """Two runs of the baseline at different batch shapes and one of the candidate, all scored."""
-    wide = lab.options.concurrency
-    first = lab.greedy("baseline", prompts, wide, **WITH_LOGPROBS)
-    repeat = lab.greedy("baseline", prompts, max(1, wide // 4))
-    candidate = lab.greedy("candidate", prompts, wide)
-    runs = (lab.score(prompts, answers) for answers in (first, repeat, candidate))
+def probe_greedy(engines: EnginePair, prompts: Sequence[Prompt]) -> Greedy:
+    """Run the baseline twice at different batch shapes and the candidate once; score all answers."""
+    wide = engines.options.concurrency
+    first = engines.greedy("baseline", prompts, wide, **WITH_LOGPROBS)
+    repeat = engines.greedy("baseline", prompts, max(1, wide // 4))
+    candidate = engines.greedy("candidate", prompts, wide)
+    runs = (engines.score(prompts, answers) for answers in (first, repeat, candidate))
     cases = tuple(GreedyCase(p.id, *three) for p, *three in zip(prompts, *runs, strict=True))
     floor = floor_of([case.first for case in cases], [case.repeat for case in cases])
     return Greedy(tuple(prompts), cases, floor, ends_of(cases))
 
 
-def probe_sampled(lab: Lab, prompts: Sequence[Prompt]) -> tuple[list[Scored], list[Scored], list[Scored]]:
-    """Samples at temperature 1: the candidate's without and with a seed, and the baseline's own."""
-    options = lab.options
+def probe_sampled(
+    engines: EnginePair, prompts: Sequence[Prompt]
+) -> tuple[list[Scored], list[Scored], list[Scored]]:
+    """Sample at temperature 1: the candidate without and with a seed, and the baseline."""
+    options = engines.options
     asked = [prompts[n % len(prompts)] for n in range(options.samples)]
     bodies = [_sampled_body(p, options.sample_tokens) for p in asked]
     seeded = [{**body, "seed": options.seed + n} for n, body in enumerate(bodies)]
     half = len(bodies) // 2
-    own = lab.score(asked[:half], lab.ask("baseline", bodies[:half]))
-    unseeded = lab.score(asked[:half], lab.ask("candidate", bodies[:half]))
-    with_seed = lab.score(asked[half:], lab.ask("candidate", seeded[half:]))
+    own = engines.score(asked[:half], engines.ask("baseline", bodies[:half]))
+    unseeded = engines.score(asked[:half], engines.ask("candidate", bodies[:half]))
+    with_seed = engines.score(asked[half:], engines.ask("candidate", seeded[half:]))
     return unseeded, with_seed, own
 
 
-def probe_places(lab: Lab, greedy: Greedy) -> Repeated:
-    """The same next token sampled again and again at places of the baseline's greedy answers."""
-    options = lab.options
+def probe_places(engines: EnginePair, greedy: Greedy) -> Repeated:
+    """Sample the next token repeatedly at positions of the baseline's greedy answers."""
+    options = engines.options
     by_id = {prompt.id: prompt for prompt in greedy.prompts}
-    places = [place for case in greedy.cases for place in find_places(case.prompt_id, case.first, most=2)][
+    places = [place for case in greedy.cases for place in find_positions(case.prompt_id, case.first, most=2)][
         : options.contexts
     ]
     bodies = [
@@ -187,21 +191,21 @@ def probe_places(lab: Lab, greedy: Greedy) -> Repeated:
     ]
 
     def drawn(side: Literal["baseline", "candidate"]) -> Fit:
-        answers = lab.ask(side, bodies) if bodies else []
+        answers = engines.ask(side, bodies) if bodies else []
         rows = [answers[n : n + options.repeats] for n in range(0, len(answers), options.repeats)]
         return fit_places(places, rows)
 
     return Repeated(drawn("candidate"), drawn("baseline"), len(places))
 
 
-def probe_parameters(lab: Lab, prompts: Sequence[Prompt]) -> list[ParameterCase]:
-    """Samples under each sampling parameter, of both sides, scored by the plain target."""
-    options = lab.options
+def probe_parameters(engines: EnginePair, prompts: Sequence[Prompt]) -> list[ParameterCase]:
+    """Sample both engines with each sampling parameter; score under the baseline."""
+    options = engines.options
     asked = [prompts[n % len(prompts)] for n in range(options.parameter_samples)]
 
     def drawn(side: Literal["baseline", "candidate"], fields: Mapping[str, Any]) -> list[Scored]:
         bodies = [{**_sampled_body(p, options.sample_tokens), **fields} for p in asked]
-        return lab.score(asked, lab.ask(side, bodies))
+        return engines.score(asked, engines.ask(side, bodies))
 
     cases = []
     for name, fields, cut in CUTS:
@@ -216,8 +220,8 @@ def probe_parameters(lab: Lab, prompts: Sequence[Prompt]) -> list[ParameterCase]
     for temperature in TEMPERATURES:
         fields = {"temperature": temperature}
         name = f"temperature {temperature:g}"
-        pair = drawn("candidate", fields), drawn("baseline", fields)
-        cases.append(ParameterCase(name, *pair, temperature=temperature))
+        both = drawn("candidate", fields), drawn("baseline", fields)
+        cases.append(ParameterCase(name, *both, temperature=temperature))
     return cases
 
 
@@ -225,52 +229,52 @@ def _sampled_body(prompt: Prompt, tokens: int) -> dict[str, Any]:
     return {"prompt": list(prompt.ids), "max_tokens": tokens, "return_token_ids": True, **SAMPLED}
 
 
-def probe_logprobs(lab: Lab, greedy: Greedy) -> tuple[list[Scored], list[Scored]]:
-    """Greedy answers of both with what they report of their tokens, scored."""
-    some = greedy.prompts[: lab.options.features]
-    told = lab.greedy("candidate", some, lab.options.concurrency, **WITH_LOGPROBS)
-    return lab.score(some, told), [case.first for case in greedy.cases[: len(some)]]
+def probe_logprobs(engines: EnginePair, greedy: Greedy) -> tuple[list[Scored], list[Scored]]:
+    """Get greedy answers of both engines with reported log-probabilities, scored."""
+    some = greedy.prompts[: engines.options.features]
+    told = engines.greedy("candidate", some, engines.options.concurrency, **WITH_LOGPROBS)
+    return engines.score(some, told), [case.first for case in greedy.cases[: len(some)]]
 
 
-def probe_stops(lab: Lab, greedy: Greedy) -> list[StopCase]:
-    """Greedy requests with a stop string out of the middle of the baseline's own answer."""
-    places = random.Random(lab.options.seed)
+def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
+    """Send greedy requests with a stop string from the middle of the baseline's answer."""
+    places = random.Random(engines.options.seed)
     chosen: list[tuple[Prompt, str, bool, str]] = []
     for prompt, case in zip(greedy.prompts, greedy.cases, strict=True):
         text = case.first.answer.text
         stop = choose_stop(text, places.uniform(0.2, 0.7))
-        if stop is not None and len(chosen) < lab.options.features:
+        if stop is not None and len(chosen) < engines.options.features:
             chosen.append((prompt, stop, len(chosen) % 3 == 2, text))
     bodies = [
-        greedy_body(prompt, lab.options.max_tokens, stop=[stop], include_stop_str_in_output=included)
+        greedy_body(prompt, engines.options.max_tokens, stop=[stop], include_stop_str_in_output=included)
         for prompt, stop, included, _ in chosen
     ]
-    own, whole = lab.ask("baseline", bodies), lab.ask("candidate", bodies)
-    streamed = [whole_or_cut(each) for each in lab.stream("candidate", bodies)]
+    own, whole = engines.ask("baseline", bodies), engines.ask("candidate", bodies)
+    streamed = [whole_or_cut(each) for each in engines.stream("candidate", bodies)]
     return [
         StopCase(prompt.id, stop, included, text, *answers)
         for (prompt, stop, included, text), *answers in zip(chosen, own, whole, streamed, strict=True)
     ]
 
 
-def probe_seeds(lab: Lab, prompts: Sequence[Prompt], exact: bool) -> list[SeedCase]:
-    """Seeded samples, one request at a time, so that only the seed and the arithmetic decide.
+def probe_seeds(engines: EnginePair, prompts: Sequence[Prompt], exact: bool) -> list[SeedCase]:
+    """Sample with seeds, one request at a time, so that only the seed and the arithmetic matter.
 
-    Where the floor is not exact, more of them and short ones: noise has less time to part two answers, and a
-    lost seed parts them at once.
+    If the floor is not exact, use more and shorter samples: noise has fewer tokens to make two answers
+    diverge, while a lost seed does so at once.
     """
-    options = lab.options
+    options = engines.options
     count = options.seeds if exact else options.seeds_noisy
     tokens = options.feature_tokens if exact else options.seed_tokens
     some = [prompts[n % len(prompts)] for n in range(count)]
     bodies = [{**_sampled_body(p, tokens), "seed": 1000 + n} for n, p in enumerate(some)]
     others = [{**body, "seed": 50_000 + n} for n, body in enumerate(bodies)]
     rows = [
-        lab.ask("baseline", bodies, 1),
-        lab.ask("baseline", bodies, 1),
-        lab.ask("candidate", bodies, 1),
-        lab.ask("candidate", bodies, 1),
-        lab.ask("candidate", others, 1),
+        engines.ask("baseline", bodies, 1),
+        engines.ask("baseline", bodies, 1),
+        engines.ask("candidate", bodies, 1),
+        engines.ask("candidate", bodies, 1),
+        engines.ask("candidate", others, 1),
     ]
     return [
         SeedCase(p.id, (first, again), (mine, once_more), other)
@@ -278,11 +282,11 @@ def probe_seeds(lab: Lab, prompts: Sequence[Prompt], exact: bool) -> list[SeedCa
     ]
 
 
-def probe_streaming(lab: Lab, greedy: Greedy) -> list[StreamCase]:
-    """The greedy requests again, as streams of both sides."""
-    some = greedy.prompts[: lab.options.features]
-    bodies = [greedy_body(prompt, lab.options.max_tokens) for prompt in some]
-    own, mine = lab.stream("baseline", bodies), lab.stream("candidate", bodies)
+def probe_streaming(engines: EnginePair, greedy: Greedy) -> list[StreamCase]:
+    """Send the greedy requests again as streams to both engines."""
+    some = greedy.prompts[: engines.options.features]
+    bodies = [greedy_body(prompt, engines.options.max_tokens) for prompt in some]
+    own, mine = engines.stream("baseline", bodies), engines.stream("candidate", bodies)
     cases = []
     for case, its, streamed in zip(greedy.cases, own, mine, strict=False):
         broken = str(streamed) if isinstance(streamed, StreamError) else None
@@ -292,26 +296,26 @@ def probe_streaming(lab: Lab, greedy: Greedy) -> list[StreamCase]:
     return cases
 
 
-def context_of(lab: Lab, prompt: Prompt) -> int | None:
-    """The tokens that prompt and answer may have together, from the refusal of too long a prompt.
+def context_of(engines: EnginePair, prompt: Prompt) -> int | None:
+    """Find the context length from the refusal of a too long prompt; None if it is not stated.
 
-    An engine that takes the longest prompt ever tested needs to say no more. (A refusal of too large a
-    ``max_tokens`` would tell the same, but a gate before the engine may refuse that first.)
+    If the engine accepts the longest tested prompt, that length is enough. (A too large ``max_tokens`` would
+    also be refused, but possibly by the gate in front of the engine.)
     """
-    longest = lab.options.longest_tokens
+    longest = engines.options.longest_tokens
     ids = (prompt.ids * (longest // len(prompt.ids) + 1))[:longest]
     try:
-        lab.ask("baseline", [greedy_body(Prompt("long/refused", ids), 1)])
+        engines.ask("baseline", [greedy_body(Prompt("long/refused", ids), 1)])
     except SideFailed as failed:
         told = _CONTEXT.search(str(failed.error.details.get("original_message") or failed.error))
         return int(told.group(1)) if told else None
     return longest + 1
 
 
-def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]:
-    """Prompts of growing length, made of the workload's own prompts and answers, the last up to the edge."""
-    longest = min(context, lab.options.longest_tokens)
-    usual = max(len(prompt.ids) for prompt in greedy.prompts) + lab.options.max_tokens
+def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> list[LongCase]:
+    """Send prompts of growing length, made of the workload's texts; the last one fills the context."""
+    longest = min(context, engines.options.longest_tokens)
+    usual = max(len(prompt.ids) for prompt in greedy.prompts) + engines.options.max_tokens
     lengths = [int(share * longest) for share in _SHARES] + [longest - LONG_ANSWER // 2]
     lengths = [length for length in lengths if usual < length <= longest - LONG_ANSWER // 2]
     pool = [
@@ -324,23 +328,23 @@ def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]
         prompt = Prompt(f"long/{length}", tuple(text[:length]))
         asked = min(LONG_ANSWER, longest - length)
         body = greedy_body(prompt, asked)
-        (own,) = lab.ask("baseline", [{**body, **WITH_LOGPROBS}], 1)
-        (mine,) = lab.ask("candidate", [body], 1)
+        (own,) = engines.ask("baseline", [{**body, **WITH_LOGPROBS}], 1)
+        (mine,) = engines.ask("candidate", [body], 1)
         room = context - 1 - length  # scoring writes a token of its own
-        seen, judged = _scored(lab, prompt, own, room), None
+        seen, judged = _scored(engines, prompt, own, room), None
         if own.ids != mine.ids:
-            judged = _scored(lab, prompt, mine, room)
+            judged = _scored(engines, prompt, mine, room)
         noise = largest_difference(seen) if seen is not None else 0.0
         cases.append(LongCase(length, asked, own, mine, judged.gaps if judged is not None else (), noise))
     return cases
 
 
-def _scored(lab: Lab, prompt: Prompt, answer: Answer, room: int) -> Scored | None:
-    """The first ``room`` tokens of an answer as the baseline sees them; None where it refuses."""
+def _scored(engines: EnginePair, prompt: Prompt, answer: Answer, room: int) -> Scored | None:
+    """Score the first ``room`` tokens of an answer under the baseline; None if it refuses."""
     begin = replace(
         answer, ids=answer.ids[:room], logprobs=answer.logprobs[:room], others=answer.others[:room]
     )
     try:
-        return lab.score([prompt], [begin])[0]
+        return engines.score([prompt], [begin])[0]
     except SideFailed:
-        return None  # the check then says so
+        return None  # reported by the check

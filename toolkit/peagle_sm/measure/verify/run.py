@@ -1,4 +1,4 @@
-"""One verification: open the two engines, load the prompts, and run the checks in their order.
+"""Verification run: open the two engines, load the prompts, and run the checks in order.
 
 Each check ends in a record, whatever happens to the others.
 """
@@ -19,7 +19,7 @@ from peagle_sm.measure.verify.answer_format import judge_stops, judge_streaming,
 from peagle_sm.measure.verify.engines import (
     EndpointEngine,
     Engine,
-    Lab,
+    EnginePair,
     Options,
     Prompt,
     SideFailed,
@@ -59,30 +59,30 @@ QUICK_PROMPTS, PROMPTS = 32, 164
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the two: what it is, and how to ask it."""
+class OpenedEngine:
+    """An engine with the description of its endpoint."""
 
     described: Described
     engine: Engine
 
 
-def open_side(session: Session | None, endpoint: str, component: str | None = None) -> Side:
-    """An endpoint of SageMaker by name, or a bare vLLM by URL.
+def open_engine(session: Session | None, endpoint: str, component: str | None = None) -> OpenedEngine:
+    """Open a SageMaker endpoint by name, or a bare vLLM by URL.
 
     Raises:
-        NotFound: there is no such endpoint.
-        ServiceFault: it is not in service, or nothing answers at the URL.
+        NotFound: the endpoint does not exist.
+        ServiceFault: the endpoint is not in service, or no server answers at the URL.
     """
     if is_url(endpoint):
-        return Side(describe_url(endpoint), UrlEngine(endpoint))
+        return OpenedEngine(describe_url(endpoint), UrlEngine(endpoint))
     if session is None:
-        raise SpecError(f"{endpoint!r} is the name of an endpoint, and no session was given")
+        raise SpecError(f"{endpoint!r} is the name of an endpoint, but no session was given")
     described = describe_endpoint(session, endpoint, component=component)
-    return Side(described, EndpointEngine(session, endpoint, described.arm.component))
+    return OpenedEngine(described, EndpointEngine(session, endpoint, described.arm.component))
 
 
 def demand_plain(baseline: Described) -> None:
-    """Refuse a baseline that speculates: it would judge the answers of another by its own faults.
+    """Refuse a baseline that speculates: it may have the same faults as the candidate.
 
     Raises:
         SpecError: it runs eagle3 or p-eagle.
@@ -90,8 +90,8 @@ def demand_plain(baseline: Described) -> None:
     arm = baseline.arm
     if arm.mode in ("eagle3", "p-eagle"):
         raise SpecError(
-            f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none, the target without speculation",
-            next_step="deploy the same model with `speculation: {mode: none}` and name that endpoint",
+            f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none (the target without speculation)",
+            next_step="deploy the same model with `speculation: {mode: none}` and give that endpoint",
             details={"found": arm.mode, "allowed": "none"},
         )
 
@@ -99,9 +99,9 @@ def demand_plain(baseline: Described) -> None:
 def load_prompts(
     name: str, count: int | None, seed: int, at_most: int = PROMPTS
 ) -> tuple[Workload, list[tuple[str, Mapping[str, Any]]]]:
-    """The workload and the (id, body) of each of its prompts; errors as `load_workload`.
+    """Load a workload and the (id, body) of each prompt; errors as `load_workload`.
 
-    ``count`` None: all that there are, but no more than ``at_most``.
+    ``count`` None: all prompts, but at most ``at_most``.
     """
     workload = load_workload(name, seed=seed, count=count, first_turn_only=True)
     if count is None and len(workload.items) > at_most:
@@ -112,7 +112,7 @@ def load_prompts(
 def header(
     candidate: Described, baseline: Described, workload: Workload, options: Options, checks: Sequence[str]
 ) -> Header:
-    """The first line of the results file."""
+    """Make the header of the results file."""
     where_from = origin(options.seed)
     return Header(
         run_id=f"verify-{candidate.arm.name}-{where_from['date']}",
@@ -134,9 +134,9 @@ def header(
 
 
 def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
-    """About how many output tokens ``checks`` ask of the endpoint, at most: for a notice before the start.
+    """Estimate the maximum output tokens that ``checks`` request, for a notice before the start.
 
-    The greedy answers are among them in any case: the other checks build on them.
+    The greedy answers are always included: the other checks use them.
     """
     features = min(options.features, prompts) * options.max_tokens
     structured = options.structured * options.structured_tokens
@@ -144,7 +144,7 @@ def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
         "sampled": options.samples * options.sample_tokens + 3 * options.contexts * options.repeats,
         "parameters": (len(CUTS) + len(TEMPERATURES)) * options.parameter_samples * options.sample_tokens,
         "logprobs": features,
-        "stop-strings": 2 * features,  # whole and streamed, as the structured ones
+        "stop-strings": 2 * features,  # with and without streaming, as the structured ones
         "seeds": 3 * max(options.seeds * options.feature_tokens, options.seeds_noisy * options.seed_tokens),
         "streaming": features,
         "json-schema": 2 * structured,
@@ -158,20 +158,21 @@ Say = Callable[[str], None]
 
 
 def verify(
-    lab: Lab, items: Sequence[tuple[str, Mapping[str, Any]]], checks: Sequence[str], say: Say
+    engines: EnginePair, items: Sequence[tuple[str, Mapping[str, Any]]], checks: Sequence[str], say: Say
 ) -> Iterator[CheckRecord]:
-    """Run ``checks`` on the prompts of ``items`` (id and request body); yield each record as it ends.
+    """Run ``checks`` on the prompts of ``items`` (id and request body); yield each record.
 
-    The greedy runs come first in any case: the other checks take their noise floor, end tokens and texts
-    from them.
+    The greedy runs always come first: the other checks use their noise floor, end tokens and texts.
 
     Raises:
-        SpecError, ServiceFault: a side refuses or fails in the greedy runs, where there is nothing to go on
-            with, or the candidate stopped answering altogether; the message names the check.
+        SpecError, ServiceFault: an engine refused or failed in the greedy runs, or the candidate stopped
+            answering; the message names the check.
     """
-    say(f"greedy: {len(items)} prompts, twice on {lab.baseline.name} and once on {lab.candidate.name}")
+    say(
+        f"greedy: {len(items)} prompts, twice on {engines.baseline.name} and once on {engines.candidate.name}"
+    )
     try:
-        greedy = probes.probe_greedy(lab, lab.prompts(items))
+        greedy = probes.probe_greedy(engines, engines.prompts(items))
     except SideFailed as failed:
         raise failed.error from failed
     say(greedy.floor.words)
@@ -180,68 +181,68 @@ def verify(
             continue
         if name != "greedy":
             say(f"{name} …")
-        yield _verdict(lab, name, greedy).record(name, lab.candidate.name, lab.baseline.name)
+        yield _verdict(engines, name, greedy).record(name, engines.candidate.name, engines.baseline.name)
 
 
-def _verdict(lab: Lab, name: str, greedy: Greedy) -> Verdict:
+def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
     try:
-        return _judged(lab, name, greedy)
+        return _judged(engines, name, greedy)
     except SideFailed as failed:
         if failed.side == "baseline":
             if failed.refused:
-                return undecided(f"the baseline refuses the request: {failed.error}")
+                return undecided(f"the baseline refused the request: {failed.error}")
             raise failed.error from failed
-        _demand_alive(lab, name, greedy.prompts[0], failed.error)
-        what = "refuses" if failed.refused else "fails at"
+        _demand_alive(engines, name, greedy.prompts[0], failed.error)
+        what = "refused" if failed.refused else "failed at"
         return Verdict(
             False,
-            f"the endpoint {what} a request that the baseline answers",
-            "any request of this check that is refused or fails is caught",
+            f"the endpoint {what} a request that the baseline answered",
+            "detects any request of this check that is refused or fails",
             {},
             [str(failed.error)],
         )
 
 
-def _demand_alive(lab: Lab, name: str, prompt: Prompt, first: PeagleError) -> None:
+def _demand_alive(engines: EnginePair, name: str, prompt: Prompt, first: PeagleError) -> None:
     if not isinstance(first, ServiceFault | StreamError):
         return
     try:
-        lab.ask("candidate", [greedy_body(prompt, 1)])
+        engines.ask("candidate", [greedy_body(prompt, 1)])
     except SideFailed as failed:
         raise ServiceFault(
-            f"{lab.candidate.name} stopped answering during the check {name!r}: {first}",
-            next_step=lab.candidate.log_hint,
+            f"{engines.candidate.name} stopped answering during the check {name!r}: {first}",
+            next_step=engines.candidate.log_hint,
             details={"check": name, "after": str(failed.error)},
         ) from failed
 
 
-def _judged(lab: Lab, name: str, greedy: Greedy) -> Verdict:
-    options, exact = lab.options, greedy.floor.exact
+def _judged(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
+    options, exact = engines.options, greedy.floor.exact
     if name == "greedy":
         return judge_greedy(greedy.cases, greedy.floor, options.max_tokens)
     if name == "sampled":
-        unseeded, seeded, own = probes.probe_sampled(lab, greedy.prompts)
-        repeated = probes.probe_places(lab, greedy)
+        unseeded, seeded, own = probes.probe_sampled(engines, greedy.prompts)
+        repeated = probes.probe_places(engines, greedy)
         return judge_sampled(unseeded, seeded, own, greedy.ends, options.sample_tokens, repeated)
     if name == "parameters":
         noise = max(greedy.floor.delta, LEAST_DELTA)
-        return judge_parameters(probes.probe_parameters(lab, greedy.prompts), noise)
+        return judge_parameters(probes.probe_parameters(engines, greedy.prompts), noise)
     if name == "logprobs":
-        return judge_logprobs(*probes.probe_logprobs(lab, greedy))
+        return judge_logprobs(*probes.probe_logprobs(engines, greedy))
     if name == "stop-strings":
-        return judge_stops(probes.probe_stops(lab, greedy), exact)
+        return judge_stops(probes.probe_stops(engines, greedy), exact)
     if name == "seeds":
-        return judge_seeds(probes.probe_seeds(lab, greedy.prompts, exact), exact)
+        return judge_seeds(probes.probe_seeds(engines, greedy.prompts, exact), exact)
     if name == "streaming":
-        return judge_streaming(probes.probe_streaming(lab, greedy), exact)
+        return judge_streaming(probes.probe_streaming(engines, greedy), exact)
     if name == "json-schema":
-        return judge_structured(probe_json(lab), exact)
+        return judge_structured(probe_json(engines), exact)
     if name == "tool-calls":
         try:
-            return judge_structured(probe_tools(lab), exact)
+            return judge_structured(probe_tools(engines), exact)
         except NoTools as refused:
-            return not_applicable(f"neither side has a tool parser: {refused}")
-    context = probes.context_of(lab, greedy.prompts[0])
+            return not_applicable(f"neither endpoint has a tool parser: {refused}")
+    context = probes.context_of(engines, greedy.prompts[0])
     if context is None:
-        return undecided("the engine does not say how long its context is")
-    return judge_long_context(probes.probe_long_context(lab, greedy, context), greedy.floor)
+        return undecided("the engine does not report its context length")
+    return judge_long_context(probes.probe_long_context(engines, greedy, context), greedy.floor)

@@ -1,15 +1,15 @@
-"""Sampled answers: does each token come as often as the target says, and does a seed repeat? Pure.
+"""Checks of sampled answers: token frequencies against the target, and seeds. Pure.
 
-Were a sample at temperature 1 the target's own, Z = sum(1[best] - p1) / sqrt(sum p1 (1 - p1)) would be a
-standard normal, whatever the texts: each term has mean 0 given what was written before it. The same holds
-for the second best token, the third, and so on. The first token is not speculated and is left out. Never
-condition on "accepted": that choice depends on the token.
+If samples at temperature 1 are the target's own, Z = sum(1[best] - p1) / sqrt(sum p1 (1 - p1)) is a standard
+normal, whatever the texts: each term has mean 0 given the preceding tokens. The same is true for the second
+best token, the third, and so on. The first token is not speculated and is left out. Never condition on
+"accepted": acceptance depends on the token.
 
-Samples of many texts show a shift that has the same sign everywhere. A sampler that is wrong in one direction
-here and in the other there (the residual of a rejected draft replaced by the target's distribution, say)
-shows only where one place is sampled often: the draft is the same each time, so the shift is too.
+Samples of many texts show a shift that has the same sign everywhere. A fault with changing signs (for example
+if the residual of a rejected draft is replaced by the target's distribution) is visible only if one position
+is sampled repeatedly: there the draft, and so the shift, is always the same.
 
-The same seed must give the same answer again, another seed another one.
+The same seed must give the same answer again, another seed must give another answer.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from peagle_sm.measure.verify.statistics import (
     z_limit,
 )
 
-SURE = 0.9  #: least probability of the token before the place: it comes from the target, without a draft
-OPEN = (0.15, 0.85)  #: probability of the best token at the place
-LEAST_EXPECTED = 8.0  #: tokens that are expected less often are counted together
+SURE = 0.9  #: least probability of the first sampled token, which is not speculated
+OPEN = (0.15, 0.85)  #: range of the best token's probability at the position
+LEAST_EXPECTED = 8.0  #: tokens with smaller expected counts are counted together
 
 
 @dataclass(frozen=True)
-class Place:
-    """``before``: the ids of the answer up to it; ``sure``: the next token; ``top``: those after it."""
+class SamplingPosition:
+    """Position to sample: answer ids ``before`` it, its ``sure`` token, and the ``top`` tokens after."""
 
     prompt_id: str
     before: tuple[int, ...]
@@ -50,16 +50,16 @@ class Place:
     top: Top
 
 
-def find_places(prompt_id: str, scored: Scored, most: int = 1) -> list[Place]:
-    """Places of a greedy answer with a sure token and then several likely ones; not at its beginning."""
-    found: list[Place] = []
+def find_positions(prompt_id: str, scored: Scored, most: int = 1) -> list[SamplingPosition]:
+    """Find positions in a greedy answer with a sure token followed by several likely ones."""
+    found: list[SamplingPosition] = []
     for at in range(1, len(scored.tops) - 1):
         chosen, after = scored.answer.ids[at], scored.tops[at + 1]
         if math.exp(scored.logprobs[at]) < SURE or not after:
             continue
         if not OPEN[0] <= math.exp(after[0][1]) <= OPEN[1]:
             continue
-        found.append(Place(prompt_id, scored.answer.ids[:at], chosen, after))
+        found.append(SamplingPosition(prompt_id, scored.answer.ids[:at], chosen, after))
         if len(found) == most:
             break
     return found
@@ -67,15 +67,15 @@ def find_places(prompt_id: str, scored: Scored, most: int = 1) -> list[Place]:
 
 @dataclass(frozen=True)
 class Fit:
-    """How well the samples of all places fit: ``z`` is a standard normal where they do."""
+    """Goodness of fit of the samples at all positions; ``z`` is a standard normal if they fit."""
 
     z: float
     samples: int
     freedom: int
 
 
-def fit_places(places: Sequence[Place], answers: Sequence[Sequence[Answer]]) -> Fit:
-    """Pearson's chi-square over places; samples whose first token was another are left out."""
+def fit_places(places: Sequence[SamplingPosition], answers: Sequence[Sequence[Answer]]) -> Fit:
+    """Compute Pearson's chi-square over positions; samples with another first token are left out."""
     statistic, freedom, total = 0.0, 0, 0
     for place, drawn in zip(places, answers, strict=True):
         seconds = [a.ids[1] for a in drawn if len(a.ids) > 1 and a.ids[0] == place.sure]
@@ -86,7 +86,7 @@ def fit_places(places: Sequence[Place], answers: Sequence[Sequence[Answer]]) -> 
         cells = [(counts[token], size * share) for token, share in kept]
         if size * rest >= LEAST_EXPECTED:
             cells.append((size - sum(count for count, _ in cells), size * rest))
-        elif len(cells) > 1:  # too small a rest: it joins the rarest of the tokens
+        elif len(cells) > 1:  # the rest is too small: count it with the rarest token
             last = cells.pop()
             cells.append((size - sum(count for count, _ in cells), last[1] + size * rest))
         if len(cells) < 2:
@@ -96,12 +96,12 @@ def fit_places(places: Sequence[Place], answers: Sequence[Sequence[Answer]]) -> 
     return Fit(chi_square_z(statistic, freedom), total, freedom)
 
 
-LEAST_TOKENS = 500  #: fewer say nothing: only a shift above some 10% would show
+LEAST_TOKENS = 500  #: with fewer only shifts above some 10% are detectable
 
 
 @dataclass(frozen=True)
-class Shift:
-    """How often the best token came, beside how often it should have."""
+class FrequencyShift:
+    """Frequency of a token rank minus its expected frequency, summed over tokens."""
 
     count: int
     surplus: float
@@ -109,17 +109,17 @@ class Shift:
 
     @property
     def z(self) -> float:
-        """The surplus in standard deviations."""
+        """Surplus in standard deviations."""
         return self.surplus / math.sqrt(self.variance) if self.variance > 0 else 0.0
 
     @property
     def share(self) -> float:
-        """The surplus by the number of tokens."""
+        """Surplus per token."""
         return self.surplus / self.count if self.count else 0.0
 
 
-def shift_of(samples: Sequence[Scored]) -> Shift:
-    """Sum over all tokens but the first of each sample."""
+def shift_of(samples: Sequence[Scored]) -> FrequencyShift:
+    """Compute the shift of the best token over all tokens but the first of each sample."""
     surplus = variance = 0.0
     count = 0
     for sample in samples:
@@ -128,13 +128,13 @@ def shift_of(samples: Sequence[Scored]) -> Shift:
             surplus += (logprob >= other) - best
             variance += best * (1 - best)
             count += 1
-    return Shift(count, surplus, variance)
+    return FrequencyShift(count, surplus, variance)
 
 
-def rank_shift(samples: Sequence[Scored], rank: int) -> Shift:
-    """How often the token of this rank (2 is the second best) came.
+def rank_shift(samples: Sequence[Scored], rank: int) -> FrequencyShift:
+    """Compute the shift of the token of this rank (2 is the second best).
 
-    Sums over all tokens but the first of each sample. Nothing where the ranks are not known.
+    Sums over all tokens but the first of each sample, where the ranks are known.
     """
     surplus = variance = 0.0
     count = 0
@@ -146,11 +146,11 @@ def rank_shift(samples: Sequence[Scored], rank: int) -> Shift:
             surplus += (token == top[rank - 1][0]) - share
             variance += share * (1 - share)
             count += 1
-    return Shift(count, surplus, variance)
+    return FrequencyShift(count, surplus, variance)
 
 
-def rest_shift(samples: Sequence[Scored]) -> Shift:
-    """How often a token beyond the known ranks came, as `rank_shift`."""
+def rest_shift(samples: Sequence[Scored]) -> FrequencyShift:
+    """Compute the shift of all tokens beyond the known ranks, as `rank_shift`."""
     surplus = variance = 0.0
     count = 0
     for sample in samples:
@@ -161,12 +161,12 @@ def rest_shift(samples: Sequence[Scored]) -> Shift:
             surplus += (token not in [one for one, _ in top]) - share
             variance += share * (1 - share)
             count += 1
-    return Shift(count, surplus, variance)
+    return FrequencyShift(count, surplus, variance)
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """Places sampled again and again, on both sides (`peagle_sm.measure.verify.sampling`)."""
+    """Goodness of fit of repeated samples at ``places`` positions, for both engines."""
 
     candidate: Fit
     baseline: Fit
@@ -181,10 +181,10 @@ def judge_sampled(
     max_tokens: int,
     repeated: Repeated | None = None,
 ) -> Verdict:
-    """Whether the candidate samples as the target would at temperature 1, with a seed and without.
+    """Judge whether the candidate samples like the target at temperature 1, with and without a seed.
 
-    ``baseline`` holds the baseline's own samples: where they fail the test themselves, something between
-    sampling and scoring (a logits processor, a default of the server) makes it void.
+    ``baseline`` are the baseline's own samples. If they fail the test, it is void: something between sampling
+    and scoring differs (a logits processor, a server default).
     """
     shifts = {"unseeded": shift_of(candidate), "seeded": shift_of(seeded)}
     whole = shift_of([*candidate, *seeded])
@@ -201,7 +201,7 @@ def judge_sampled(
     answers = [sample.answer for sample in (*candidate, *seeded)]
     shape = [f"sample {n}: {f}" for n, a in enumerate(answers) for f in shape_faults(a, ends, max_tokens)]
     off = [name for name, shift in shifts.items() if abs(shift.z) > limit]
-    tests: dict[str, Callable[[Sequence[Scored]], Shift]] = {
+    tests: dict[str, Callable[[Sequence[Scored]], FrequencyShift]] = {
         f"rank {rank}": partial(rank_shift, rank=rank) for rank in range(2, SCORED_RANKS + 1)
     }
     tests[f"ranks above {SCORED_RANKS}"] = rest_shift
@@ -213,13 +213,13 @@ def judge_sampled(
         figures[f"z_{name.replace(' ', '_')}"] = shift.z
     found = shift_found(whole.variance, whole.count)
     power = (
-        f"a shift of {percent(found)} in how often the best token comes is caught 9 times in 10 over "
-        f"{whole.count:,} tokens (false alarm once in 10,000); smaller ones need more tokens"
+        f"detects a shift of {percent(found)} in the frequency of the best token with 90% probability over "
+        f"{whole.count:,} tokens (false alarm rate 1 in 10,000); smaller shifts need more tokens"
     )
     second = seen["rank 2"]
     if second.count:
         least = shift_found(second.variance, second.count, alpha=ALPHA / len(tests))
-        power += f"; of the second best, one of {percent(least)}"
+        power += f"; for the second best token a shift of {percent(least)}"
     void = [name for name, shift in its_own.items() if abs(shift.z) > rank_limit]
     odd = [name for name, shift in seen.items() if abs(shift.z) > rank_limit and name not in void]
     place_limit = z_limit(2 * ALPHA)
@@ -230,21 +230,19 @@ def judge_sampled(
             "place_samples": repeated.candidate.samples,
         }
         if repeated.baseline.z > place_limit:
-            void.append("the places")
+            void.append("repeated positions")
         elif repeated.candidate.z > place_limit:
             odd.append("places")
         power += (
-            f"; {repeated.candidate.samples:,} samples at {counted(repeated.places, 'place')} show tokens "
-            "that come too often in one text and too rarely in another"
+            f"; {repeated.candidate.samples:,} samples at {counted(repeated.places, 'position')} detect "
+            "tokens that are too frequent in one text and too rare in another"
             if repeated.candidate.freedom
-            else "; no place was found to sample again and again"
+            else "; no position was suitable for repeated samples"
         )
-    said = (
-        f"Z = {whole.z:.2f} over {whole.count:,} tokens (the baseline's own {own.z:.2f}, limit {limit:.2f})"
-    )
+    said = f"Z = {whole.z:.2f} over {whole.count:,} tokens (baseline: {own.z:.2f}, limit {limit:.2f})"
     if abs(own.z) > limit:
         return undecided(
-            f"the baseline's own samples do not fit its log-probabilities, Z = {own.z:.1f}", figures
+            f"the baseline's own samples do not fit its log-probabilities: Z = {own.z:.1f}", figures
         )
     if void:
         return undecided(
@@ -254,19 +252,22 @@ def judge_sampled(
         faults = [*shape, *(f"{name} samples: Z = {shifts[name].z:.1f}" for name in off)]
         for name in odd:
             z = figures[f"z_{name.replace(' ', '_')}"]
-            faults.append(f"{name}: Z = {z:.1f}")
-            said += f"; {name}: Z = {z:.1f}"
+            shown = "repeated positions" if name == "places" else name
+            faults.append(f"{shown}: Z = {z:.1f}")
+            said += f"; {shown}: Z = {z:.1f}"
         if shape:
-            said += f"; {counted(len(shape), 'sample')} contradict themselves"
+            said += f"; {counted(len(shape), 'inconsistent sample')}"
         return Verdict(False, said, power, figures, faults or [said])
     if whole.count < LEAST_TOKENS:
-        return undecided(f"{whole.count} sampled tokens, at least {LEAST_TOKENS} are needed", figures)
+        return undecided(
+            f"only {whole.count} tokens were sampled; at least {LEAST_TOKENS} are needed", figures
+        )
     return Verdict(True, said, power, figures)
 
 
 @dataclass(frozen=True)
 class SeedCase:
-    """One prompt, sampled at temperature 1: twice with a seed on each side, once with another seed."""
+    """One prompt sampled at temperature 1: twice with a seed by each engine, once with another seed."""
 
     prompt_id: str
     baseline: tuple[Answer, Answer]
@@ -275,12 +276,12 @@ class SeedCase:
 
 
 def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> Verdict:
-    """Whether the candidate repeats itself under a seed as the baseline does.
+    """Judge whether the candidate repeats its answers with a seed as the baseline does.
 
-    Its answers need not be the baseline's: speculation uses the random numbers otherwise.
+    Its answers may differ from the baseline's: speculation uses the random numbers differently.
     """
     if not cases:
-        return undecided("no prompt was answered by both")
+        return undecided("no prompt was answered by both engines")
     own = sum(not _same(*case.baseline) for case in cases)
     broken = [case.prompt_id for case in cases if not _same(*case.candidate)]
     constant = all(_same(case.candidate[0], case.other) for case in cases)
@@ -291,18 +292,19 @@ def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> Verdict:
         "baseline_not_repeated": own,
         "fisher_p": p,
     }
-    repeated = f"{len(cases) - len(broken)} of {len(cases)} prompts repeat"
-    said = f"{repeated} under their seed (baseline {len(cases) - own})"
+    repeated = f"{len(cases) - len(broken)} of {len(cases)} prompts"
+    said = f"{repeated} have the same answer again with the same seed (baseline {len(cases) - own})"
     if constant:
-        return Verdict(False, f"{said}; another seed changes nothing", _power(cases, exact, own), figures)
+        said = f"{said}; another seed does not change the answers"
+        return Verdict(False, said, _power(cases, exact, own), figures)
     if own == len(cases):
-        return undecided("the baseline itself repeats no answer under a seed", figures)
+        return undecided("the baseline itself repeats no answer with the same seed", figures)
     if not broken:
         return Verdict(True, said, _power(cases, exact, own), figures)
     if (exact and own == 0) or p < ALPHA:
-        faults = [f"{prompt}: two answers to one seed" for prompt in broken]
+        faults = [f"{prompt}: two different answers with the same seed" for prompt in broken]
         return Verdict(False, said, _power(cases, exact, own), figures, faults)
-    return undecided(f"{said}, which the arithmetic's noise may explain", figures)
+    return undecided(f"{said}, which arithmetic noise may explain", figures)
 
 
 def _same(one: Answer, other: Answer) -> bool:
@@ -311,8 +313,8 @@ def _same(one: Answer, other: Answer) -> bool:
 
 def _power(cases: Sequence[SeedCase], exact: bool, own: int) -> str:
     if exact and own == 0:
-        return "one answer that its seed does not bring back is caught, of those tested"
+        return "detects a single tested answer that the same seed does not repeat"
     rate = fisher_rate_found(len(cases), own, len(cases))
     if rate is None:
-        return "none by number: too few prompts for the noise of the baseline"
-    return f"a seed that is lost in {percent(rate)} of answers is caught 9 times in 10"
+        return "none: too few prompts for the noise of the baseline"
+    return f"detects a seed that is ignored in {percent(rate)} of answers with 90% probability"

@@ -1,9 +1,9 @@
-"""The verdict of a check, the statistical tests behind it, and the noise floor. Pure, standard library only.
+"""Verdict of a check, its statistical tests, and the noise floor. Pure, standard library only.
 
-The floor is how far the baseline agrees with itself: what no check may take for a fault. A margin is a
-token's log-probability less that of the best other token. The baseline is read twice at each token of its own
-answer, once while it wrote (few rows a step) and once when it scored the finished text (all rows at once):
-two batch shapes, so their difference is the arithmetic's own noise.
+The floor is the difference of the baseline from itself, which no check may report as a fault. A margin is a
+token's log-probability minus that of the best other token. The baseline's margins are read twice at each
+token of its own answer: while it generates (few rows per step) and while it scores the finished text (all
+rows at once). These are two batch shapes, so their difference is the arithmetic noise.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from statistics import NormalDist
 from peagle_sm.measure.results.records import CheckRecord
 from peagle_sm.measure.verify.answers import Scored
 
-ALPHA = 1e-4  #: chance of a false alarm that each statistical test allows itself
-POWER = 0.9  #: what "is caught" means where a check states its power
+ALPHA = 1e-4  #: false alarm rate of each statistical test
+POWER = 0.9  #: probability of detection in the stated power of a check
 _NORMAL = NormalDist()
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The value that ``share`` of ``values`` do not exceed (the next one up); 0.0 of nothing."""
+    """Compute a quantile of ``values``, rounded up to the next value; 0.0 without values."""
     ordered = sorted(values)
     if not ordered:
         return 0.0
@@ -32,7 +32,7 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 @lru_cache(maxsize=4096)
 def fisher_greater(hits: int, of: int, base_hits: int, base_of: int) -> float:
-    """One-sided Fisher: the chance of so many hits or more, were both groups alike."""
+    """Compute the one-sided Fisher p-value of ``hits`` or more if both groups are equal."""
     total, drawn = of + base_of, hits + base_hits
     if not of or not base_of:
         return 1.0
@@ -48,7 +48,7 @@ def fisher_greater(hits: int, of: int, base_hits: int, base_of: int) -> float:
 
 
 def mcnemar_greater(only_mine: int, only_its: int) -> float:
-    """One-sided exact McNemar on pairs: the chance of ``only_mine`` or more, were both sides alike.
+    """Compute the one-sided exact McNemar p-value of ``only_mine`` or more if both sides are equal.
 
     ``only_mine`` pairs show the event on one side alone, ``only_its`` on the other alone.
     """
@@ -58,7 +58,7 @@ def mcnemar_greater(only_mine: int, only_its: int) -> float:
 
 @lru_cache(maxsize=256)
 def mcnemar_rate_found(of: int, base_hits: int) -> float | None:
-    """The smallest true rate among ``of`` pairs that `mcnemar_greater` finds with `POWER`; None when none is.
+    """Compute the smallest rate among ``of`` pairs that `mcnemar_greater` detects; None if none.
 
     The other side shows the event in ``base_hits`` pairs, independently.
     """
@@ -74,7 +74,7 @@ def mcnemar_rate_found(of: int, base_hits: int) -> float | None:
 
 
 def chi_square_z(statistic: float, freedom: int) -> float:
-    """A chi-square statistic as a standard normal (Wilson and Hilferty)."""
+    """Convert a chi-square statistic to a standard normal (Wilson and Hilferty)."""
     if not freedom:
         return 0.0
     spread = 2 / (9 * freedom)
@@ -86,29 +86,29 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def self_normalised(differences: Sequence[float]) -> float:
-    """Sum over the root of the sum of squares.
+    """Compute the sum over the root of the sum of squares.
 
-    For differences that are symmetric about 0 and independent, it exceeds t with a chance of at most
-    exp(-t^2 / 2), whatever their sizes (Hoeffding on the signs): prompts may differ as they like.
+    For independent differences that are symmetric about 0, it exceeds t with a probability of at most
+    exp(-t^2 / 2), whatever their sizes (Hoeffding on the signs), so prompts may differ arbitrarily.
     """
     scale = math.sqrt(math.fsum(d * d for d in differences))
     return math.fsum(differences) / scale if scale else 0.0
 
 
 def self_normalised_limit(alpha: float = ALPHA) -> float:
-    """The bound that `self_normalised` exceeds with a chance of at most ``alpha``."""
+    """Return the bound that `self_normalised` exceeds with a probability of at most ``alpha``."""
     return math.sqrt(2 * math.log(1 / alpha))
 
 
 def z_limit(alpha: float = ALPHA) -> float:
-    """Two-sided bound of a standard normal."""
+    """Return the two-sided bound of a standard normal."""
     return _NORMAL.inv_cdf(1 - alpha / 2)
 
 
 def shift_found(variance: float, count: int, *, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest shift of a mean that a one-sample Z test finds with ``power``.
+    """Compute the smallest shift of a mean that a one-sample Z test detects with ``power``.
 
-    ``variance`` is the sum of the ``count`` single variances. Infinite for nothing.
+    ``variance`` is the sum of the ``count`` single variances. Infinite without data.
     """
     if count == 0:
         return math.inf
@@ -116,15 +116,15 @@ def shift_found(variance: float, count: int, *, alpha: float = ALPHA, power: flo
 
 
 def rate_found(units: int, *, power: float = POWER) -> float:
-    """The smallest share of ``units`` that, if wrong each by chance, shows at least one with ``power``."""
+    """Compute the smallest random fault rate that hits at least one of ``units`` with ``power``."""
     return 1.0 if units == 0 else 1 - (1 - power) ** (1 / units)
 
 
 @lru_cache(maxsize=256)
 def fisher_rate_found(of: int, base_hits: int, base_of: int) -> float | None:
-    """The smallest true rate that `fisher_greater` finds with `POWER` at `ALPHA`; None when none is.
+    """Compute the smallest rate that `fisher_greater` detects with `POWER` at `ALPHA`; None if none.
 
-    ``base_hits`` of ``base_of`` is what the other group happened to show.
+    ``base_hits`` of ``base_of`` is the other group's observed count.
     """
     needed = next((k for k in range(of + 1) if fisher_greater(k, of, base_hits, base_of) < ALPHA), None)
     if needed is None:
@@ -145,9 +145,10 @@ def _at_least(needed: int, of: int, rate: float) -> float:
 
 
 def excess_found(base: float) -> int:
-    """How many wrong tokens, each in another prompt, beside ``base`` expected ones `self_normalised` finds.
+    """Compute the smallest excess of wrong tokens over ``base`` that `self_normalised` detects.
 
-    Solves x = (t + z) sqrt(x + 2 base): the variance is that of both counts.
+    Each wrong token is in another prompt. Solves x = (t + z) sqrt(x + 2 base), with the variance of both
+    counts.
     """
     reach = (self_normalised_limit() + _NORMAL.inv_cdf(POWER)) ** 2
     return math.ceil((reach + math.sqrt(reach * reach + 8 * reach * base)) / 2)
@@ -158,7 +159,7 @@ MOST_EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Verdict:
-    """``passed`` None: not decided, or not ``applicable``; ``summary`` says why."""
+    """Result of a check; ``passed`` None: undecided or not ``applicable``, with the reason in ``summary``."""
 
     passed: bool | None
     summary: str
@@ -168,7 +169,7 @@ class Verdict:
     applicable: bool = True
 
     def record(self, name: str, arm: str, baseline: str) -> CheckRecord:
-        """As a line of the results file, with at most `MOST_EXAMPLES` examples."""
+        """Make the record for the results file, with at most `MOST_EXAMPLES` examples."""
         return CheckRecord(
             name=name,
             arm=arm,
@@ -183,39 +184,39 @@ class Verdict:
 
 
 def undecided(reason: str, figures: Mapping[str, float] | None = None) -> Verdict:
-    """The verdict of a check that cannot tell; it is never a pass."""
+    """Make the verdict of an undecided check; it is never a pass."""
     return Verdict(None, f"could not be decided: {reason}", "none: nothing was tested", figures or {})
 
 
 def not_applicable(reason: str) -> Verdict:
-    """The verdict of a check for which neither side is set up; it is neither a pass nor a failure."""
+    """Make the verdict of a check that neither engine supports; neither a pass nor a failure."""
     return Verdict(None, reason, "none: nothing was tested", applicable=False)
 
 
 def percent(share: float) -> str:
-    """``0.3%``, ``12%``: two significant digits."""
+    """Format ``0.3%``, ``12%``: two significant digits."""
     return f"{100 * share:.2g}%" if share < 0.995 else "100%"
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """``1 prompt``, ``164 prompts``."""
+    """Format ``1 prompt``, ``164 prompts``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-LEAST_DELTA = 0.01  #: nats; no gap below it counts as a fault where there is any noise
-EXACT_NOISE = 1e-3  #: nats; below it the arithmetic is taken to be the same in every batch shape (float32)
-CONTESTED = 1.0  #: nats; only tokens with a nearer runner-up can flip, so only they are the noise's witnesses
+LEAST_DELTA = 0.01  #: nats; smaller gaps are not faults if there is any noise
+EXACT_NOISE = 1e-3  #: nats; below it the arithmetic counts as independent of the batch shape (float32)
+CONTESTED = 1.0  #: nats; only tokens with a closer alternative can flip, so only they measure the noise
 _SHARE = 0.999
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The noise floor of a baseline, in nats.
+    """Noise floor of a baseline, in nats.
 
-    ``exact``: it equals itself in every repeat, and its arithmetic does not depend on the batch's shape.
-    ``tie``: two tokens nearer than this may change places even then. ``delta``: the least gap that is a
-    fault on its own where the floor is not exact. ``diverging``: prompts answered otherwise in a repeat or
-    seen otherwise when scored. ``near``: share of tokens with a runner-up within ``delta``.
+    ``exact``: the baseline repeats every answer, and its arithmetic does not depend on the batch shape.
+    ``tie``: two tokens closer than this may still swap. ``delta``: the smallest gap that is a fault if the
+    floor is not exact. ``diverging``: prompts with another answer in a repeat or another best token when
+    scored. ``near``: share of tokens with an alternative within ``delta``.
     """
 
     prompts: int
@@ -229,26 +230,26 @@ class Floor:
 
     @property
     def words(self) -> str:
-        """One sentence about the baseline."""
+        """Describe the baseline's noise in one sentence."""
         if self.exact:
-            precision = f"{self.noise:.1g} nats" if self.noise else "the last digit"
+            precision = f"to {self.noise:.1g} nats" if self.noise else "exactly"
             return (
-                f"the baseline equals itself in {self.prompts} of {self.prompts} prompts, at two batch "
-                f"shapes, and reads its own margins alike to {precision}: equality is demanded"
+                f"the baseline repeats its answers to {self.prompts} of {self.prompts} prompts at two batch "
+                f"shapes, and its margins agree {precision}: answers must be equal"
             )
         return (
             f"the baseline differs from itself in {self.diverging} of {self.prompts} prompts and in its "
-            f"margins by up to {self.noise:.2g} nats: a gap above {self.delta:.2g} nats is a fault, "
-            f"and {percent(self.near)} of tokens have a runner-up within that"
+            f"margins by up to {self.noise:.2g} nats: a gap above {self.delta:.2g} nats is a fault; "
+            f"{percent(self.near)} of tokens have an alternative within that"
         )
 
 
 def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> Floor:
-    """The floor from two runs of the same prompts on the baseline, in the same order.
+    """Compute the floor from two runs of the same prompts on the baseline, in the same order.
 
     ``delta`` = max(0.01, 2 x the 99.9% quantile of the difference between the two readings of a margin, over
-    contested tokens). The quantile of the gaps over all tokens, ties or not, would lie far below the largest
-    harmless gap of a run: nearly all tokens have gap 0 (that rule's false alarms: docs/how-to/verify.md).
+    contested tokens). The quantile of the gaps over all tokens would be far below the largest harmless gap of
+    a run, since nearly all tokens have gap 0 (false alarms of that rule: docs/how-to/verify.md).
     """
     differences = [
         abs(written - scored)
@@ -277,7 +278,7 @@ def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> Floor:
 
 
 def largest_difference(scored: Scored) -> float:
-    """Nats by which the two readings of a margin differ at most in one answer; 0 where only one is known."""
+    """Compute the largest difference (nats) of the two readings of a margin; 0 if only one is known."""
     if not scored.answer.logprobs:
         return 0.0
     pairs = zip(scored.answer.margins, scored.margins, strict=True)
@@ -285,5 +286,5 @@ def largest_difference(scored: Scored) -> float:
 
 
 def differs_from_itself(first: Scored, repeat: Scored) -> bool:
-    """Whether another batch shape of the baseline itself would have written this answer otherwise."""
+    """Decide whether the baseline itself gives another answer at another batch shape."""
     return first.answer.ids != repeat.answer.ids or any(gap > 0 for gap in first.gaps)

@@ -23,25 +23,24 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from peagle_sm.aws.storage.downloads import cache_dir
+from peagle_sm.aws.files import cache_dir
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.workloads import own_prompts, public_datasets
 from peagle_sm.measure.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url, read_bytes
 
 Api = Literal["auto", "chat", "completion"]
-MAX_TOKENS = 256  #: of a prompt that comes without a body of its own
+MAX_TOKENS = 256  #: default of prompts without their own request body
 _LONGEST_SALT = 128
-TEMPERATURE = 0.0  #: greedy: the only temperature at which two modes must answer alike
+TEMPERATURE = 0.0  #: greedy: the only temperature at which all modes must give the same answers
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What requests are made with.
+    """Options for making requests from prompts.
 
-    ``max_tokens`` and ``temperature`` None: the defaults above for prompts, and whatever a body of the user's
-    own says. ``api`` auto: chat for conversations, completion for texts to go on from. ``extra`` goes into
-    every body.
+    ``max_tokens`` and ``temperature`` None: the defaults above for prompts; the user's own bodies keep their
+    values. ``api`` auto: chat for conversations, completion for texts. ``extra`` is added to every body.
     """
 
     max_tokens: int | None = None
@@ -52,10 +51,10 @@ class Shape:
 
 
 def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -> WorkItem:
-    """The request of a question; of a conversation the first turn, which leads to the next ones.
+    """Make the request of a question; for a conversation its first turn, which leads to the next.
 
     Raises:
-        SpecError: the question cannot be asked through the API that was chosen.
+        SpecError: the chosen API cannot send this question.
     """
     if question.body is not None:
         return WorkItem(question.id, _own_body(question.body, shape), question.category)
@@ -70,7 +69,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
         if shape.api == "completion":
             if len(turns) > 1:
                 raise SpecError(
-                    f"{question.id} is a conversation of {len(turns)} turns, which completion cannot carry",
+                    f"{question.id} is a conversation of {len(turns)} turns; the completion API sends one",
                     next_step="use --api chat, or --first-turn-only",
                 )
             return WorkItem(question.id, {"prompt": turns[0], **settings}, question.category)
@@ -78,7 +77,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
     if shape.api == "chat":
         if not isinstance(question.prompt, str):
             raise SpecError(
-                f"{question.id} is made of token ids, which a chat cannot carry",
+                f"{question.id} consists of token ids, which the chat API cannot send",
                 next_step="leave --api chat out",
             )
         return _turn(question, (question.prompt,), [], settings)
@@ -115,11 +114,11 @@ def _turn(
 
 
 def salted(item: WorkItem, salt: str) -> WorkItem:
-    """The same request under a ``cache_salt`` of its own (unless its body has one), and its next turns too.
+    """Add a ``cache_salt`` to a request (unless its body has one) and to its next turns.
 
-    vLLM shares a prefix only between requests of one salt: so a prompt that was answered before, in another
-    point or run, has its prefill to do again, while requests of this point share what they have in common.
-    Characters that vLLM does not take in a salt become dashes.
+    vLLM shares a prefix only between requests with the same salt. So a prompt that was answered in another
+    point or run is prefilled again, while requests of this point share their common prefixes. Characters that
+    vLLM does not accept in a salt become dashes.
     """
     salt = _acceptable(salt)
     follow = item.then
@@ -132,15 +131,15 @@ def salted(item: WorkItem, salt: str) -> WorkItem:
 
 
 def _acceptable(salt: str) -> str:
-    """vLLM 0.32 takes at most 128 characters and neither ``@`` nor ``/`` nor a backslash."""
+    """Make a salt that vLLM 0.32 accepts: at most 128 characters, no ``@``, ``/`` or backslash."""
     plain = re.sub(r"[@/\\\x00]", "-", salt)
     return plain if len(plain) <= _LONGEST_SALT else hashlib.sha256(salt.encode()).hexdigest()
 
 
 def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
-    """Each item once; with ``repeat`` again and again, as ``id#2``, ``id#3`` … and with a salt of that round.
+    """Yield each item once; with ``repeat`` endlessly, as ``id#2``, ``id#3`` … with another salt each.
 
-    A repeated prompt would find itself in the prefix cache, so each round is salted apart.
+    Without the salt a repeated prompt would be in the prefix cache.
     """
     yield from items
     for number in count(2) if repeat and items else ():
@@ -155,20 +154,20 @@ def _without_salt(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def temperature_of(items: Sequence[WorkItem]) -> float | None:
-    """The temperature that all bodies name; None where they differ or leave it to the engine."""
+    """Return the temperature of all bodies; None if they differ or do not set it."""
     found = {item.body.get("temperature") for item in items}
     only = found.pop() if len(found) == 1 else None
     return None if only is None else float(only)
 
 
 def size_of(item: WorkItem) -> int:
-    """How long the prompt is, in characters (or token ids): enough to find the longest."""
+    """Return the prompt's length in characters (or token ids), to find the longest."""
     prompt = item.body.get("prompt")
     return len(prompt) if prompt is not None else len(str(item.body.get("messages")))
 
 
 def limit_of(item: WorkItem) -> int | None:
-    """How many tokens the answer may have at most; None where the body leaves it to the engine."""
+    """Return the answer's maximum number of tokens; None if the body does not set it."""
     found = item.body.get("max_completion_tokens", item.body.get("max_tokens"))
     return found if isinstance(found, int) else None
 
@@ -180,9 +179,9 @@ NAMES = ("humaneval", "mt-bench", "speed-bench[:SPLIT]", "synthetic:IN/OUT", "a 
 
 @dataclass(frozen=True)
 class Workload:
-    """Requests to send, each prompt once, and where they come from.
+    """Requests to send, each prompt once, and their source.
 
-    ``available`` is how many the source has; ``notes`` is what a reader of the figures must know.
+    ``available`` is the number of prompts in the source; ``notes`` are for the reader of the figures.
     """
 
     name: str
@@ -195,7 +194,7 @@ class Workload:
     temperature: float | None = None
 
     def describe(self) -> dict[str, Any]:
-        """For the header of a results file."""
+        """Describe the workload for the header of a results file."""
         return {
             "name": self.name,
             "prompts": len(self.items),
@@ -222,28 +221,28 @@ def load_workload(
     fetch: Fetch = fetch_url,
     cache: Path | None = None,
 ) -> Workload:
-    """Load a workload by name, or from a file or directory of your own.
+    """Load a workload by name, or from the user's own file or directory.
 
     Args:
         name_or_path: one of :data:`NAMES`.
         seed: chooses prompts and their order.
-        count: how many prompts; None takes all. A larger count extends a smaller one of the same seed.
-        max_tokens: tokens per answer at most; None is 256, and in bodies of your own what they say.
-        temperature: None is 0, and in bodies of your own what they say.
-        api: "chat", "completion", or "auto" (chat for conversations, completion for texts to go on from).
-        file: the named workload's file, instead of what is installed or fetched.
-        first_turn_only: of a conversation ask only the first question.
+        count: number of prompts; None is all. A larger count extends a smaller one of the same seed.
+        max_tokens: maximum tokens per answer; None is 256, or the value in the user's own bodies.
+        temperature: None is 0, or the value in the user's own bodies.
+        api: "chat", "completion", or "auto" (chat for conversations, completion for texts).
+        file: the named workload's file, instead of the installed or fetched one.
+        first_turn_only: send only the first turn of each conversation.
         extra: fields for every request body.
-        fetch: gets a URL's content; tests give their own.
-        cache: where fetched files are kept; None is the user's cache.
+        fetch: downloads a URL; tests replace it.
+        cache: directory for fetched files; None is the user's cache.
 
     Raises:
         NotFound: a package is missing.
         ServiceFault: the workload could not be fetched.
-        SpecError: no such workload, no prompt in it, a line that is no request, or fewer prompts than asked.
+        SpecError: unknown workload, no prompts, an invalid line, or fewer prompts than ``count``.
     """
     if count is not None and count < 1:
-        raise SpecError(f"{count} prompts were asked for; allowed: 1 or more", next_step="correct --prompts")
+        raise SpecError(f"--prompts: found {count}; allowed: 1 or more", next_step="correct --prompts")
     source = _source(name_or_path, seed, count, file, fetch, cache or cache_dir(os.environ) / "workloads")
     chosen = choose(source.questions, count, seed)
     shape = Shape(max_tokens, temperature, api, first_turn_only, extra)
@@ -270,8 +269,8 @@ def _source(name: str, seed: int, count: int | None, file: Path | None, fetch: F
         return public_datasets.read_speed_bench(rest or "qualitative", file, fetch=fetch, cache=cache)
     if file is not None:
         raise SpecError(
-            f"--workload-file goes with humaneval, mt-bench and speed-bench; found {name!r}",
-            next_step="give a file of your own as the workload itself",
+            f"--workload-file works only with humaneval, mt-bench and speed-bench; found {name!r}",
+            next_step="give your own file with --workload FILE",
         )
     if kind == "synthetic":
         return own_prompts.make_synthetic(rest, seed=seed, count=count)
@@ -281,15 +280,15 @@ def _source(name: str, seed: int, count: int | None, file: Path | None, fetch: F
 def _own(name: str) -> Source:
     if name.startswith("s3://"):
         raise SpecError(
-            f"{name!r} is in S3; a workload is read from this machine",
-            next_step=f"copy it: aws s3 cp --recursive {name} DIRECTORY; then give the directory",
+            f"{name!r} is in S3; a workload must be on this machine",
+            next_step=f"run aws s3 cp --recursive {name} DIRECTORY and give the directory",
         )
     path = Path(name)
     if path.is_dir():
         return own_prompts.read_capture(path)
     if not path.exists():
         raise SpecError(
-            f"there is no workload and no file {name!r}; workloads are {', '.join(NAMES)}",
+            f"workload or file {name!r} not found; workloads: {', '.join(NAMES)}",
             next_step="check the name or the path",
         )
     first = next(own_prompts.first_object(read_bytes(path), name), {})

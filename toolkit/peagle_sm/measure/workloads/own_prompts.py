@@ -1,9 +1,9 @@
-"""The user's own prompts: OpenAI bodies as JSON lines, SageMaker data capture; or random tokens.
+"""User's own prompts: OpenAI request bodies, SageMaker data capture, or random tokens.
 
 A line of data capture is ``{"captureData": {"endpointInput": {"data": "…", "encoding": "JSON" | "BASE64" |
 "CSV"}, …}, "eventMetadata": {"eventId": "…", …}, …}`` (SageMaker Developer Guide, "Capture data from
 real-time endpoint"). The files are under ``<prefix>/<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl``; a directory
-is read whole.
+is read with all its files.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from peagle_sm.measure.workloads.prompt_files import (
     sha256_of,
 )
 
-#: Fields of a line that are ours, not the request's.
+#: Fields of a line that peagle-sm reads and that are not part of the request.
 _OURS = ("id", "custom_id", "category")
 
 
 def read_own(path: Path) -> Source:
-    """Read a file of request bodies.
+    """Read a JSON lines file of request bodies.
 
-    A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), with ``id`` and ``category`` beside
-    it if you like; or OpenAI's batch form ``{"custom_id": …, "body": {…}}``; or a conversation
+    A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), optionally with ``id`` and
+    ``category``; or OpenAI's batch form ``{"custom_id": …, "body": {…}}``; or a conversation
     ``{"turns": ["…", "…"]}``.
 
     Raises:
-        SpecError: a line is none of these, or the file holds no prompt.
+        SpecError: a line is none of these, or the file has no prompts.
     """
     content = read_bytes(path)
     questions = [
@@ -62,41 +62,41 @@ def _own_question(line: Mapping[str, Any], where: str, number: int) -> Question:
         return Question(name, turns=turns_of(line["turns"], where), category=category)
     body = line.get("body", line)
     if not isinstance(body, dict):
-        raise SpecError(f"{where}: body is no JSON object", next_step='write {"body": {"messages": […]}}')
+        raise SpecError(f"{where}: body is not a JSON object", next_step='write {"body": {"messages": […]}}')
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
     return Question(name, body=checked_body(body, where), category=category)
 
 
 def turns_of(value: Any, where: str) -> tuple[str, ...]:
-    """The turns of a conversation; raises SpecError unless they are one or more texts."""
+    """Check the turns of a conversation; raise SpecError unless they are one or more texts."""
     if not isinstance(value, list) or not value or not all(isinstance(turn, str) for turn in value):
         raise SpecError(
-            f"{where}: turns must be a list of one or more texts, found {value!r:.60}",
+            f"{where}: turns: found {value!r:.60}; allowed: a list of one or more texts",
             next_step='write {"turns": ["first question", "second question"]}',
         )
     return tuple(value)
 
 
 def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A request body that can be measured, without what the measurement itself decides.
+    """Check that a request body can be measured; return it without its streaming options.
 
     Raises:
-        SpecError: it holds neither messages nor a prompt, or asks for several answers at once.
+        SpecError: not exactly one of messages and prompt, or several answers requested at once.
     """
     has = [key for key in ("messages", "prompt") if body.get(key)]
     if len(has) != 1:
         raise SpecError(
             f"{where}: found {' and '.join(has) or 'neither messages nor prompt'}"
             f" (fields: {', '.join(sorted(body)) or 'none'}); allowed: exactly one of messages, prompt",
-            next_step="write OpenAI chat or completion bodies, one a line",
+            next_step="write OpenAI chat or completion bodies, one per line",
         )
     several = [key for key in ("n", "best_of") if body.get(key, 1) != 1]
     batch = body.get("prompt")
     if several or (isinstance(batch, list) and not all(isinstance(token, int) for token in batch)):
         raise SpecError(
-            f"{where}: asks for several answers in one request ({several[0] if several else 'prompt'});"
-            " a stream carries one",
-            next_step="write a line for each prompt, without n and best_of",
+            f"{where}: {several[0] if several else 'prompt'} requests several answers; allowed: one answer"
+            " per request",
+            next_step="write one line for each prompt, without n and best_of",
         )
     return {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
 
@@ -105,20 +105,20 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
 def read_capture(path: Path) -> Source:
-    """Read one capture file, or every one below a directory.
+    """Read one data capture file, or all files in a directory.
 
-    Requests that were sent twice (a retry has the same event id) count once. Lines without an OpenAI request
-    in them are left out and counted in the notes: an endpoint also captures what it refused.
+    Repeated requests (a retry has the same event id) count once. Lines without an OpenAI request are skipped
+    and counted in the notes: an endpoint also captures requests that it refused.
 
     Raises:
-        SpecError: nothing in it is a captured OpenAI request, or a line is not JSON.
+        SpecError: there is no captured OpenAI request, or a line is not JSON.
     """
     files = (
         sorted(each for each in path.rglob("*") if each.name.endswith(_SUFFIXES)) if path.is_dir() else [path]
     )
     if not files:
         raise SpecError(
-            f"{path}: no capture file ({' or '.join(_SUFFIXES)}) in it",
+            f"{path} has no capture files ({' or '.join(_SUFFIXES)})",
             next_step="copy them with: aws s3 cp --recursive <DestinationS3Uri> DIRECTORY",
         )
     contents = [read_bytes(each) for each in files]
@@ -134,13 +134,13 @@ def read_capture(path: Path) -> Source:
             questions.setdefault(question.id, question)
     if not questions:
         raise _unusable(path, refused)
-    notes = (f"{len(refused)} captured lines were left out, the first: {refused[0]}",) if refused else ()
+    notes = (f"{len(refused)} captured lines were skipped; the first: {refused[0]}",) if refused else ()
     origin = f"{path.name} ({len(files)} file{'' if len(files) == 1 else 's'})"
     return Source(path.name, tuple(questions.values()), origin, sha256_of(*contents), None, notes)
 
 
 def is_capture(line: Mapping[str, Any]) -> bool:
-    """Whether a line of a file looks captured."""
+    """Decide whether a line is SageMaker data capture."""
     return "captureData" in line
 
 
@@ -154,13 +154,13 @@ def _captured_question(line: Mapping[str, Any], where: str) -> Question:
 def _body(captured: Mapping[str, Any], where: str) -> dict[str, Any]:
     data, encoding = captured.get("data"), captured.get("encoding")
     if not isinstance(data, str):
-        raise SpecError(f"{where}: captures no input", next_step="capture with CaptureMode Input")
+        raise SpecError(f"{where}: no captured input", next_step="capture with CaptureMode Input")
     try:
         value = json.loads(base64.b64decode(data, validate=True) if encoding == "BASE64" else data)
     except ValueError as error:
-        raise SpecError(f"{where}: its input is not JSON (encoding {encoding}): {error}") from error
+        raise SpecError(f"{where}: the input is not JSON (encoding {encoding}): {error}") from error
     if not isinstance(value, dict):
-        raise SpecError(f"{where}: its input is a {type(value).__name__}, not an OpenAI request")
+        raise SpecError(f"{where}: the input is a {type(value).__name__}, not an OpenAI request")
     return value
 
 
@@ -174,34 +174,33 @@ def _unusable(path: Path, refused: list[str]) -> SpecError:
 
 
 def first_object(content: bytes, origin: str) -> Iterator[Mapping[str, Any]]:
-    """The first line's object, if there is one."""
+    """Yield the object of the first line, if there is one."""
     for _, line in json_lines(content, origin):
         yield line
         return
 
 
-#: Ids that are ordinary tokens in all tokenizers of the catalogue (control tokens lie below or far above).
+#: Ids of ordinary tokens in all tokenizers of the catalogue (control tokens have lower or far higher ids).
 _IDS = range(1000, 2000)
 _COUNT = 256
 _FORM = re.compile(r"(\d+)(?:-(\d+))?/(\d+)")
 
 
 def make_synthetic(form: str, *, seed: int, count: int | None) -> Source:
-    """Prompts as ``form`` says: ``1024/128`` is 1,024 tokens in and 128 out, ``512-2048/128`` a range in.
+    """Make random prompts: ``1024/128`` is 1,024 tokens in and 128 out, ``512-2048/128`` a range in.
 
-    The ids are random, so what a model writes after them is no measure of acceptance on real text; the
-    output's length is forced with ``ignore_eos``. ``count`` is 256 unless given.
+    The token ids are random, so acceptance on them does not apply to real text. The output length is forced
+    with ``ignore_eos``. ``count`` defaults to 256.
 
     Raises:
-        SpecError: the form is not one of these.
+        SpecError: ``form`` is invalid.
     """
     found = _FORM.fullmatch(form)
     low, high, out = (int(found[1]), int(found[2] or found[1]), int(found[3])) if found else (0, 0, 0)
     if not 1 <= low <= high or out < 1:
         raise SpecError(
-            f"synthetic:{form}: not a pair of lengths",
-            next_step="write synthetic:IN/OUT in tokens, for example synthetic:1024/128 or"
-            " synthetic:512-2048/128",
+            f"found synthetic:{form}; allowed: synthetic:IN/OUT, lengths in tokens",
+            next_step="write for example synthetic:1024/128 or synthetic:512-2048/128",
         )
     shuffler = random.Random(f"{seed}/{form}")
     questions = tuple(
@@ -218,6 +217,6 @@ def make_synthetic(form: str, *, seed: int, count: int | None) -> Source:
         origin=f"made of random token ids, seed {seed}",
         sha256=None,
         license=None,
-        notes=("random tokens: acceptance on them says nothing of real text, and lengths are forced",),
+        notes=("random tokens: acceptance on them does not apply to real text; lengths are forced",),
         parameters={"max_tokens": out, "ignore_eos": True},
     )

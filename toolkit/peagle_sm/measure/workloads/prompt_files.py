@@ -1,7 +1,7 @@
-"""Questions and their files: read JSON lines (also gzip), choose a sample, and fetch public prompts once.
+"""Prompt files: read JSON lines (also gzip), choose a sample, fetch public prompts once.
 
-Prompts whose licence does not let us ship them are fetched when they are first used, kept in the cache, and
-checked against their SHA-256.
+Prompts whose licence does not allow shipping are fetched at the first use, cached, and checked against their
+SHA-256.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.files import utf8_text, write_file
+from peagle_sm.core.words import utf8_text
 
 _GZIP = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's content, unpacked.
+    """Return a file's content, decompressed.
 
     Raises:
-        SpecError: it does not exist, is a directory, cannot be read, or is a broken archive.
+        SpecError: the file does not exist, cannot be read, or is a broken archive.
     """
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(_GZIP) else content
     except FileNotFoundError:
-        raise SpecError(f"there is no file {path}", next_step="check the path") from None
+        raise SpecError(f"file {path} not found", next_step="check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise SpecError(f"{path} cannot be read: {error}", next_step="check the file") from error
 
 
 def sha256_of(*contents: bytes) -> str:
-    """SHA-256 of one content, or of the digests of several."""
+    """Compute the SHA-256 of one content, or of the digests of several."""
     digests = [hashlib.sha256(content) for content in contents]
     if len(digests) == 1:
         return digests[0].hexdigest()
@@ -50,7 +51,7 @@ def sha256_of(*contents: bytes) -> str:
 
 
 def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(line number, object) of each line that is not empty.
+    """Yield (line number, object) for each line that is not empty.
 
     Raises:
         SpecError: a line is not a JSON object; the message has its number.
@@ -63,27 +64,27 @@ def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, 
         except (ValueError, RecursionError) as error:
             raise SpecError(
                 f"{origin}, line {number}: not JSON: {error}",
-                next_step="write one JSON object a line (JSON lines)",
+                next_step="write one JSON object per line (JSON lines)",
             ) from error
         if not isinstance(value, dict):
             raise SpecError(
                 f"{origin}, line {number}: found {type(value).__name__}, expected a JSON object",
-                next_step="write one JSON object a line (JSON lines)",
+                next_step="write one JSON object per line (JSON lines)",
             )
         yield number, value
 
 
 def empty(origin: str) -> SpecError:
-    """The error for a workload without a prompt."""
-    return SpecError(f"{origin} holds no prompt", next_step="give a workload with at least one prompt")
+    """Return the error for a workload without prompts."""
+    return SpecError(f"{origin} has no prompts", next_step="give a workload with at least one prompt")
 
 
 @dataclass(frozen=True)
 class Question:
-    """One prompt: the user's words, turn by turn, or a whole request body.
+    """One prompt: a text, the user's turns of a conversation, or a whole request body.
 
-    ``prompt`` is a text (or token ids) to go on from, ``turns`` what a user says in a chat, ``body`` an
-    OpenAI request as somebody wrote it. Exactly one of the three is given.
+    ``prompt`` is a text (or token ids) to continue, ``turns`` are the user's messages in a chat, ``body`` is
+    the user's own OpenAI request. Exactly one of the three is given.
     """
 
     id: str
@@ -95,7 +96,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Source:
-    """All questions of one source; ``notes`` is what a reader of the figures must know."""
+    """All questions of one source; ``notes`` are for the reader of the figures."""
 
     name: str
     questions: tuple[Question, ...]
@@ -103,22 +104,22 @@ class Source:
     sha256: str | None
     license: str | None
     notes: tuple[str, ...] = ()
-    #: What every request of this workload carries besides the prompt.
+    #: Fields of every request of this workload besides the prompt.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def choose(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
-    """``count`` questions (None: all), chosen by ``seed`` alone and balanced over the categories.
+    """Choose ``count`` questions (None: all) by ``seed``, balanced over the categories.
 
     A larger count extends a smaller one of the same seed.
 
     Raises:
-        SpecError: fewer exist than were asked for, or fewer than one was.
+        SpecError: ``count`` is below 1 or above the number of questions.
     """
     if count is not None and not 1 <= count <= len(questions):
         raise SpecError(
-            f"{count} prompts were asked for; this workload has {len(questions)}",
-            next_step=f"ask for 1 to {len(questions)} (--prompts)",
+            f"--prompts: found {count}; this workload has {len(questions)} prompts",
+            next_step=f"give --prompts from 1 to {len(questions)}",
             details={"found": count, "allowed": len(questions)},
         )
     by_category: dict[str, list[Question]] = defaultdict(list)
@@ -133,13 +134,13 @@ def choose(questions: Sequence[Question], count: int | None, seed: int) -> list[
 
 
 def refuse_repeated_ids(questions: Sequence[Question], origin: str) -> None:
-    """Raise SpecError when two questions have the same id: their answers could not be told apart."""
+    """Raise SpecError if two questions have the same id: their answers could not be distinguished."""
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
             raise SpecError(
                 f"{origin}: the id {question.id!r} appears twice",
-                next_step="give each prompt an id of its own, or leave the ids out",
+                next_step="give each prompt its own id, or leave the ids out",
             )
         seen.add(question.id)
 
@@ -149,10 +150,10 @@ Fetch = Callable[[str], bytes]
 
 
 def fetch_url(url: str) -> bytes:
-    """The document at an https address.
+    """Fetch the document at an https URL.
 
     Raises:
-        ServiceFault: it cannot be had.
+        ServiceFault: the document cannot be fetched.
     """
     request = urllib.request.Request(url, headers={"User-Agent": "peagle-sm"})
     try:
@@ -162,12 +163,12 @@ def fetch_url(url: str) -> bytes:
         raise ServiceFault(
             f"{url} could not be fetched: {error}",
             operation="fetch",
-            next_step="fetch it where there is a network, and give the file with --workload-file",
+            next_step="download it on a machine with network access, and give the file with --workload-file",
         ) from error
 
 
 def cached(name: str, make: Callable[[], bytes], directory: Path) -> tuple[bytes, Path]:
-    """The content of ``name`` in the cache; made and put there (whole or not at all) when it is not."""
+    """Return ``name`` from the cache; if it is missing, make it and write it there atomically."""
     path = directory / name
     if path.is_file():
         return path.read_bytes(), path
@@ -177,12 +178,12 @@ def cached(name: str, make: Callable[[], bytes], directory: Path) -> tuple[bytes
 
 
 def demand_sha256(content: bytes, wanted: str, origin: str) -> None:
-    """Raise SpecError unless the content is the published one."""
+    """Raise SpecError unless the content has the published SHA-256."""
     found = hashlib.sha256(content).hexdigest()
     if found != wanted:
         raise SpecError(
-            f"{origin}: its SHA-256 is {found}, the published file's is {wanted}",
-            next_step="the file was changed or cut: fetch it again; to measure on a changed file all the"
-            " same, give it with --workload-file",
+            f"{origin} was changed or is incomplete: found SHA-256 {found}, expected {wanted}",
+            next_step="delete it and run the command again; to measure with a changed file, give it with"
+            " --workload-file",
             details={"found": found, "allowed": wanted},
         )

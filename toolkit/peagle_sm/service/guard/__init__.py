@@ -1,1 +1,1 @@
-"""The guard's installation, and what keeps an endpoint on or off."""
+"""The guard: its installation and status, and `keep`."""

@@ -1,7 +1,7 @@
-"""Install, update and remove the guard: its bucket, its package and its CloudFormation stack.
+"""Installation, update and removal of the guard.
 
-`StackWork` follows a stack event by event until it no longer changes, and names the first cause of a
-failure.
+The guard has a bucket, a package and a CloudFormation stack. `StackWork` follows a stack event by event
+until it no longer changes, and reports the first cause of a failure.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from peagle_sm.service.progress import Pacing, Progress, Reporter
 Wanted = Literal["CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE"]
 TIMEOUT_S = 1800.0
 _CONSEQUENCES = ("cancelled", "canceled", "the following resource(s) failed")
-"""Events that only repeat that something else failed."""
+"""Words of events that only repeat another resource's failure."""
 
 
 class StackWork:
-    """One operation on one stack: remembers the events that were there before it began."""
+    """One operation on one stack; reports only the events since it began."""
 
     def __init__(self, session: Session, name: str, pacing: Pacing, report: Reporter) -> None:
-        """Begin with nothing seen."""
+        """Start with no known events."""
         self._session = session
         self._name = name
         self._pacing = pacing
@@ -43,18 +43,18 @@ class StackWork:
         self._failed: list[StackEvent] = []
 
     def remember(self, stack_id: str) -> None:
-        """Take the stack's history so far as known."""
+        """Mark the stack's past events as known, so that they are not reported."""
         self._seen.update(event.event_id for event in stacks.events(self._session, stack_id))
 
     def settle(self, stack_id: str) -> StackFacts | None:
-        """Wait until nothing moves in the stack any more, telling its events; None when it is gone.
+        """Wait until the stack is stable and report its events; None when it is gone.
 
         Raises:
-            ServiceFault: it still moves after half an hour.
+            ServiceFault: it still changes after half an hour.
         """
         deadline = self._pacing.monotonic() + TIMEOUT_S
         while True:
-            facts = self._look(stack_id)
+            facts = self._describe(stack_id)
             if facts is None or not facts.moving:
                 return facts
             if self._pacing.monotonic() > deadline:
@@ -67,10 +67,10 @@ class StackWork:
             self._pacing.sleep(self._pacing.poll_s if self._session.is_local else 3.0)
 
     def reach(self, stack_id: str, wanted: Wanted) -> None:
-        """Wait until the stack stands where it should.
+        """Wait until the stack has the wanted status.
 
         Raises:
-            ServiceFault: it stands elsewhere; the message has the first reason that its events give.
+            ServiceFault: it has another status; the message has the first failure reason of its events.
         """
         facts = self.settle(stack_id)
         status = stacks.GONE if facts is None else facts.status
@@ -83,22 +83,22 @@ class StackWork:
             f"The stack {self._name} is {status}: {reason or 'AWS gives no reason'}{what}.",
             operation="CloudFormation",
             code=status,
-            next_step=_remedy(reason or "", self._session.command_flags()),
+            next_step=_next_step(reason or "", self._session.command_flags()),
             details={"stack": self._name, "status": status, "resource": cause.logical_id if cause else None},
         )
 
-    def _look(self, stack_id: str) -> StackFacts | None:
+    def _describe(self, stack_id: str) -> StackFacts | None:
         try:
             facts = stacks.describe(self._session, stack_id)
-            self._tell(stack_id)
+            self._report_events(stack_id)
         except ServiceFault as error:
             if not is_unsettled(error):
                 raise
-            # A call that got no answer says nothing about the stack: look again.
+            # Without an answer the stack's status is unknown: retry.
             return StackFacts(self._name, stack_id, "UNKNOWN_IN_PROGRESS")
         return None if facts is None or facts.status == stacks.GONE else facts
 
-    def _tell(self, stack_id: str) -> None:
+    def _report_events(self, stack_id: str) -> None:
         fresh: list[StackEvent] = []
         for event in stacks.events(self._session, stack_id):
             if event.event_id in self._seen:
@@ -109,7 +109,7 @@ class StackWork:
             if "FAILED" in event.status:
                 self._failed.append(event)
             if event.status.endswith("_IN_PROGRESS") and event.logical_id != self._name:
-                continue  # half of all lines, and each is followed by what came of it
+                continue  # half of all events; each is followed by its result
             said = f"{event.logical_id} {event.status}"
             if event.reason and "FAILED" in event.status:
                 said += f": {event.reason}"
@@ -117,7 +117,7 @@ class StackWork:
 
 
 def first_cause(failed: Iterable[StackEvent]) -> StackEvent | None:
-    """Return the first failure, in order of time, that is not the consequence of another one."""
+    """Return the first failure that is not the consequence of another failure."""
     for event in failed:
         said = (event.reason or "").lower()
         if said and not any(words in said for words in _CONSEQUENCES):
@@ -125,16 +125,16 @@ def first_cause(failed: Iterable[StackEvent]) -> StackEvent | None:
     return None
 
 
-def _remedy(reason: str, flags: str) -> str:
+def _next_step(reason: str, flags: str) -> str:
     if "UnreservedConcurrentExecution" in reason:
         return (
-            "This account's quota of concurrent Lambda executions leaves none to reserve: run "
+            "The account's quota of concurrent Lambda executions leaves nothing to reserve. Run "
             f"`peagle-sm guard install --no-reserve-concurrency{flags}`, or raise the quota "
             "(Service Quotas, Lambda)."
         )
     if "not authorized" in reason.lower() or "AccessDenied" in reason:
         return "Ask for the permission that the message names; docs/reference/stacks-guard.md lists them all."
-    return "Mend what the message names and run the command again; it takes up what exists."
+    return "Fix the cause above and run the command again; it resumes from what already exists."
 
 
 Action = Literal["created", "updated", "unchanged"]
@@ -149,16 +149,16 @@ EXPORTS = (
     guard.EXPORT_SWITCH,
 )
 _NEVER_STOOD = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"})
-"""A stack in these states can only be deleted; the guard's holds nothing that would be missed."""
+"""A stack with one of these statuses can only be deleted; the guard's stack holds no data to lose."""
 
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """What an installation may be told; None keeps what the last one was told, or the default.
+    """Options of an installation; None keeps the installed value, or the default.
 
-    ``email`` is told before and after an endpoint is turned off. The containers may read
-    ``model_buckets`` (names) and use ``endpoint_keys`` (ARNs); ``image_repository`` is the name of your own
-    ECR repository, a * at its end allowed. ``encryption_key`` (ARN) encrypts what the guard itself keeps.
+    ``email`` gets a notice before and after an endpoint is turned off. The containers may read
+    ``model_buckets`` (names) and use ``endpoint_keys`` (ARNs). ``image_repository`` is the name of your own
+    ECR repository; it may end with a *. ``encryption_key`` (ARN) encrypts the guard's own data.
     """
 
     email: str | None = None
@@ -169,7 +169,7 @@ class GuardSettings:
     reserve_concurrency: bool | None = None
 
     def parameters(self, region: str) -> dict[str, str]:
-        """Return the template's parameters that were told."""
+        """Return the template parameters of the options that are set."""
         bucket_arns = None
         if self.model_buckets is not None:
             bucket_arns = ",".join(f"arn:{partition(region)}:s3:::{name}" for name in self.model_buckets)
@@ -187,7 +187,7 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """What an installation would do; shown before it asks. ``price`` is AWS's; locally nothing is paid."""
+    """Plan of an installation, shown before the prompt; ``price`` is that on AWS."""
 
     account: str
     region: str
@@ -201,7 +201,7 @@ class InstallPlan:
 
 @dataclass(frozen=True)
 class InstallReport:
-    """What an installation did. ``outputs`` are the stack's."""
+    """Result of an installation; ``outputs`` are the stack's outputs."""
 
     action: Action
     plan: InstallPlan
@@ -227,7 +227,7 @@ class InstallReport:
 
 @dataclass(frozen=True)
 class UninstallReport:
-    """What a removal did; ``unguarded`` are the endpoints of ours that go on running without a guard."""
+    """Result of a removal; ``unguarded`` endpoints now run without a guard."""
 
     region: str
     bucket_removed: bool
@@ -252,11 +252,11 @@ def install(
     pacing: Pacing | None = None,
     guard_files: GuardFiles | None = None,
 ) -> InstallReport | None:
-    """Install the guard, or bring it up to this version; None when ``confirm`` declines.
+    """Install the guard or update it to this version; None when ``confirm`` declines.
 
     Raises:
-        PlanRefused: the stack was made by the CDK, which must update it too.
-        ServiceFault: AWS refused, or the stack did not come up; nothing billable of note is left.
+        PlanRefused: the CDK created the stack, so the CDK must update it.
+        ServiceFault: AWS refused, or the stack failed; almost nothing that is left is billed.
         CredentialsError: a permission is missing.
     """
     wanted, sent = settings or GuardSettings(), guard_files or shipped()
@@ -264,7 +264,7 @@ def install(
     report = Reporter(progress, pace)
     work = StackWork(session, guard.GUARD_STACK, pace, report)
     account = session.account()
-    existing = _standing(session, work)
+    existing = _existing_stack(session, work)
     plan = InstallPlan(
         account=account,
         region=session.region,
@@ -280,12 +280,12 @@ def install(
     _upload(session, plan.bucket, sent, report)
     action = _apply(session, work, existing, _request(session, plan, sent, wanted, existing))
     made = stacks.describe(session, guard.GUARD_STACK)
-    report("done", f"the guard of {session.region} is {action}", resource=guard.GUARD_STACK)
+    report("done", f"the guard in {session.region} is {action}", resource=guard.GUARD_STACK)
     return InstallReport(action, plan, sent.digest, made.outputs if made else {})
 
 
-def _standing(session: Session, work: StackWork) -> StackFacts | None:
-    """Return the stack as it stands; one that never stood is taken away first."""
+def _existing_stack(session: Session, work: StackWork) -> StackFacts | None:
+    """Return the existing stack; first delete one whose creation failed."""
     found = stacks.describe(session, guard.GUARD_STACK)
     if found is not None and found.moving:
         work.remember(found.stack_id)
@@ -300,7 +300,7 @@ def _standing(session: Session, work: StackWork) -> StackFacts | None:
     if "AssetKey" not in found.parameters:
         raise PlanRefused(
             f"The stack {guard.GUARD_STACK} in {session.region} was deployed by the CDK.",
-            next_step=f"Update it where it came from: `cdk deploy {guard.GUARD_STACK}`.",
+            next_step=f"Update it with the CDK: `cdk deploy {guard.GUARD_STACK}`.",
             details={"findings": [], "stack": guard.GUARD_STACK, "found": found.status},
         )
     return found
@@ -322,7 +322,7 @@ def _request(
     parameters: list[dict[str, Any]] = [
         {"ParameterKey": name, "ParameterValue": value} for name, value in sorted(told.items())
     ]
-    # An omitted parameter falls back to its default: what was told at the last installation is kept.
+    # An omitted parameter would fall back to its default, so the installed values are kept explicitly.
     kept = set(existing.parameters if existing else ()) & sent.parameter_names - set(told)
     parameters += [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)]
     return {
@@ -353,11 +353,11 @@ def uninstall(
     progress: Progress | None = None,
     pacing: Pacing | None = None,
 ) -> UninstallReport | None:
-    """Remove the guard and its bucket; None when ``confirm`` (given what stays unguarded) declines.
+    """Remove the guard and its bucket; None when ``confirm`` declines.
 
     Raises:
-        NotFound: no guard is installed there.
-        PlanRefused: endpoint stacks need it, or endpoints of ours would run without it.
+        NotFound: no guard is installed in this region.
+        PlanRefused: endpoint stacks need it, or endpoints created by peagle-sm would run without it.
         ServiceFault: AWS refused; run it again.
     """
     pace = pacing or Pacing.for_session(session)
@@ -366,16 +366,16 @@ def uninstall(
     if found is None or found.status == stacks.GONE:
         raise NotFound(
             f"No guard is installed in {session.region}.",
-            next_step=f"Check the region and the account: {session.region}, {session.account()}.",
+            next_step=f"Check the region ({session.region}) and the account ({session.account()}).",
         )
     _refuse_while_imported(session)
-    running = _ours(session)
+    running = _running_endpoints(session)
     if running and not leave_unguarded:
         raise PlanRefused(
             f"Endpoints of peagle-sm still run in {session.region}: {', '.join(running)}. Without the guard "
-            "nobody turns them off, and their lifetime limits end with its role.",
+            "nothing turns them off: their lifetime schedules use the guard's role and stop working, too.",
             next_step=f"Delete them first: `peagle-sm delete {' '.join(running)}{session.command_flags()}`. "
-            "To leave them running and billed without any limit: --yes-leave-endpoints-unguarded.",
+            "To leave them running and billed without any limit, add --yes-leave-endpoints-unguarded.",
             details={"findings": [], "endpoints": running},
         )
     if not confirm(running):
@@ -385,7 +385,7 @@ def uninstall(
     stacks.delete(session, guard.GUARD_STACK)
     work.reach(found.stack_id, "DELETE_COMPLETE")
     removed = _remove_bucket(session, report)
-    report("done", f"the guard of {session.region} is removed", resource=guard.GUARD_STACK)
+    report("done", f"the guard in {session.region} is removed", resource=guard.GUARD_STACK)
     return UninstallReport(session.region, removed, tuple(running))
 
 
@@ -393,15 +393,15 @@ def _refuse_while_imported(session: Session) -> None:
     using = stacks.importers(session, EXPORTS)
     if using:
         raise PlanRefused(
-            f"CloudFormation keeps the guard's stack while others import from it: {', '.join(using)}.",
-            next_step=f"Destroy them first: `cdk destroy {' '.join(using)} -c spec=FILE`, each with its "
-            "spec. They may be turned off already; "
-            "their stacks still need the guard to be turned on again.",
+            "CloudFormation does not delete the guard's stack while other stacks import from it: "
+            f"{', '.join(using)}.",
+            next_step=f"Destroy these stacks first: `cdk destroy {' '.join(using)} -c spec=FILE`, each with "
+            "its spec. A stack whose endpoint is off needs the guard, too: to turn the endpoint on again.",
             details={"findings": [], "stacks": using},
         )
 
 
-def _ours(session: Session) -> list[str]:
+def _running_endpoints(session: Session) -> list[str]:
     return sorted(
         one.name
         for one in control.list_endpoints(session)
@@ -414,5 +414,5 @@ def _remove_bucket(session: Session, report: Reporter) -> bool:
     if not s3.exists(session, bucket):
         return False
     removed = s3.remove(session, bucket, "guard/")
-    report("stack", f"bucket {bucket} {'removed' if removed else 'stays: it holds more'}", resource=bucket)
+    report("stack", f"bucket {bucket} {'removed' if removed else 'kept: not empty'}", resource=bucket)
     return removed

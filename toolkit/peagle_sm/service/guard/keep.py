@@ -1,4 +1,4 @@
-"""keep(): a lease against idleness, and a later end of the lifetime where the lease is longer."""
+"""keep(): a lease that keeps an idle endpoint on and extends its lifetime."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from peagle_sm.service.progress import Pacing
 
 LONGEST = timedelta(hours=8760)
 CLAIM_LASTS = timedelta(minutes=3)
-"""A sweep or the switch that has begun to turn an endpoint off has done so by then, or has failed."""
+"""After this time a turn-off that a sweep or the switch began has ended, or has failed."""
 FIRING_LASTS = timedelta(minutes=2)
-"""Scheduler fires within a minute of the start, and retries for no longer than a minute."""
+"""EventBridge Scheduler fires within a minute of the start time and retries for at most a minute."""
 SWITCH_PARAMETER = "EndpointState"
 HARD_LATER = timedelta(minutes=30)
-"""A stack's second schedule, which deletes the endpoint itself, fires this much after the first."""
+"""Delay of a stack's second schedule, which deletes the endpoint itself, after the first."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """What keeping means: ``keep_until`` ends the lease, ``expires_at`` the lifetime (``expired_at`` before).
+    """Effect of `keep`: the end of the lease, the new lifetime and its cost.
 
-    ``more_usd`` is what the longer lifetime can cost on top, None where no price is known. ``budget_usd`` is
-    the ceiling at which the guard turns it off all the same. ``guarded`` is False where no guard is
-    installed: nothing would have turned it off for being idle, and the lifetime alone moved. ``limit_acts``
-    is False where not even that ends it: the role of its schedule went with the guard.
+    ``keep_until`` ends the lease, ``expires_at`` the lifetime; ``expired_at`` is the previous end.
+    ``more_usd`` is the most that the longer lifetime can add; None if no price is known. The guard still
+    turns the endpoint off at ``budget_usd``. ``guarded`` is False if no guard is installed: then nothing
+    turns an idle endpoint off, and `keep` only extends the lifetime. ``limit_acts`` is False if the lifetime
+    schedule cannot delete the endpoint, because its role was removed with the guard.
     """
 
     name: str
@@ -67,31 +68,31 @@ def keep(
     confirm: Callable[[Lease], bool] | None = None,
     pacing: Pacing | None = None,
 ) -> Lease:
-    """Keep an endpoint for ``length`` from now, idle or not; never shortens what was promised before.
+    """Keep an endpoint on for ``length``, even if idle; never shorten its lease.
 
-    ``confirm`` sees the new end and its price first (None: no question). The register is written first: the
-    guard's sweep and its switch read it before they turn an endpoint off. Where one of them has just begun,
-    this waits until it is clear whether the endpoint goes.
+    ``confirm`` receives the new end and its price (None: no confirmation prompt). The guard's register is
+    written before the schedules: the sweep and the switch read it before they turn an endpoint off. If one of
+    them has just begun, this waits until it is clear whether the endpoint is turned off.
 
     Raises:
-        SpecError: a length that is not more than nothing, or more than a year.
-        NotFound: there is no endpoint of ours of that name.
-        PlanRefused: it is being turned off already.
-        ServiceFault: the register was written by others each time, or the schedule does not move.
-        Declined: ``confirm`` said no.
-        PeagleError: it has no lifetime limit that could be moved.
+        SpecError: the length is not positive, or longer than a year.
+        NotFound: peagle-sm created no endpoint of that name.
+        PlanRefused: the endpoint is already being turned off.
+        ServiceFault: every write to the register conflicted, or the schedule could not be changed.
+        Declined: ``confirm`` declined.
+        PeagleError: it has no lifetime schedule to move.
     """
     if not timedelta(0) < length <= LONGEST:
         raise SpecError(
-            f"found {length}; allowed: more than nothing and at most {LONGEST.days} days",
-            next_step="Give for example 2h.",
+            f"time to keep: found {length}; allowed: more than 0 and at most {LONGEST.days} days",
+            next_step="Give a time such as 2h.",
         )
     pacing = pacing or Pacing.for_session(session)
-    one = _there(session, name)
-    _refuse_what_goes(session, one)
+    one = _existing(session, name)
+    _refuse_turning_off(session, one)
     now = pacing.clock().replace(microsecond=0)
     entry = guard_resources.get(session, name)
-    limit = _limit(one)
+    limit = _lifetime_of(one)
     lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
     lease = replace(lease, limit_acts=limit_acts(session, limit))
     if confirm is not None and not confirm(lease):
@@ -100,35 +101,36 @@ def keep(
     if lease.expires_at > lease.expired_at:
         _move_limits(session, one, limit, lease.expires_at)
     _wait_for_what_has_fired(one, lease, pacing)
-    _refuse_what_goes(session, one)
+    _refuse_turning_off(session, one)
     return lease
 
 
-def _there(session: Session, name: str) -> Belongings:
+def _existing(session: Session, name: str) -> Belongings:
     one = belongings_of(session, name)
     if one.endpoint is not None:
         return one
     if rest_of(one, guard_resources.get(session, name)) is not None:
         raise NotFound(
             f"endpoint {name!r} is paused: there is nothing to keep.",
-            next_step=f"Bring it back first: `peagle-sm resume {name}{session.command_flags()}`.",
+            next_step=f"Turn it on first: `peagle-sm resume {name}{session.command_flags()}`.",
             details={"name": name},
         )
     raise absent(session, name, one)
 
 
-def _refuse_what_goes(session: Session, one: Belongings) -> None:
-    """Refuse where the endpoint is being turned off: a later end would change nothing."""
+def _refuse_turning_off(session: Session, one: Belongings) -> None:
+    """Refuse if the endpoint is being turned off: a later end would have no effect."""
     facts = control.describe_endpoint(session, one.name)
     same = facts is not None and one.endpoint is not None and facts.created_at == one.endpoint.created_at
     if facts is None or not same or facts.status == "Deleting" or _stack_is_off(session, one.stack):
-        raise _going(session, one.name)
+        raise _turning_off_error(session, one.name)
 
 
-def _going(session: Session, name: str) -> PlanRefused:
+def _turning_off_error(session: Session, name: str) -> PlanRefused:
     return PlanRefused(
-        f"endpoint {name} is being turned off: it cannot be kept any more.",
-        next_step=f"Bring it back once it is gone: `peagle-sm resume {name}{session.command_flags()}`.",
+        f"endpoint {name} is already being turned off and cannot be kept.",
+        next_step="Wait until it is gone, then turn it on again: "
+        f"`peagle-sm resume {name}{session.command_flags()}`.",
         details={"findings": [], "name": name},
     )
 
@@ -136,34 +138,34 @@ def _going(session: Session, name: str) -> PlanRefused:
 def _stack_is_off(session: Session, stack: str | None) -> bool:
     if stack is None:
         return False
-    with suppress(CredentialsError):  # who may not read the stack still sees the endpoint's status
+    with suppress(CredentialsError):  # without this permission the endpoint's status decides
         found = stacks.describe(session, stack)
         return found is not None and found.parameters.get(SWITCH_PARAMETER) == "off"
     return False
 
 
 def _write(session: Session, one: Belongings, lease: Lease, pacing: Pacing) -> None:
-    """Write the lease, unless the guard turns the endpoint off; wait while that is not clear."""
+    """Write the lease, unless the guard turns the endpoint off; wait while unclear."""
     created = one.endpoint.created_at if one.endpoint else None
     until = pacing.monotonic() + 2 * CLAIM_LASTS.total_seconds()
     while True:
         try:
             guard_resources.update(
-                session, one.name, lambda seen: _renewed(seen, created, lease, pacing.clock())
+                session, one.name, lambda seen: _entry_changes(seen, created, lease, pacing.clock())
             )
             return
         except _Claimed as claimed:
             if claimed.parting or pacing.monotonic() >= until:
-                raise _going(session, one.name) from None
+                raise _turning_off_error(session, one.name) from None
         pacing.sleep(pacing.poll_s)
-        _refuse_what_goes(session, one)
+        _refuse_turning_off(session, one)
 
 
 def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datetime) -> None:
-    """Move the schedules, and once more where another `keep` has promised a later end meanwhile."""
+    """Move the schedules; again if another `keep` wrote a later end meanwhile."""
     created = one.endpoint.created_at if one.endpoint else None
     while True:
-        for hard in _hard_limits(session, one):  # first, so that they never come before the other
+        for hard in _second_schedules(session, one):  # first, so that they never fire before the other one
             lifetime.move(session, hard, ends + HARD_LATER)
         lifetime.move(session, limit, ends)
         entry = guard_resources.get(session, one.name)
@@ -173,9 +175,10 @@ def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datet
 
 
 def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> None:
-    """Wait out a firing of the old end: Scheduler may deliver it up to a minute after the schedule moved.
+    """Wait until the old end can no longer fire.
 
-    The end that the tags promise counts too: another `keep` may have moved it just now.
+    Scheduler may still deliver it up to a minute after the schedule moved. The end in the tags counts, too:
+    another `keep` may have just moved it.
     """
     ends = [lease.expired_at]
     hours = amount(one.tags, keys.MAX_LIFETIME_HOURS)
@@ -187,25 +190,25 @@ def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> N
             pacing.sleep(pacing.poll_s)
 
 
-def _limit(one: Belongings) -> Lifetime:
+def _lifetime_of(one: Belongings) -> Lifetime:
     if one.lifetime is None or one.lifetime.expires_at is None:
         raise PeagleError(
-            f"endpoint {one.name} has no lifetime limit that could be moved.",
-            next_step="Deploy it again: that arms the limit, and the endpoint stays as it is.",
+            f"endpoint {one.name} has no lifetime schedule, so its lifetime cannot be extended.",
+            next_step="Deploy it again: that creates the schedule and does not change the endpoint.",
             details={"name": one.name},
         )
     return one.lifetime
 
 
-def _hard_limits(session: Session, one: Belongings) -> list[Lifetime]:
-    """The schedules by which a stack's endpoint is deleted itself, and its components before it."""
+def _second_schedules(session: Session, one: Belongings) -> list[Lifetime]:
+    """Return a stack's second schedules: for its components, then its endpoint."""
     if one.stack is None:
         return []
-    numbers = takewhile(lambda row: row is not None, (_hard(session, one, n) for n in count(1)))
-    return [row for row in (*numbers, _hard(session, one, None)) if row is not None]
+    numbers = takewhile(lambda row: row is not None, (_second_schedule(session, one, n) for n in count(1)))
+    return [row for row in (*numbers, _second_schedule(session, one, None)) if row is not None]
 
 
-def _hard(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
+def _second_schedule(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
     return lifetime.get(session, hard_schedule_name(one.name, number))
 
 
@@ -231,15 +234,17 @@ def _lease(
 
 
 class _Claimed(Exception):
-    """The guard has begun to turn the endpoint off; ``parting`` where it has begun to delete components."""
+    """The guard is turning the endpoint off; ``parting``: deletes components."""
 
     def __init__(self, parting: bool) -> None:
         super().__init__()
         self.parting = parting
 
 
-def _renewed(seen: Entry, created: datetime | None, lease: Lease, clock: datetime) -> Mapping[str, Value]:
-    now = seen.read_at or clock  # the guard dates a claim by AWS's clock; the caller's may be wrong
+def _entry_changes(
+    seen: Entry, created: datetime | None, lease: Lease, clock: datetime
+) -> Mapping[str, Value]:
+    now = seen.read_at or clock  # the guard uses AWS's clock; the caller's clock may be wrong
     fresh = seen.is_of(created)
     claimed = seen.off_at is not None and now - seen.off_at < CLAIM_LASTS
     if fresh and (seen.parting or claimed):
@@ -248,5 +253,5 @@ def _renewed(seen: Entry, created: datetime | None, lease: Lease, clock: datetim
     if fresh:
         until = max(until, seen.keep_until or until)
         ends = max(ends, seen.expires_at or ends)
-    # An entry of an older endpoint of this name is begun anew by the guard, unless it names no creation.
+    # The guard replaces an entry of an older endpoint of this name, unless the entry has no creation time.
     return {"keep_until": until, "expires_at": ends, **({} if fresh else {"created_at": None})}

@@ -1,7 +1,7 @@
-"""The guard's version, health and sweeps.
+"""Version, health and sweeps of the guard.
 
-`shipped` reads the template and makes the Lambdas' package that this version of peagle-sm installs.
-`guard_status` compares the installed guard with it. `sweep` runs one sweep and returns its report.
+`shipped` reads the template and builds the Lambda package that this version of peagle-sm installs.
+`guard_status` compares the installed guard with them. `sweep` runs one sweep and returns its report.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class GuardFiles:
-    """The guard of this installation of peagle-sm."""
+    """Template and Lambda package that this peagle-sm installs."""
 
     template: str
     content: dict[str, bytes]
@@ -39,12 +39,12 @@ class GuardFiles:
 
     @cached_property
     def digest(self) -> str:
-        """16 hex digits over the package's content."""
+        """Hash of the package's content: 16 hex digits."""
         return digest(self.content)
 
     @property
     def key(self) -> str:
-        """The key of the package in the bucket."""
+        """Key of the package in the bucket."""
         return object_key(self.digest)
 
     def archive(self) -> bytes:
@@ -53,7 +53,7 @@ class GuardFiles:
 
     @cached_property
     def parameter_names(self) -> frozenset[str]:
-        """The names of the template's parameters."""
+        """Names of the template's parameters."""
         return frozenset(json.loads(self.template)["Parameters"])
 
 
@@ -73,7 +73,7 @@ def runtime_dir(package: Path = PACKAGE) -> Path:
 
 
 def shipped() -> GuardFiles:
-    """Read what ships.
+    """Read the template and the Lambda code of this installation.
 
     Raises:
         PeagleError: the installation is broken.
@@ -87,7 +87,7 @@ def shipped() -> GuardFiles:
 
 
 SWEEP_TOPIC = "NoticesTopicArn"
-"""The stack's output with the topic of the notices."""
+"""Name of the stack output that holds the notification topic."""
 _LATE_S = 3 * 60 * guard.SWEEP_MINUTES
 _UNKNOWN_TOO_LONG_H = 2.0
 _BUSY_TRIES = 12
@@ -96,9 +96,10 @@ _BUSY_WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class GuardStatus:
-    """``package`` is None where the CDK deployed it; ``current`` tells whether this peagle-sm is newer.
+    """State of the installed guard.
 
-    ``last_sweep_at`` is None until the first sweep has ended; ``warnings`` say what is wrong, in words.
+    ``package`` is None if the CDK deployed it. ``current`` is False if this peagle-sm would install another
+    version. ``last_sweep_at`` is None until the first sweep has ended. ``warnings`` are sentences to show.
     """
 
     region: str
@@ -121,7 +122,7 @@ class GuardStatus:
 
 
 def guard_status(session: Session, guard_files: GuardFiles | None = None) -> GuardStatus:
-    """Look at the installation, its last sweep, its alarms and its register.
+    """Read the installation, its last sweep, its alarms and its register.
 
     Raises:
         NotFound: no guard is installed in the session's region.
@@ -154,7 +155,7 @@ def guard_status(session: Session, guard_files: GuardFiles | None = None) -> Gua
 
 
 def not_installed(session: Session) -> NotFound:
-    """Return the error that says so."""
+    """Return the error for a region without a guard."""
     return NotFound(
         f"No guard is installed in {session.region}.",
         next_step=install_step(session),
@@ -179,22 +180,25 @@ def _warnings(
         said.append(f"the last sweep ended {late / 60:.0f} minutes ago; it should run every 5")
     missing = set(guard.ALARMS) - {alarm.name for alarm in alarms}
     said += [f"the alarm {name} is missing" for name in sorted(missing)]
-    said += [f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _rings(alarm)]
-    if letters:
-        said.append(f"about {letters} undelivered events lie in {guard.DEAD_LETTERS}")
-    if not any(one.confirmed for one in notices):
-        said.append("no notification goes out before an endpoint is turned off: no confirmed subscriber")
     said += [
-        f"endpoint {one.name}: CloudWatch does not show its requests in flight: the guard sees a stream "
-        "longer than the grace only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+        f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _is_in_alarm(alarm)
+    ]
+    if letters:
+        said.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
+    if not any(one.confirmed for one in notices):
+        said.append("no confirmed subscriber: no notice goes out before an endpoint is turned off")
+    said += [
+        f"endpoint {one.name}: CloudWatch has no metric of its requests in flight. The guard detects a "
+        "stream longer than the grace period only by GPU use: set lifecycle.grace_minutes above your "
+        "longest stream"
         for one in endpoints
         if one.streams_hidden and one.gone_at is None
     ]
-    return [*said, *_unknown(session, endpoints)]
+    return [*said, *_idleness_warnings(session, endpoints)]
 
 
-def _unknown(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
-    """Yield a warning for each endpoint that the guard cannot find idle, as its metrics prove nothing."""
+def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
+    """Yield a warning for each endpoint whose metrics do not show whether it is idle."""
     flags = session.command_flags()
     for one in endpoints:
         if one.unknown_since is None or one.gone_at is not None:
@@ -202,20 +206,20 @@ def _unknown(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
         hours = (session.now() - one.unknown_since) / timedelta(hours=1)
         if hours >= _UNKNOWN_TOO_LONG_H:
             yield (
-                f"endpoint {one.name}: for {hours:.1f} hours its metrics have proven neither traffic nor "
-                "quiet: only its lifetime, budget or hours turn it off. Run "
-                f"`peagle-sm guard sweep --dry-run{flags}` to see which metric is missing. If nobody uses "
-                f"the endpoint, run `peagle-sm pause {one.name}{flags}`"
+                f"endpoint {one.name}: for {hours:.1f} hours its metrics have not shown whether it is idle, "
+                "so only its lifetime, budget or hours turn it off. Run "
+                f"`peagle-sm guard sweep --dry-run{flags}` to see which metric is missing. If the endpoint "
+                f"is unused, run `peagle-sm pause {one.name}{flags}`"
             )
 
 
-def _rings(alarm: Alarm) -> bool:
+def _is_in_alarm(alarm: Alarm) -> bool:
     return alarm.state == "ALARM"
 
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What the sweeper Lambda answered, as it is: ``endpoints`` are rows, ``calls`` counts AWS calls."""
+    """Answer of the sweeper Lambda; ``calls`` counts its calls to AWS."""
 
     time: str
     dry_run: bool
@@ -237,7 +241,7 @@ class SweepReport:
 
 
 def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = None) -> SweepReport:
-    """Let the sweeper look now; with ``dry_run`` it only tells what it would do.
+    """Run one sweep now; with ``dry_run`` it only reports what it would do.
 
     Raises:
         NotFound: no guard is installed in the session's region.
@@ -254,7 +258,7 @@ def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = No
         except NotFound as error:
             raise not_installed(session) from error
         except ServiceFault as error:
-            # It runs alone: the scheduled sweep may be at work.
+            # Only one sweep runs at a time: the scheduled one may be running.
             if error.code != guard_resources.FUNCTION_BUSY or attempt == _BUSY_TRIES:
                 raise
             pace.sleep(_BUSY_WAIT_S)

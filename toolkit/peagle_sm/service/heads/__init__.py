@@ -1,4 +1,4 @@
-"""Draft heads on their way to an endpoint: looked at wherever they are, fetched, and put into S3."""
+"""Draft heads before deployment: check, download, upload to S3."""
 
 from peagle_sm.service.heads.checking import Sources, check_head
 from peagle_sm.service.heads.staging import Staged, abort_staging, stage

@@ -1,8 +1,8 @@
-"""check_head(): report everything that is wrong with a draft head before it costs an endpoint.
+"""check_head(): all faults of a draft head, before it is deployed.
 
 A head or a target is a folder, a prefix in S3, a model on the Hugging Face hub, or an entry of the
 catalogue. The local SageMaker calls `refused_head` before it starts an engine (entry point in
-pyproject.toml), since a bad head would draft nonsense without an error.
+pyproject.toml), since an engine with a bad head drafts wrong tokens and reports no error.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.local_server import stand_in_weights
-from peagle_sm.core.catalog import Catalog, HeadEntry, Vocabulary, load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, HeadEntry, Vocabulary, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
-from peagle_sm.core.heads.layout import HeadFault, HeadReport
-from peagle_sm.core.heads.reading import REPOSITORY, Folder, local_folder
-from peagle_sm.core.plan.environment import MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.core.heads.layout import HeadReport
+from peagle_sm.core.heads.reading import REPOSITORY, Folder
+from peagle_sm.core.plan.environment import MODEL_MOUNT
 from peagle_sm.core.spec.validation import suggest
+from peagle_sm.core.words import Finding
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """An opened place; ``directory`` on this machine, ``snapshot`` on the hub, ``public`` at an address.
+    """An opened head or target: local, on the hub, at a public address, or in S3.
 
-    ``name`` is what a manifest calls it, ``head`` and ``model`` what the catalogue does.
+    ``name`` is its name in a manifest; ``head`` and ``model`` are its catalogue entry and model.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Place:
 
 
 class Sources:
-    """Opens places; what reaches a network is made when it is first needed."""
+    """Opener of heads and targets; creates session and hub client when needed."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Sources:
         catalog: Catalog | None = None,
         shipped: Path | None = None,
     ) -> None:
-        """Take how to make a session and a hub; ``shipped`` holds the small stand-in weights."""
+        """Take factories of session and hub; ``shipped`` holds the stand-in weights."""
         self._make_session, self._make_hub = session, hub or _default_hub
         self.catalog = catalog or load_catalog()
         self._shipped = shipped or stand_in_weights()
@@ -62,12 +63,12 @@ class Sources:
 
     @property
     def session(self) -> Session:
-        """The session, made when it is first asked for."""
+        """Session, created at first use."""
         return self._make_session()
 
     @property
     def hub(self) -> Hub:
-        """The hub, made when it is first asked for.
+        """Hub client, created at first use.
 
         Raises:
             NotFound: the extra ``hub`` is not installed.
@@ -77,18 +78,18 @@ class Sources:
         return self._hub
 
     def head(self, what: str, revision: str | None = None, mode: str | None = None) -> Place:
-        """Open a head: a folder, s3://…, a hub id, a head or a model (its default head) of the catalogue.
+        """Open a head: a folder, s3://…, a hub id, or a catalogue's head or model.
 
         Raises:
             SpecError: it is none of these.
-            NotFound, CredentialsError, ServiceFault: it is not there, or cannot be reached.
+            NotFound, CredentialsError, ServiceFault: it does not exist, or cannot be reached.
         """
         models = self.catalog.models
         if what in models and not Path(what).is_dir():
             return self._catalogued_head(self._default_head(what, mode), revision)
         if what in self.catalog.heads and not Path(what).is_dir():
             return self._catalogued_head(what, revision)
-        place = self._elsewhere(what, revision, [*models, *self.catalog.heads])
+        place = self._by_address(what, revision, [*models, *self.catalog.heads])
         known = next((n for n, h in self.catalog.heads.items() if h.hub_id and h.hub_id == what), None)
         if known is None:
             return place
@@ -96,21 +97,21 @@ class Sources:
         return Place(place.name, place.folder, None, place.snapshot, entry, known, entry.target)
 
     def target(self, what: str, revision: str | None = None) -> Place:
-        """Open a target: a folder, s3://…, a hub id, or a model of the catalogue; errors as `head`."""
+        """Open a target: a folder, s3://…, a hub id, or a catalogue's model."""
         entry = self.catalog.models.get(what)
         if entry is None or Path(what).is_dir():
-            return self._elsewhere(what, revision, list(self.catalog.models))
+            return self._by_address(what, revision, list(self.catalog.models))
         place = self._artifact(entry.artifact, f"the shipped target of {what}") if entry.artifact else None
         if place is None:
             if entry.hub_id is None:
                 raise SpecError(
-                    f"where the weights of {what} are is not known", next_step="Give a folder, or a hub id."
+                    f"no address is known for the weights of {what}", next_step="Give a folder or a hub id."
                 )
             place = self._on_hub(entry.hub_id, revision)
         return Place(place.name, place.folder, place.directory, place.snapshot, model=what)
 
     def vocabulary(self, target: Place) -> Place | None:
-        """Return the file that a catalogued target lacks to chat; None where it lacks none."""
+        """Return the tokenizer file that a target lacks for chat, if any."""
         models = self.catalog.models
         name = target.model or next(
             (n for n, m in models.items() if m.hub_id and m.hub_id == target.name), ""
@@ -146,10 +147,10 @@ class Sources:
     def _artifact(self, artifact: str, what: str) -> Place:
         directory = self._shipped / artifact
         if not (directory / "config.json").is_file():
-            raise NotFound(f"{what} is not there ({directory})", next_step="Install the package again.")
+            raise NotFound(f"{what} is missing ({directory})", next_step="Install peagle-sm again.")
         return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
 
-    def _elsewhere(self, what: str, revision: str | None, known: list[str]) -> Place:
+    def _by_address(self, what: str, revision: str | None, known: list[str]) -> Place:
         if what.startswith("s3://"):
             from peagle_sm.aws.storage.s3 import s3_folder
 
@@ -160,7 +161,7 @@ class Sources:
         if REPOSITORY.fullmatch(what) and not what.startswith((".", "/")):
             return self._on_hub(what, revision)
         raise SpecError(
-            f"{what!r} is no folder, no s3://BUCKET/PREFIX, no OWNER/NAME on the hub, and not in the "
+            f"{what!r} is not a folder, s3://BUCKET/PREFIX, OWNER/NAME on the hub, or an entry of the "
             "catalogue: "
             f"{', '.join(sorted(known))}.{suggest(what, known)}",
             next_step="Give one of these; `peagle-sm heads list` shows the catalogue's heads.",
@@ -172,10 +173,10 @@ class Sources:
 
 
 def config_of(place: Place) -> Mapping[str, Any]:
-    """The ``config.json`` of a place.
+    """Return the ``config.json`` of an opened head or target.
 
     Raises:
-        NotFound: it has none, or it is no JSON object.
+        NotFound: it has none, or it is not a JSON object.
     """
     try:
         text = place.folder.text("config.json")
@@ -184,8 +185,8 @@ def config_of(place: Place) -> Mapping[str, Any]:
         config = None
     if not isinstance(config, dict):
         raise NotFound(
-            f"{place.folder.place} has no config.json that could be read",
-            next_step="Give the folder, prefix or hub id of the target's own files.",
+            f"{place.folder.place} has no readable config.json",
+            next_step="Give the folder, prefix or hub id that holds the target's files.",
         )
     return config
 
@@ -209,23 +210,23 @@ def check_head(
     session: Session | None = None,
     sources: Sources | None = None,
 ) -> HeadReport:
-    """Look at a draft head and say all that is wrong with it; nothing is loaded, and nothing is changed.
+    """Check a draft head and report all its faults; load and change nothing.
 
-    Of a head on the hub or in S3 only configs, headers and the vocabulary's map are read.
+    For a head on the hub or in S3, only configs, headers and the vocabulary map are read.
 
     Args:
         head: a folder, ``s3://bucket/prefix/``, a hub id, or a head or model of the catalogue.
-        target: the target's folder, prefix, hub id, model of the catalogue, or config; None takes the
-            catalogue's for a head that it has, and otherwise leaves those checks out.
-        mode: "eagle3" or "p-eagle"; None takes what the head is.
-        num_speculative_tokens: how many tokens it is to propose at once; None leaves that check out.
+        target: the target's folder, prefix, hub id, catalogue model, or config; None takes the
+            catalogue's target for a catalogued head, and skips the target checks for others.
+        mode: "eagle3" or "p-eagle"; None takes the head's own mode.
+        num_speculative_tokens: number of draft tokens per step; None skips that check.
         revision: a commit, branch or tag on the hub.
-        session: for ``s3://``; None makes one from the environment.
-        sources: other ways to reach the hub, S3 and the catalogue.
+        session: for ``s3://``; None creates one from the environment.
+        sources: replaces the default access to the hub, S3 and the catalogue.
 
     Raises:
-        SpecError: the head, target or mode is named wrongly.
-        NotFound, CredentialsError, ServiceFault: it is not there, or cannot be reached.
+        SpecError: the head, target or mode is invalid.
+        NotFound, CredentialsError, ServiceFault: one does not exist, or cannot be reached.
     """
     if mode not in (None, *MODES):
         raise SpecError(f"mode: found {mode!r}; allowed: {', '.join(MODES)}", next_step="Give one of these.")
@@ -242,7 +243,7 @@ def inspect_place(
     mode: str | None = None,
     num_speculative_tokens: int | None = None,
 ) -> HeadReport:
-    """Look at a head that has been opened; errors as `check_head`."""
+    """Check a head that is already open; errors as in `check_head`."""
     config, name = _target_config(sources, place, target)
     report = inspect_head(
         place.folder,
@@ -254,7 +255,7 @@ def inspect_place(
     )
     if place.directory is not None:
         report = replace(report, files=_with_sums(report, place.directory))
-    return replace(report, faults=(*report.faults, *_unknown(report, num_speculative_tokens)))
+    return replace(report, faults=(*report.faults, *_unknown_facts(report, num_speculative_tokens)))
 
 
 def _target_config(
@@ -270,14 +271,14 @@ def _target_config(
     return config_of(opened), opened.model or opened.name
 
 
-def _unknown(report: HeadReport, asked: int | None) -> list[HeadFault]:
+def _unknown_facts(report: HeadReport, asked: int | None) -> list[Finding]:
     found = []
     if report.format is not None and not report.target_known:
-        message = "it was not held against a target's config"
-        found.append(HeadFault("target-unknown", "info", message, "Name the target: --target."))
+        message = "not compared with a target's config: the target is unknown"
+        found.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
     if asked is not None and report.trained_k is None:
-        message = f"how many tokens it was trained to propose is not known; {asked} are asked for"
-        found.append(HeadFault("trained-k", "info", message, "Its card may say."))
+        message = f"unknown how many draft tokens it was trained for; {asked} are requested"
+        found.append(Finding("info", message, "Look at its model card.", check="trained-k"))
     return found
 
 
@@ -293,22 +294,42 @@ def _default_session() -> Session:
     return make_session()
 
 
+def local_folder(directory: Path) -> Folder:
+    """A folder on this machine; what hides behind a dot (git's, the hub's own notes) does not count.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = {
+        path.relative_to(directory).as_posix(): path.stat().st_size
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    }
+
+    def read(name: str, start: int, length: int) -> bytes:
+        with (directory / name).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    return Folder(str(directory), found, read)
+
+
 _SHOWN = 5
 
 
 def refused_head(environment: Mapping[str, str], root: Path) -> str | None:
-    """Say why the engine must not start with its draft head; None when nothing is wrong with it.
+    """Return why the engine must not start with its draft head; None if it may.
 
     Args:
-        environment: the container's, as CreateModel has it.
-        root: the directory in which ``/opt/ml`` lies as ``opt/ml``.
+        environment: the container's environment from CreateModel.
+        root: the directory that holds ``/opt/ml`` as ``opt/ml``.
     """
     try:
         wanted = json.loads(environment.get(SPECULATIVE_CONFIG, "{}"))
         head = root / str(wanted["model"]).lstrip("/")
         json.loads((head / "config.json").read_text())
     except (ValueError, KeyError, TypeError, OSError):
-        # Not a head in a directory of ours: vLLM says what it thinks of the rest itself.
+        # Not a head in this directory tree: vLLM itself reports faults of others.
         return None
     parallel = wanted.get("parallel_drafting") is True
     report = inspect_head(
@@ -320,7 +341,7 @@ def refused_head(environment: Mapping[str, str], root: Path) -> str | None:
     if not errors:
         return None
     more = f" (and {len(errors) - _SHOWN} more)" if len(errors) > _SHOWN else ""
-    return f"the draft head at {wanted['model']} must not be used: {'; '.join(errors[:_SHOWN])}{more}"
+    return f"the draft head at {wanted['model']} is unusable: {'; '.join(errors[:_SHOWN])}{more}"
 
 
 def _config_of(model: Path) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
-"""stage(): download from the hub, upload what the prefix lacks, verify it, and write the manifest last.
+"""stage(): download files from the hub, upload missing ones, and verify them.
 
-A run that was killed resumes: files that were downloaded or uploaded with the right checksum are kept.
-`spec_fields` gives the fields of a spec that name the staged files.
+A killed run can be resumed: downloaded or uploaded files with the right checksum are kept. The manifest is
+written last.
+`spec_fields` returns the fields of a spec that point to the staged files.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from peagle_sm.service.heads.checking import Place, Sources
 from peagle_sm.service.heads.staging_plan import StagedPart, StagingPlan, strange
 
 Step = Callable[[str, str, int, int], None]
-"""Told the step ("fetch", "hash", "send" or "verify"), the file, and how many of how many bytes."""
+"""Callback: step ("fetch", "hash", "send" or "verify"), file, bytes done, bytes in all."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What is in S3 now; ``sent`` counts the files that this run has put there."""
+    """Result of a staging; ``sent`` counts the files that this run uploaded."""
 
     uri: str
     manifest: Manifest
@@ -53,12 +54,12 @@ class Staged:
 
     @property
     def model_uri(self) -> str | None:
-        """The target's prefix; None where a head went alone."""
+        """Prefix of the target; None if only a head was staged."""
         return self.uri if self.manifest.target else None
 
     @property
     def head_uri(self) -> str:
-        """The head's prefix."""
+        """Prefix of the head."""
         return self.uri + (HEAD_FOLDER if self.manifest.target else "")
 
     @property
@@ -83,40 +84,40 @@ def stage(
     told: Step = lambda step, name, done, size: None,
     part_bytes: int = PART_BYTES,
 ) -> Staged:
-    """Carry a plan out; run again, it sends nothing that is there.
+    """Carry out a plan; a repeated run uploads only what is missing.
 
     Args:
-        plan: of `plan_staging`.
-        sources: as for the plan.
-        cache: where what comes from the hub is kept, by repository and commit.
-        version: this program's, for the manifest.
-        told: hears of each step.
+        plan: the result of `plan_staging`.
+        sources: the same as for the plan.
+        cache: directory for downloads from the hub, by repository and commit.
+        version: this program's version, for the manifest.
+        told: called at each step.
         part_bytes: the size of an upload's parts (S3 takes 5 MiB and more).
 
     Raises:
-        PlanRefused: the prefix holds something else than what is to be put there.
-        Interrupted: Ctrl-C; no incomplete upload is left, and the message says what is.
+        PlanRefused: the prefix holds other files, or other content under the same names.
+        Interrupted: Ctrl-C; no incomplete upload is left, and the message lists what is left.
         BillableLeft: Ctrl-C, and an incomplete upload may be left.
-        SpecError, NotFound, CredentialsError, ServiceFault: as they come; what was sent stays, for the next
-            run to go on with.
+        SpecError, NotFound, CredentialsError, ServiceFault: from any step; uploaded files are kept, and the
+            next run continues with them.
     """
     try:
         return _stage(plan, sources, cache, version, told, part_bytes)
     except KeyboardInterrupt:
         raise _interrupted(plan, sources.session) from None
     except PeagleError as error:
-        if _begun(plan, sources.session):
+        if _incomplete(plan, sources.session):
             command = f"peagle-sm heads stage --to {plan.uri} --abort{sources.session.command_flags()}"
-            left = f"What was sent waits for the next run, and is billed; `{command}` removes it."
+            left = f"The next run uses the uploaded parts. They are billed; `{command}` deletes them."
             error.next_step = f"{error.next_step} {left}" if error.next_step else left
         raise
 
 
 def abort_staging(uri: str, session: Session) -> list[Incomplete]:
-    """Have S3 forget every incomplete upload below ``uri``; say which there were.
+    """Abort every incomplete upload below ``uri`` and return them.
 
     Raises:
-        SpecError: it is no S3 URI.
+        SpecError: it is not an S3 URI.
         NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     bucket, prefix = split_uri(uri if uri.endswith("/") else uri + "/")
@@ -143,7 +144,7 @@ def _stage(
     if (
         not missing
         and plan.there.get(MANIFEST) == len(text)
-        and _manifest_there(session, bucket, prefix, len(text)) == text
+        and _read_manifest(session, bucket, prefix, len(text)) == text
     ):
         return Staged(plan.uri, manifest, 0, len(items))
     put_bytes(session, bucket, prefix + MANIFEST, text)
@@ -151,7 +152,7 @@ def _stage(
 
 
 class _Counter:
-    """Adds up the bytes of one file as S3 takes them."""
+    """Counter of one file's uploaded bytes."""
 
     def __init__(self, item: _Item, told: Step) -> None:
         self._item, self._told, self._done = item, told, 0
@@ -175,7 +176,7 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     if place.directory is not None:
         return place.directory
     if place.snapshot is None and place.public is None:
-        raise _from_s3(place)
+        raise _already_in_s3(place)
     done = 0
 
     def got(count: int) -> None:
@@ -193,17 +194,17 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     return directory
 
 
-def _from_s3(place: Place) -> ServiceFault:
+def _already_in_s3(place: Place) -> ServiceFault:
     return ServiceFault(
-        f"{place.name} is in S3 already, and is not copied from there",
-        next_step=f"Name it in the spec as it is (head_uri: {place.name}), or copy it: aws s3 cp --recursive",
+        f"{place.name} is already in S3; this command does not copy from S3",
+        next_step=f"Use it in the spec (head_uri: {place.name}), or copy it: aws s3 cp --recursive",
     )
 
 
 def _missing(
     session: Session, bucket: str, prefix: str, plan: StagingPlan, items: list[_Item]
 ) -> list[_Item]:
-    """The items that are not there; refuses where something else is in their place."""
+    """Return the missing items; refuse if other content has their names."""
     missing, strangers = [], []
     for item in items:
         there = checksum_of(session, bucket, prefix + item.name) if item.name in plan.there else None
@@ -222,15 +223,15 @@ def _no_other_manifest(
     if MANIFEST not in plan.there:
         return
     try:
-        found = parse_manifest(_manifest_there(session, bucket, prefix, plan.there[MANIFEST]))
+        found = parse_manifest(_read_manifest(session, bucket, prefix, plan.there[MANIFEST]))
     except ValueError:
         raise strange(plan.uri, [MANIFEST]) from None
-    # another version of this program may have staged the same files, or fewer: each was compared before this
+    # Another version of this program may have staged the same files, or fewer; all were compared above.
     if not set(found.files) <= set(manifest.files):
         raise strange(plan.uri, [MANIFEST])
 
 
-def _manifest_there(session: Session, bucket: str, prefix: str, size: int) -> bytes:
+def _read_manifest(session: Session, bucket: str, prefix: str, size: int) -> bytes:
     return read_range(session, bucket, prefix + MANIFEST, 0, size)
 
 
@@ -239,9 +240,9 @@ def _verify(session: Session, bucket: str, prefix: str, items: list[_Item], told
         there = checksum_of(session, bucket, prefix + item.name)
         if there != (item.found.size, item.found.s3):
             raise ServiceFault(
-                f"s3://{bucket}/{prefix}{item.name} is not what was sent: found {there}, expected "
-                f"{(item.found.size, item.found.s3)}",
-                next_step="Somebody else writes there? Give another --to, and run it again.",
+                f"s3://{bucket}/{prefix}{item.name} is not the file that was uploaded: found size and "
+                f"checksum {there}, expected {(item.found.size, item.found.s3)}",
+                next_step="Another program may write to this prefix. Give another --to, and run it again.",
             )
         told("verify", item.name, item.found.size, item.found.size)
 
@@ -272,12 +273,12 @@ def _part(part: StagedPart) -> Part:
     return Part(part.place.name, part.place.folder.revision, part.licence, part.folder)
 
 
-def _begun(plan: StagingPlan, session: Session) -> list[Incomplete]:
+def _incomplete(plan: StagingPlan, session: Session) -> list[Incomplete]:
     bucket, prefix = split_uri(plan.uri)
     try:
         return incomplete_uploads(session, bucket, prefix)
     except PeagleError:
-        return []  # the first error says what is wrong
+        return []  # the first error is the one to report
 
 
 def _interrupted(plan: StagingPlan, session: Session) -> PeagleError:
@@ -289,30 +290,30 @@ def _interrupted(plan: StagingPlan, session: Session) -> PeagleError:
         there = {n: size for n, size in list_sizes(session, bucket, prefix).items() if n in plan.sizes}
     except (PeagleError, KeyboardInterrupt) as error:
         return BillableLeft(
-            f"Interrupted: incomplete uploads below {plan.uri} may be left, and are billed ({error}).",
+            f"Interrupted: incomplete uploads below {plan.uri} may be left and billed ({error}).",
             next_step=command,
             details={"resources": [plan.uri]},
         )
     if left:
         return BillableLeft(
-            f"Interrupted: {len(left)} incomplete uploads below {plan.uri} are left, and are billed.",
+            f"Interrupted: {len(left)} incomplete uploads below {plan.uri} are left and billed.",
             next_step=command,
             details={"resources": [f"{each.key} ({each.upload_id})" for each in left]},
         )
     if not there:
-        return Interrupted("Interrupted: nothing is left in S3; what was fetched stays in the cache.")
+        return Interrupted("Interrupted: nothing is left in S3; the cache keeps the downloaded files.")
     size = sum(there.values())
     return Interrupted(
         f"Interrupted: no incomplete upload is left. {len(there)} whole files ({size / 1e9:.2f} GB, "
-        f"{usd_per_month(size):.2f} USD a month) stay below {plan.uri}; the next run goes on with the "
+        f"{usd_per_month(size):.2f} USD a month) are kept below {plan.uri}; the next run uploads the "
         "others.",
-        next_step=f"Run it again, or remove them: aws s3 rm --recursive {plan.uri}",
+        next_step=f"Run it again, or delete them: aws s3 rm --recursive {plan.uri}",
         details={"resources": [plan.uri + name for name in sorted(there)]},
     )
 
 
 def spec_fields(plan: StagingPlan, staged: Staged) -> dict[str, str]:
-    """Fields by their dotted names: addresses, mode, and what the head is called."""
+    """Return spec fields by dotted name: addresses, mode, and the head's name."""
     head = plan.part("head")
     assert head is not None  # a staging without a head is not planned
     fields = {} if staged.model_uri is None else {"source": "container", "model_uri": staged.model_uri}

@@ -1,4 +1,4 @@
-"""What a staging would put where, and what it would cost; nothing is fetched or sent for it."""
+"""Plan of a staging: files, destinations and cost, without any transfer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.aws.storage.uploads import Incomplete, incomplete_uploads
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.heads.inspect import inspect_files
-from peagle_sm.core.heads.layout import HeadRefused, HeadReport
+from peagle_sm.core.heads.layout import HeadRefused, HeadReport, fault_data
 from peagle_sm.core.heads.reading import HEAD_FOLDER, MANIFEST, selected, usd_per_month
 from peagle_sm.service.heads.checking import Place, Sources, config_of, inspect_place
 
@@ -20,7 +20,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()/ +@:=-]+")
 
 @dataclass(frozen=True)
 class StagedPart:
-    """A target or a head on its way: ``names`` of its files, and the folder of the prefix they go to."""
+    """A target or head to stage: ``names`` of its files, ``folder`` below the prefix."""
 
     kind: str
     place: Place
@@ -31,13 +31,13 @@ class StagedPart:
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """Total size of its files in bytes."""
         return sum(self.place.folder.sizes[name] for name in self.names)
 
 
 @dataclass(frozen=True)
 class StagingPlan:
-    """What goes where: ``uri`` ends in a slash; ``there`` are the bytes of what the prefix holds already."""
+    """Files to stage below ``uri``; ``there`` has the sizes of files that exist."""
 
     uri: str
     parts: tuple[StagedPart, ...]
@@ -47,26 +47,26 @@ class StagingPlan:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes by name below the prefix."""
+        """File sizes by name below the prefix."""
         return {p.folder + n: p.place.folder.sizes[n] for p in self.parts for n in p.names}
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total size in bytes."""
         return sum(self.sizes.values())
 
     @property
     def to_send(self) -> int:
-        """Bytes of the files that the prefix does not have yet."""
+        """Total size of the files that the prefix lacks, in bytes."""
         return sum(size for name, size in self.sizes.items() if name not in self.there)
 
     @property
     def usd_per_month(self) -> float:
-        """What keeping it costs."""
+        """Cost of storing it in S3."""
         return usd_per_month(self.size)
 
     def part(self, kind: str) -> StagedPart | None:
-        """The target or the head."""
+        """Return the target or the head."""
         return next((each for each in self.parts if each.kind == kind), None)
 
 
@@ -81,16 +81,16 @@ def plan_staging(
     target_revision: str | None = None,
     mode: str | None = None,
 ) -> StagingPlan:
-    """Look at the head and at the prefix.
+    """Check the head and the prefix, and plan the staging.
 
-    A model of the catalogue goes with its head below it (``head`` names another); any other head goes alone
-    unless ``target`` is given.
+    For a model of the catalogue, its head is staged below it (``head`` names another head). Any other head
+    is staged alone, unless ``target`` is given.
 
     Raises:
         HeadRefused: the head must not be deployed.
-        PlanRefused: the prefix holds something else, or a target's files must not be deployed.
-        SpecError: an argument that is not acceptable.
-        NotFound, CredentialsError, ServiceFault: something is not there, or cannot be reached.
+        PlanRefused: the prefix holds other files, or a target's files must not be deployed.
+        SpecError: an argument is invalid.
+        NotFound, CredentialsError, ServiceFault: something does not exist, or cannot be reached.
     """
     bucket, prefix = _prefix(uri)
     if what in sources.catalog.models and not Path(what).is_dir():
@@ -110,7 +110,7 @@ def plan_staging(
     there = list_sizes(sources.session, bucket, prefix)
     begun = tuple(incomplete_uploads(sources.session, bucket, prefix))
     plan = StagingPlan(f"s3://{bucket}/{prefix}", tuple(parts), report, there, begun)
-    _refuse_strangers(plan)
+    _refuse_other_files(plan)
     return plan
 
 
@@ -122,9 +122,9 @@ def _target_part(place: Place) -> StagedPart:
         errors = [fault for fault in report.faults if fault.severity == "error"]
         raise HeadRefused(
             f"the target at {place.folder.place} must not be deployed:\n"
-            + "\n".join(f"{fault.code}: {fault.message}" for fault in errors),
-            next_step="Take a model that is safetensors and configs alone.",
-            details={"findings": [vars(fault) for fault in errors]},
+            + "\n".join(f"{fault.check}: {fault.message}" for fault in errors),
+            next_step="Use a model that consists of safetensors files and configs only.",
+            details={"findings": [fault_data(fault) for fault in errors]},
         )
     return StagedPart("target", place, "", tuple(kept), tuple(left_out), report.licence)
 
@@ -139,7 +139,7 @@ def _prefix(uri: str) -> tuple[str, str]:
     return bucket, prefix
 
 
-def _refuse_strangers(plan: StagingPlan) -> None:
+def _refuse_other_files(plan: StagingPlan) -> None:
     wanted = plan.sizes
     strangers = sorted(n for n, size in plan.there.items() if n != MANIFEST and wanted.get(n) != size)
     if strangers:
@@ -147,10 +147,10 @@ def _refuse_strangers(plan: StagingPlan) -> None:
 
 
 def strange(uri: str, names: list[str]) -> PlanRefused:
-    """The refusal to write over what is not the same."""
+    """Return the error that refuses to overwrite other files."""
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return PlanRefused(
-        f"{uri} holds something else: {shown}. Nothing was changed.",
+        f"{uri} holds other files: {shown}. Nothing was changed.",
         next_step=f"Give another --to, or empty it first: aws s3 rm --recursive {uri}",
         details={"uri": uri, "found": names},
     )

@@ -1,1 +1,1 @@
-"""What exists: lists, statuses, logs, and what belongs to whom."""
+"""Existing resources: lists, statuses, logs, and the endpoint of each resource."""

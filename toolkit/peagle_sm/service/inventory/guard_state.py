@@ -1,9 +1,9 @@
-"""What the guard means for an endpoint.
+"""The guard's state and its effect on an endpoint.
 
-`require_guard` and `limit_acts`: whether the guard works, and whether the lifetime schedule can act;
-without the guard nothing turns an idle endpoint off before its lifetime ends. `rest_of`: why an endpoint is
-off, since when, and which config brings it back. `lease_of` and `prolonged`: what `keep` promised; it
-outlasts a pause and an update, and the later end counts.
+`require_guard` checks that the guard works: without it nothing turns an idle endpoint off before its
+lifetime ends. `limit_acts` checks that the lifetime schedule can delete. `rest_of` returns why an endpoint
+is off and since when. `lease_of` and `prolonged` apply the lease of `keep`, which also holds after a pause
+or an update; the later end counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from peagle_sm.core.plan.tags import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.resources import Belongings, Note
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 
-# A stack that rolled an update back runs its old version; one that is being updated runs one of the two.
+# After a rollback a stack runs its old version; during an update it runs one of the two.
 _WORKING = frozenset(
     {
         "CREATE_COMPLETE",
@@ -42,27 +42,27 @@ _WORKING = frozenset(
 
 
 def guard_works(session: Session) -> bool:
-    """Whether the guard is installed in the session's account and region."""
+    """Return whether a working guard is installed in the account and region."""
     return is_working(stack_status(session, GUARD_STACK))
 
 
 def is_working(stack_status: str | None) -> bool:
-    """Whether a guard whose stack has that status does its work."""
+    """Return whether a guard works if its stack has this status."""
     return stack_status in _WORKING
 
 
 def guards_own(session: Session, role_arn: str | None) -> bool:
-    """Whether a role is the one by which the guard's schedules act; it goes with the guard's stack."""
+    """Return whether the role is the guard's for schedules; its stack owns that role."""
     return (role_arn or "").rpartition("/")[2] == scheduler_role(session.region)
 
 
 def limit_acts(session: Session, limit: Lifetime) -> bool:
-    """Whether the role by which a lifetime limit deletes is there, as far as may be known."""
+    """Return whether the role of a lifetime schedule exists; True if unknown."""
     return not guards_own(session, limit.role_arn) or guards_role_acts(session)
 
 
 def guards_role_acts(session: Session) -> bool:
-    """Whether the guard's role for lifetime limits is there, as far as may be known."""
+    """Return whether the guard's role for lifetime schedules exists; True if unknown."""
     with suppress(CredentialsError):
         status = stack_status(session, GUARD_STACK)
         return status is not None and not status.startswith(("DELETE_", "ROLLBACK_"))
@@ -70,16 +70,16 @@ def guards_role_acts(session: Session) -> bool:
 
 
 def install_step(session: Session) -> str:
-    """What to do where no guard is: on the local SageMaker it costs nothing."""
+    """Return the step that installs the guard, with its cost on AWS."""
     cost = "" if session.local_url is not None else ", for cents a month"
     return f"Install it once{cost}: `peagle-sm guard install{session.command_flags()}`."
 
 
 def require_guard(session: Session) -> None:
-    """Let a deploy go on only where the guard is installed.
+    """Refuse a deploy if no guard works.
 
     Raises:
-        GuardMissing: it is not, or its stack is not in a state in which it works.
+        GuardMissing: no guard is installed, or its stack's status means that it does not work.
     """
     status = stack_status(session, GUARD_STACK)
     if status in _WORKING:
@@ -87,9 +87,9 @@ def require_guard(session: Session) -> None:
     found = "is not installed" if status is None else f"does not work (its stack is {status})"
     raise GuardMissing(
         f"The guard {found} in {session.region}: nothing would turn an idle endpoint off before its "
-        "lifetime is over. Nothing was created.",
-        next_step=f"{install_step(session)} To do without it: "
-        "--unguarded (unguarded=True); the lifetime limit is armed all the same.",
+        "lifetime ends. Nothing was created.",
+        next_step=f"{install_step(session)} To go on without it, add "
+        "--unguarded (unguarded=True); the lifetime schedule is still created.",
         details={"stack": GUARD_STACK, "found_status": status},
     )
 
@@ -106,14 +106,14 @@ _BY_THE_GUARD = {
 
 @dataclass(frozen=True)
 class Rest:
-    """Why an endpoint is off, and since when as far as is known."""
+    """Reason why an endpoint is off, and since when, if known."""
 
     why: str
     since: datetime | None = None
 
 
 def rest_of(one: Belongings, entry: Entry | None) -> Rest | None:
-    """Return why the endpoint is off; None when it is there, or when what is left has no such reason."""
+    """Return why the endpoint is off; None if it exists, or if no reason is recorded."""
     if one.endpoint is not None or not one.configs:
         return None
     if one.kept_config is not None:
@@ -123,15 +123,15 @@ def rest_of(one: Belongings, entry: Entry | None) -> Rest | None:
     if one.is_off:
         by_hand = entry is not None and entry.paused
         return Rest(
-            BY_HAND if by_hand else f"{one.stack} has it turned off", entry.gone_at if entry else None
+            BY_HAND if by_hand else f"its stack {one.stack} turned it off", entry.gone_at if entry else None
         )
     return None
 
 
 def known_entries(session: Session, note: Note | None = None) -> dict[str, Entry]:
-    """Return the guard's register; empty where there is no guard, or where it could not be read.
+    """Return the guard's register; empty without a guard, or if it cannot be read.
 
-    A list of endpoints is worth showing without it; ``note`` is called with what it then lacks.
+    A list of endpoints is useful without it; ``note`` receives what the list then lacks.
     """
     try:
         return guard_resources.entries(session)
@@ -147,7 +147,7 @@ def known_entries(session: Session, note: Note | None = None) -> dict[str, Entry
 
 
 def known_entry(session: Session, name: str) -> Entry | None:
-    """Return the guard's entry of one name; None where there is no guard, or where it may not be read."""
+    """Return the guard's entry of one name; None without a guard or a permission."""
     try:
         return guard_resources.get(session, name)
     except CredentialsError:
@@ -155,13 +155,13 @@ def known_entry(session: Session, name: str) -> Entry | None:
 
 
 def forget(session: Session, name: str) -> None:
-    """Take a name that was deleted for good out of the guard's register, where there is one."""
-    with suppress(PeagleError):  # at worst the guard tries to wake it, and fails for want of its config
+    """Remove a deleted name from the guard's register, if there is a register."""
+    with suppress(PeagleError):  # at worst the guard tries to start it and fails, since its config is gone
         guard_resources.forget(session, name)
 
 
 def awake(session: Session, config_arn: str) -> None:
-    """Take off a config what `pause` wrote on it: its endpoint is there again, or about to be."""
+    """Remove the tags that `pause` wrote on a config; its endpoint is on again."""
     control.remove_tags(session, config_arn, (PAUSED, SCHEDULER_ROLE))
 
 
@@ -169,7 +169,7 @@ ATTEMPTS = 3
 
 
 def lease_of(session: Session, name: str, created: datetime | None = None) -> datetime | None:
-    """Return until when an endpoint is kept: one that was paused by hand, or the one that was ``created``."""
+    """Return the lease's end for a paused endpoint, or the one ``created`` then."""
     entry = known_entry(session, name)
     if entry is None or not (entry.paused or (created is not None and entry.is_of(created))):
         return None
@@ -177,7 +177,7 @@ def lease_of(session: Session, name: str, created: datetime | None = None) -> da
 
 
 def prolonged(schedule: Mapping[str, Any], lease: datetime | None) -> dict[str, Any]:
-    """Return a CreateSchedule request that starts at the later of its own start and the lease's end."""
+    """Return a CreateSchedule request that starts no earlier than the lease ends."""
     start = schedule["StartDate"]
     if lease is None or lease <= start:
         return dict(schedule)
@@ -185,9 +185,10 @@ def prolonged(schedule: Mapping[str, Any], lease: datetime | None) -> dict[str, 
 
 
 def unpaused(seen: Entry, ends: datetime | None) -> Mapping[str, Value]:
-    """Return what the register needs once a paused endpoint serves again; ``ends`` is its schedule's start.
+    """Return the register's changes for a resumed endpoint.
 
-    The guard begins an entry of another creation anew, unless the entry names none: then the lease holds.
+    ``ends`` is the start of its schedule. The guard replaces an entry that has another creation time; without
+    a creation time the entry, and so the lease, is kept.
     """
     if not seen.paused:
         return {}
@@ -204,7 +205,7 @@ def note(
     report: Reporter,
     phase: Phase,
 ) -> None:
-    """Write the register where that only helps the guard: a failure is reported, and fails nothing."""
+    """Write the guard's register; report a failure, but do not raise it."""
     why = ""
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -217,4 +218,4 @@ def note(
             break
         except PeagleError as error:
             why = error.message
-    report(phase, f"the guard's register was not written; the guard finds out by itself ({why})")
+    report(phase, f"could not write the guard's register ({why}); the next sweep finds the change")

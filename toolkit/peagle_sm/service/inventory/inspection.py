@@ -1,7 +1,7 @@
-"""status(), logs() and wait() of one endpoint.
+"""status(), logs() and wait() for one endpoint.
 
-`status` reports one endpoint in full, with warnings. `logs` reads its output, once or continuously.
-`follow_endpoint` polls until it is InService with the config that was asked for.
+`status` reports one endpoint in full, with warnings. `logs` reads its log lines, once or continuously.
+`follow_endpoint` polls until it is InService with the requested config.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _STATUS: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService"
 
 @dataclass(frozen=True)
 class EndpointStatus(Shown):
-    """Everything known of one endpoint.
+    """Status of one endpoint in full.
 
-    ``config_asked`` is the config that this endpoint's deploy made, ``config_name`` the one it runs: they
-    differ after a silent rollback. ``engine`` is the local server's account of the engine behind it, its
-    overrides included; None on AWS.
+    ``config_asked`` is the config that the deploy created, ``config_name`` the one that runs: they differ
+    after a silent rollback. ``engine`` is the local server's report of the endpoint's engine, including its
+    overrides; None on AWS.
     """
 
     summary: EndpointSummary
@@ -63,15 +63,17 @@ class EndpointStatus(Shown):
         return document
 
     def card(self) -> Card:
-        """What a notebook shows of it."""
+        """Return the summary that a notebook shows."""
         return _card(self)
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:
-    """Describe one endpoint, whoever made it; also one that is paused, whose ``arn`` is then empty.
+    """Describe one endpoint, also if it is paused or not created by peagle-sm.
+
+    The ``arn`` of a paused endpoint is empty.
 
     Raises:
-        NotFound: there is no endpoint of that name; the message says when something of a killed run is left.
+        NotFound: no endpoint has that name; the message lists what a killed run left.
     """
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
@@ -88,7 +90,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     elif ours.endpoint is None:
         summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
     else:
-        summary = _with_the_count_of_now(summary, facts)
+        summary = _with_present_count(summary, facts)
     config_name = facts.config_name if facts else kept_config(ours)
     config = control.describe_endpoint_config(session, config_name)
     model_name = (config.model_name if config else None) or next(iter(ours.models), None)
@@ -105,14 +107,14 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         warnings=(
-            *(_warnings(session, facts, ours, acts, entry) if facts else _resting(session, summary)),
-            *_without_the_register(unread),
+            *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
+            *_register_warnings(unread),
         ),
     )
 
 
-def _with_the_count_of_now(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
-    """Replace the count that the config starts with: autoscaling, or a person, may have changed it."""
+def _with_present_count(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
+    """Replace the config's initial instance count with the current one."""
     asked, now = summary.instance_count, facts.instance_count
     if facts.status != "InService" or not asked or now is None or now == asked:
         return summary
@@ -121,45 +123,45 @@ def _with_the_count_of_now(summary: EndpointSummary, facts: EndpointFacts) -> En
 
 
 def _entry(session: Session, name: str) -> tuple[Entry | None, PeagleError | None]:
-    """Return the guard's entry, and why it could not be read: a status is worth showing without it."""
+    """Return the guard's entry, or the error: a status is useful without the entry."""
     try:
         return known_entry(session, name), None
     except PeagleError as error:
         return None, error
 
 
-def _without_the_register(unread: PeagleError | None) -> list[str]:
+def _register_warnings(unread: PeagleError | None) -> list[str]:
     if unread is None:
         return []
     return [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
 
 
 def kept_config(ours: Belongings) -> str:
-    """Return the config with which an endpoint that is off comes back."""
+    """Return the config that `resume` uses."""
     return ours.kept_config or ours.configs[0]
 
 
-def _resting(session: Session, summary: EndpointSummary) -> list[str]:
+def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
     command = f"peagle-sm resume {summary.name}{session.command_flags()}"
     costs = rest_costs(summary.stack, summary.usd_per_hour)
-    return [f"it is off ({summary.off_why}): {costs}; `{command}` brings it back"]
+    return [f"it is off ({summary.off_why}): {costs}; `{command}` turns it on"]
 
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
-    """Return the error for an endpoint that is not there, naming what a killed run has left of it."""
+    """Return the error for a missing endpoint; it lists what a killed run left."""
     one = ours or belongings_of(session, name)
     left, flags = one.resources, session.command_flags()
     if one.is_off:
         return NotFound(
-            f"endpoint {name!r} is off in {session.region}; kept of it: {', '.join(left)}.",
-            next_step=f"Turn it on with `peagle-sm resume {name}{flags}`, or remove the rest with "
+            f"endpoint {name!r} is off in {session.region}; kept: {', '.join(left)}.",
+            next_step=f"Turn it on with `peagle-sm resume {name}{flags}`, or delete what is kept with "
             f"`peagle-sm delete {name}{flags}`.",
             details={"name": name, "left": list(left)},
         )
     if left:
         return NotFound(
-            f"endpoint {name!r} does not exist in {session.region}; left of it: {', '.join(left)}.",
-            next_step=f"Remove that with `peagle-sm delete {name}{flags}`, or deploy again.",
+            f"endpoint {name!r} does not exist in {session.region}; remaining resources: {', '.join(left)}.",
+            next_step=f"Delete them with `peagle-sm delete {name}{flags}`, or deploy again.",
             details={"name": name, "left": list(left)},
         )
     elsewhere = "" if session.local else "; check --region and --profile"
@@ -188,48 +190,49 @@ def _warnings(
     session: Session, facts: EndpointFacts, ours: Belongings, acts: bool, entry: Entry | None
 ) -> list[str]:
     if ours.endpoint is None:
-        return ["not made by peagle-sm: no lifetime limit, and `peagle-sm delete` does not touch it"]
+        return ["not created by peagle-sm: no lifetime schedule, and `peagle-sm delete` does not delete it"]
     found = []
     asked = _config_asked(ours)
     if asked is not None and facts.config_name != asked:
-        found.append(f"runs config {facts.config_name}, asked for {asked}: an update rolled back")
+        found.append(f"runs config {facts.config_name}, expected {asked}: an update was rolled back")
     if ours.lifetime is None:
         found.append(
-            "no lifetime limit is armed: nothing ends this endpoint by itself; deploy again to arm it"
+            "it has no lifetime schedule: nothing deletes it automatically; deploy again to create one"
         )
     elif not acts:
         found.append(
-            f"its lifetime limit ({ours.lifetime.expires_at:%Y-%m-%d %H:%M} UTC) cannot act, since its role "
-            "went with the guard: nothing ends this endpoint by itself; "
-            f"`peagle-sm guard install{session.command_flags()}` brings the role back"
+            f"its lifetime schedule ({ours.lifetime.expires_at:%Y-%m-%d %H:%M} UTC) cannot delete it, since "
+            "its role was removed with the guard: nothing deletes the endpoint automatically; "
+            f"`peagle-sm guard install{session.command_flags()}` creates the role again"
         )
     elif not ours.lifetime.guards(facts.name, session.now()) and facts.status != "Deleting":
-        found.append("its lifetime limit is over or disabled, and the endpoint still exists")
+        found.append("its lifetime schedule has ended or is disabled, and the endpoint still exists")
     if entry is not None and entry.streams_hidden and entry.is_of(facts.created_at):
         grace = ours.tags.get(keys.GRACE_MINUTES, "10")
         found.append(
-            "CloudWatch does not show its requests in flight: the guard sees a stream longer than the grace "
-            f"({grace} minutes) only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+            "CloudWatch has no metric of its requests in flight. The guard detects a stream longer than the "
+            f"grace period ({grace} minutes) only by GPU use: set lifecycle.grace_minutes above your longest "
+            "stream"
         )
     return found
 
 
 def _card(status: EndpointStatus) -> Card:
-    """Status, price and end of life first; what is not as it should be last."""
+    """Return the summary: status, price and lifetime first, warnings last."""
     each = status.summary
     local = status.engine is not None
     fields = [
         ("speculation", speculation_text(each.mode, each.num_speculative_tokens)),
         ("weights", STAND_IN if local else ""),
         ("instance", _instance(each)),
-        ("engine", _running(status)),
+        ("engine", _engine_text(status)),
         ("price", _price(each)),
         ("age", "" if each.age_s is None else elapsed(each.age_s)),
-        ("lifetime", f"deleted at {_when(each.expires_at)} whatever happens" if each.expires_at else ""),
-        ("kept", f"until {_when(each.keep_until)}, idle or not" if each.keep_until else ""),
+        ("lifetime", f"deleted at {_time_text(each.expires_at)} in any case" if each.expires_at else ""),
+        ("kept", f"until {_time_text(each.keep_until)}, even if idle" if each.keep_until else ""),
         ("idle", _idle(each)),
         ("config", status.config_name or ""),
-        ("why", cause_first(status.failure_reason or "", "whole: .failure_reason")),
+        ("why", cause_first(status.failure_reason or "", "in full: .failure_reason")),
     ]
     return Card(
         f"{each.name}: {each.status}",
@@ -239,7 +242,7 @@ def _card(status: EndpointStatus) -> Card:
     )
 
 
-def _when(moment: datetime | None) -> str:
+def _time_text(moment: datetime | None) -> str:
     return "-" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -249,7 +252,7 @@ def _instance(each: EndpointSummary) -> str:
     return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
 
 
-def _running(status: EndpointStatus) -> str:
+def _engine_text(status: EndpointStatus) -> str:
     if status.engine is None:
         return ""
     running = status.engine.get("engine_version") or "not running yet"
@@ -267,24 +270,24 @@ def _price(each: EndpointSummary) -> str:
 def _idle(each: EndpointSummary) -> str:
     if each.idle_minutes is None:
         return ""
-    return f"counts as idle after {each.idle_minutes} min of proven quiet"
+    return f"counts as idle after {each.idle_minutes} min without traffic"
 
 
-# CloudWatch shows lines late and out of order, so a follower looks back this far and drops what it has shown.
+# CloudWatch shows lines late and out of order: a follower reads this far back and drops known lines.
 OVERLAP = timedelta(seconds=60)
-# What a follower knows to be old before it looks for news: more than ever share one millisecond.
+# Lines that a follower reads first; more than can have the same millisecond.
 BASELINE_LINES = 1000
 
 
 def logs(
     name: str, *, session: Session, follow: bool = False, limit: int = 100, pacing: Pacing | None = None
 ) -> Iterator[LogLine]:
-    """Yield the last ``limit`` lines of an endpoint, oldest first; ``follow`` goes on until it is gone.
+    """Yield the last ``limit`` log lines of an endpoint, oldest first.
 
-    The lines of an endpoint that no longer exists are kept by CloudWatch, and shown.
+    ``follow`` continues until the endpoint is gone. CloudWatch keeps the lines of deleted endpoints.
 
     Raises:
-        NotFound: there is neither such an endpoint nor output of one.
+        NotFound: neither the endpoint nor log lines of it exist.
     """
     lines = cloudwatch.tail(session, name, max(limit, BASELINE_LINES) if follow else limit)
     if not lines and control.describe_endpoint(session, name) is None:
@@ -292,15 +295,15 @@ def logs(
     last = lines[-limit:] if limit > 0 else []
     if not follow:
         return iter(last)
-    return chain(last, _news(name, session, lines, pacing or Pacing.for_session(session)))
+    return chain(last, _new_lines(name, session, lines, pacing or Pacing.for_session(session)))
 
 
-def _news(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> Iterator[LogLine]:
+def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> Iterator[LogLine]:
     epoch = datetime.fromtimestamp(0, UTC)
     newest = known[-1].timestamp if known else epoch
-    # These come again within the overlap, with event ids that their first reading did not tell.
+    # The overlap returns these again; the first read did not return their event ids.
     shown = set(known)
-    # What is older still and comes with the first look was there before the tail that was asked for.
+    # The first poll may return older lines, which were before the requested tail.
     old_before: datetime | None = newest
     seen: set[str] = set()
     there = True
@@ -322,12 +325,12 @@ def _news(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> 
 
 
 LOOKS_THAT_MAY_FAIL = 10
-# Downloading may take as long as starting; finding and booting an instance comes on top.
+# Time to find and boot an instance, in addition to downloading and starting.
 PROVISIONING_S = 1800
 
 
 def patience_s(startup_timeout_s: float) -> float:
-    """Return how long an endpoint with this start-up timeout may take to be in service."""
+    """Return how many seconds an endpoint with this startup timeout may take."""
     return 2 * startup_timeout_s + PROVISIONING_S
 
 
@@ -341,17 +344,15 @@ def follow_endpoint(
     report: Reporter,
     note: Callable[[EndpointFacts], None],
 ) -> EndpointFacts:
-    """Look until endpoint ``name`` serves with ``config``; ``note`` gets what each look finds.
+    """Poll until endpoint ``name`` serves ``config``; pass each result to ``note``.
 
     Raises:
         EndpointFailed: it failed, vanished, took longer than ``patience`` seconds, or runs another config.
-        PeagleError: AWS could not be asked, many times in a row.
+        PeagleError: AWS did not answer many polls in a row.
     """
     for facts in describe_repeatedly(session, name, patience=patience, pacing=pacing, report=report):
         if facts is None:
-            raise _failed(
-                name, "it was deleted while it was being created (by its lifetime limit, or by hand)"
-            )
+            raise _failed(name, "it was deleted during its creation (by its lifetime schedule, or by hand)")
         note(facts)
         if facts.status == "InService":
             _verify(facts, config, report)
@@ -359,13 +360,13 @@ def follow_endpoint(
         if facts.status not in ON_ITS_WAY:
             raise _failed(name, facts.failure_reason or f"its status is {facts.status}", facts.status)
         report("waiting", f"endpoint {name}", status=facts.status, resource=f"endpoint/{name}")
-    raise _failed(name, f"it was not in service after {patience / 60:.0f} minutes")
+    raise _failed(name, f"it was not InService after {patience / 60:.0f} minutes")
 
 
 def describe_repeatedly(
     session: Session, name: str, *, patience: float, pacing: Pacing, report: Reporter
 ) -> Iterator[EndpointFacts | None]:
-    """Yield what each poll finds, None for no endpoint, until ``patience`` seconds are over.
+    """Yield each poll's result (None: no endpoint) for ``patience`` seconds.
 
     Raises:
         PeagleError: AWS did not answer many polls in a row, or refused.
@@ -380,7 +381,7 @@ def describe_repeatedly(
             if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):
                 raise
             asked = "AWS" if session.local_url is None else "the local SageMaker"
-            report("waiting", f"{asked} did not answer, asking again ({error.message})")
+            report("waiting", f"{asked} did not answer; retrying ({error.message})")
         else:
             failed_looks = 0
             yield facts
@@ -390,7 +391,7 @@ def describe_repeatedly(
 
 
 def _verify(facts: EndpointFacts, config: str, report: Reporter) -> None:
-    # An endpoint that rolled back is InService too, with the config it had before.
+    # After a rollback the endpoint is InService, too, with its previous config.
     if facts.config_name != config:
         reason = f"it runs config {facts.config_name}, not {config}: SageMaker rolled back"
         raise _failed(facts.name, reason, "InService")
@@ -399,13 +400,13 @@ def _verify(facts: EndpointFacts, config: str, report: Reporter) -> None:
 
 def _failed(name: str, reason: str, status: str = "Failed") -> EndpointFailed:
     return EndpointFailed(
-        f"Endpoint {name} did not come up: {cause_first(reason, WHOLE_IN_JSON)}",
+        f"Endpoint {name} failed: {cause_first(reason, WHOLE_IN_JSON)}",
         details={"failure_reason": reason, "status": status},
     )
 
 
 TIMEOUT_S = 9000.0
-"""Both start-up timeouts at their longest (an hour each), and half an hour for the instance."""
+"""Longest download and startup timeouts (an hour each), and half an hour for the instance."""
 
 
 def wait(
@@ -417,13 +418,13 @@ def wait(
     progress: Progress | None = None,
     pacing: Pacing | None = None,
 ) -> EndpointFacts | None:
-    """Wait until an endpoint is in service, or with ``deleted`` until it is gone; change nothing.
+    """Wait until an endpoint is InService, or with ``deleted`` until it is gone.
 
-    Returns what the last poll found; None for an endpoint that is gone.
+    Returns the last poll's result; None for an endpoint that is gone. Changes nothing.
 
     Raises:
-        NotFound: there is no endpoint of that name to wait for.
-        EndpointFailed: its status is one that it does not leave by itself, or it was deleted meanwhile.
+        NotFound: no endpoint has that name.
+        EndpointFailed: its status does not change without help, or it was deleted meanwhile.
         WaitTimeout: ``timeout_s`` seconds are over.
         PeagleError: AWS did not answer many polls in a row.
     """
@@ -438,7 +439,7 @@ def wait(
             if status == "unknown":
                 raise absent(session, name)
             raise EndpointFailed(
-                f"Endpoint {name} was deleted before it was in service; its last status was {status}.",
+                f"Endpoint {name} was deleted before it was InService; its last status was {status}.",
                 details={"status": status},
             )
         status = facts.status
@@ -447,21 +448,21 @@ def wait(
                 report("ready", f"endpoint {name} is in service", status=status)
                 return facts
             if status not in ON_ITS_WAY:
-                raise _not_coming(session, facts)
+                raise _not_in_service(session, facts)
         report("waiting", f"endpoint {name}", status=status, resource=f"endpoint/{name}")
-    awaited = "gone" if deleted else "in service"
+    awaited = "gone" if deleted else "InService"
     raise WaitTimeout(
         f"Endpoint {name} was not {awaited} after {timeout_s:g} s; its status is {status}.",
-        next_step=f"Look at it with `peagle-sm status {name}{session.command_flags()}`, or wait longer "
+        next_step=f"Check it with `peagle-sm status {name}{session.command_flags()}`, or wait longer "
         "with --timeout.",
         details={"status": status},
     )
 
 
-def _not_coming(session: Session, facts: EndpointFacts) -> EndpointFailed:
-    """Return the error for an endpoint that does not come into service by itself."""
+def _not_in_service(session: Session, facts: EndpointFacts) -> EndpointFailed:
+    """Return the error for an endpoint that will not become InService by itself."""
     return EndpointFailed(
-        f"Endpoint {facts.name} is not in service: its status is {facts.status}.{reason_block(facts)}",
+        f"Endpoint {facts.name} is not InService: its status is {facts.status}.{reason_block(facts)}",
         next_step=serving_step(session, facts.name, facts.status),
         details={"status": facts.status, "failure_reason": facts.failure_reason},
     )

@@ -1,7 +1,7 @@
-"""list_endpoints(): which endpoints exist, what they cost, and when they end.
+"""list_endpoints(): existing endpoints, their cost and their end of life.
 
-`overview` needs List calls and tags only: one call a page and service. Tags say what the last deploy or
-update asked for; `status` asks SageMaker about one endpoint.
+`overview` needs only List calls and tags: one call per page and service. Tags hold what the last deploy or
+update requested; `status` asks SageMaker about one endpoint.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from peagle_sm.aws.control.guard_resources import Entry
 from peagle_sm.aws.control.lifetime import Lifetime, ScheduleRow
 from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.plan.payloads import schedule_name
 from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
 from peagle_sm.service.inventory.resources import (
@@ -40,7 +39,7 @@ from peagle_sm.service.inventory.resources import (
 
 Entries = Mapping[str, Entry]
 _START_LASTS = timedelta(minutes=30)
-"""From the moment that a lifetime counts from to the creation of its schedule: an update pauses first."""
+"""Longest time between a lifetime's start and its schedule's creation: an update pauses first."""
 
 
 def overview(
@@ -48,9 +47,9 @@ def overview(
 ) -> list[Belongings]:
     """Return everything that peagle-sm created in the region, by endpoint name.
 
-    Reads one by one only what the lists do not say: schedules and resources that are too new for the tagging
-    API, schedules that were moved without the guard, and the tags of configs without an endpoint when
-    nothing says yet why there is none.
+    Makes a call for one resource only if the lists do not cover it: schedules and resources that are too new
+    for the tagging API, schedules that were moved without the guard, and the tags of configs without an
+    endpoint if no reason for its absence is known.
     """
     limits = _limits(session, tagged, endpoints, entries)
 
@@ -63,14 +62,14 @@ def overview(
 
 
 def without_list_tags(ours: Sequence[Belongings]) -> list[str]:
-    """Return the names that an older version deployed: their tags lack what `list` shows."""
+    """Return the names whose tags, from an older version, lack what `list` shows."""
     return [one.name for one in ours if one.tags and keys.INSTANCE_TYPE not in one.tags]
 
 
 def _limits(
     session: Session, tagged: Tagged, endpoints: Sequence[Listed], entries: Entries
 ) -> dict[str, Lifetime]:
-    """Return the lifetime limits by endpoint name; ListSchedules does not say when a schedule starts."""
+    """Return the lifetime schedules by endpoint name, with their ends."""
     tags_by_name = _tags_by_name(tagged)
     owners = {schedule_name(name): name for name in tags_by_name}
     created = {row.name: row.created_at for row in endpoints}
@@ -90,8 +89,8 @@ def _limits(
 def _end(
     row: ScheduleRow, tags: Mapping[str, str], entry: Entry | None, created: datetime | None, now: datetime
 ) -> datetime | None:
-    """Return when a schedule starts; None where only GetSchedule knows."""
-    # `keep`, `update` and `resume` write the end into the register too; a pause ends what it says.
+    """Return when a schedule starts; None if only GetSchedule returns it."""
+    # `keep`, `update` and `resume` write the end into the register, too; a pause makes it invalid.
     known = entry.expires_at if entry is not None and entry.is_of(created) and not entry.paused else None
     if row.moved:
         return known if known is not None and known > now else None
@@ -100,14 +99,14 @@ def _end(
         return None
     end = row.created_at.replace(microsecond=0) + timedelta(hours=hours)
     if entry is not None and entry.paused and entry.keep_until is not None:
-        # A schedule made after a pause starts no earlier than the lease ends.
+        # A schedule created after a pause starts no earlier than the lease ends.
         end = max(end, entry.keep_until)
-    # An end long before this one is of an earlier schedule.
+    # An end long before this one belongs to an earlier schedule.
     return known if known is not None and known > end - _START_LASTS else end
 
 
 def _tags_by_name(tagged: Tagged) -> dict[str, Mapping[str, str]]:
-    """Return the tags of each endpoint; those of its config or model where the endpoint is gone."""
+    """Return the tags of each endpoint; of its config or model if it is gone."""
     found: dict[str, Mapping[str, str]] = {}
     for arn, tags in tagged.items():
         name = tags.get(keys.ENDPOINT)
@@ -118,14 +117,15 @@ def _tags_by_name(tagged: Tagged) -> dict[str, Mapping[str, str]]:
 
 @dataclass(frozen=True)
 class EndpointSummary:
-    """One row; None where a fact is not known. ``resources`` are "kind/name" of what belongs to it.
+    """One row of the list; a field is None if its value is not known.
 
-    ``spent_usd`` is the catalogue's price times the age, an upper bound. ``status`` is AWS's own word, or
-    "Paused" for an endpoint that is off and can be resumed (``off_why``, ``off_since``), or "Orphaned" for
-    what a killed run left without an endpoint. ``usd_per_hour`` of a paused one is what it will cost again.
-    ``expires_at`` is the end of its life, None where no limit would act. ``stack`` is the CloudFormation
-    stack that owns it, ``keep_until`` the end of the lease of `keep`. ``instance_count`` is where autoscaling
-    starts if there are ``instance_bounds`` ("1-4"), and both prices are then those of that count.
+    ``resources`` are "kind/name" of the endpoint's resources. ``spent_usd`` is the catalogue's price times
+    the age, an upper bound. ``status`` is SageMaker's, or "Paused" if the endpoint is off and can be resumed
+    (``off_why``, ``off_since``), or "Orphaned" for resources that a killed run left without an endpoint.
+    ``usd_per_hour`` of a paused endpoint is its price after a resume. ``expires_at`` is the end of its
+    lifetime; None if no schedule can delete it. ``stack`` is the CloudFormation stack that owns it,
+    ``keep_until`` the end of the lease of `keep`. With ``instance_bounds`` ("1-4"), ``instance_count`` is
+    the count at which autoscaling starts, and both prices are for that count.
     """
 
     name: str
@@ -170,11 +170,12 @@ def plain(value: Any) -> Any:
 def list_endpoints(
     session: Session, *, everything: bool = False, note: Note | None = None
 ) -> list[EndpointSummary]:
-    """List what peagle-sm created in the region, orphans included; ``everything`` adds other endpoints.
+    """List the endpoints that peagle-sm created in the region, and orphans.
 
-    One call a page and service: K and the instances are what the tags say, and ``expires_at`` may be some
-    minutes late. Without permission for the tagging API each endpoint is read, and ``note`` is called; it is
-    called too where an endpoint has no such tags, and where the guard's register could not be read.
+    ``everything`` adds endpoints not created by peagle-sm. One call per page and service: K and the
+    instances come from the tags, and ``expires_at`` may be some minutes old. Without permission for the
+    tagging API each endpoint is read. ``note`` receives a sentence then, and also if an endpoint lacks these
+    tags or the guard's register cannot be read.
     """
     now = session.now()
     endpoints = list(control.list_endpoints(session))
@@ -187,18 +188,18 @@ def list_endpoints(
         ours = overview(session, tagged, endpoints, entries)
         rows = [summary_of(session, one, now, entries.get(one.name), _by_tags(one)) for one in ours]
         if note is not None and (old := without_list_tags(ours)):
-            note(_old(session, old))
-    dead = _without_a_role(session, ours)
+            note(_old_tags_note(session, old))
+    dead = _without_role(session, ours)
     rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
     if everything:
         names = {one.name for one in ours if one.endpoint is not None}
-        rows += [_foreign(one, now) for one in endpoints if one.name not in names]
+        rows += [_other_endpoint(one, now) for one in endpoints if one.name not in names]
     return sorted(rows, key=lambda row: row.name)
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What serves under one name; None where it is not known."""
+    """Instances and speculation of one endpoint; a field is None if not known."""
 
     num_speculative_tokens: int | None = None
     instance_type: str | None = None
@@ -212,9 +213,9 @@ def summary_of(
     entry: Entry | None = None,
     serving: Serving | None = None,
 ) -> EndpointSummary:
-    """Describe what belongs to one name; ``entry`` is what the guard's register holds of it.
+    """Summarize one endpoint; ``entry`` is its entry in the guard's register.
 
-    Without ``serving`` its config and its model are read.
+    Without ``serving`` this reads its config and its model.
     """
     rest = rest_of(one, entry)
     serving = _read(session, one) if serving is None else serving
@@ -253,9 +254,9 @@ def _read(session: Session, one: Belongings) -> Serving:
     config = _config(session, one)
     if config is None:
         return Serving()
-    # The config of an endpoint with components names no model.
+    # The config of an endpoint with components has no model name.
     model_name, model = config.model_name or next(iter(one.models), None), None
-    with suppress(PeagleError):  # it only shows K, and a pause must not depend on that
+    with suppress(PeagleError):  # the model only shows K, and a pause must not depend on it
         model = control.describe_model(session, model_name) if model_name else None
     told = (speculative_config(model) or {}).get("num_speculative_tokens")
     return Serving(told, config.instance_type, config.instance_count)
@@ -270,22 +271,22 @@ def _by_tags(one: Belongings) -> Serving:
 
 
 def _price(session: Session, one: Belongings, serving: Serving) -> float | None:
-    """Return USD per hour at the catalogue's price, or the planned price if no instance type is known."""
+    """Return the catalogue's USD per hour, or the planned price without a type."""
     if serving.instance_type is None and not session.is_local:
         return amount(one.tags, keys.USD_PER_HOUR)
     return _catalogue_price(session, serving.instance_type, serving.instance_count)
 
 
-def _old(session: Session, names: Sequence[str]) -> str:
+def _old_tags_note(session: Session, names: Sequence[str]) -> str:
     whose = f"{len(names)} endpoints have" if len(names) > 1 else "1 endpoint has"
     return (
-        f"{whose} no tags for K and instances, since an older peagle-sm made them: a dash stands for both; "
-        f"`peagle-sm status {names[0]}{session.command_flags()}` reads them"
+        f"{whose} no tags for K and instances, since an older peagle-sm created them: the list shows a dash; "
+        f"`peagle-sm status {names[0]}{session.command_flags()}` shows both values"
     )
 
 
 def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
-    """Return the speculative configuration in a model's environment, None without one."""
+    """Return the speculative config in a model's environment; None without one."""
     if model is None or SPECULATIVE_CONFIG not in model.environment:
         return None
     try:
@@ -296,7 +297,7 @@ def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
 
 
 def price_per_hour(session: Session, config: ConfigFacts | None) -> float | None:
-    """Return USD per hour of a config's instances at the catalogue's price; 0 locally; None if unknown."""
+    """Return the catalogue's USD per hour for a config; 0 locally; None if unknown."""
     return _catalogue_price(
         session, config.instance_type if config else None, config.instance_count if config else None
     )
@@ -310,7 +311,7 @@ def _catalogue_price(session: Session, instance_type: str | None, count: int | N
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts | None:
-    # The config that the endpoint runs is what counts; only an orphan is described by what it has.
+    # The running config counts; without an endpoint, the config that is left.
     name = one.kept_config or (one.configs[0] if one.configs else None)
     if one.endpoint is not None and len(one.configs) != 1:
         facts = control.describe_endpoint(session, one.name)
@@ -318,21 +319,21 @@ def _config(session: Session, one: Belongings) -> ConfigFacts | None:
     return None if not name else control.describe_endpoint_config(session, name)
 
 
-def _without_a_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
-    """The names whose lifetime limits cannot act, since their one role went with the guard."""
+def _without_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
+    """Return the names whose lifetime schedules lost their role with the guard."""
     by_guard = {
-        one.name for one in ours if one.lifetime is not None and _by_guard(session, one, one.lifetime)
+        one.name for one in ours if one.lifetime is not None and _uses_guard_role(session, one, one.lifetime)
     }
     return set() if not by_guard or guards_role_acts(session) else by_guard
 
 
-def _by_guard(session: Session, one: Belongings, limit: Lifetime) -> bool:
+def _uses_guard_role(session: Session, one: Belongings, limit: Lifetime) -> bool:
     if limit.role_arn is not None:
         return guards_own(session, limit.role_arn)
-    return keys.LIFETIME_ROLE not in one.tags  # of a limit that was not read only the tag says so
+    return keys.LIFETIME_ROLE not in one.tags  # for a schedule that was not read, only the tag shows it
 
 
-def _foreign(row: Listed, now: datetime) -> EndpointSummary:
+def _other_endpoint(row: Listed, now: datetime) -> EndpointSummary:
     age = None if row.created_at is None else (now - row.created_at).total_seconds()
     return EndpointSummary(
         row.name, row.status or "unknown", managed=False, created_at=row.created_at, age_s=age

@@ -1,13 +1,13 @@
-"""The resources that peagle-sm created, per endpoint: also of paused endpoints, and what killed runs left.
+"""Resources that peagle-sm created, by endpoint, including those of killed runs.
 
-Tags say which resource belongs to which endpoint. A resource without our tags is never changed or deleted.
-The tagging API finds tags in one call a page, however much else the account holds, but lags by minutes. So
-every answer is checked: a name from the tagging API counts once SageMaker shows it, and a resource that is
-too new for the tagging API is found by its name. A caller who may not use the tagging API reads the tags of
-every resource whose name could be ours.
+Tags show which endpoint a resource belongs to. A resource without peagle-sm's tags is never changed or
+deleted. The tagging API finds tags in one call per page, however many other resources the account has, but
+it lags by minutes. So every answer is checked: a name from the tagging API counts once SageMaker shows it,
+and a resource that is too new for the tagging API is found by its name. A caller without permission for the
+tagging API reads the tags of every resource whose name fits.
 
-`deploy` creates the log groups, since the guard's execution role may not: a log line that arrives after a
-deletion would create the group again, and a later stack of that name would fail.
+`deploy` creates the log groups, because the guard's execution role must not: otherwise a log line that
+arrives after a deletion would create the group again, and a later stack of that name would fail.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from peagle_sm.service.progress import Reporter
 
 
 def is_ours(tags: Mapping[str, str] | None) -> bool:
-    """Whether the tags say that peagle-sm made the resource."""
+    """Return whether the tags show that peagle-sm created the resource."""
     return (tags or {}).get(MANAGED_BY) == MANAGER
 
 
 def belongs_to(tags: Mapping[str, str] | None, endpoint: str) -> bool:
-    """Whether peagle-sm made the resource for that endpoint."""
+    """Return whether peagle-sm created the resource for that endpoint."""
     return tags is not None and is_ours(tags) and tags.get(ENDPOINT) == endpoint
 
 
 def stack_of(tags: Mapping[str, str] | None) -> str | None:
-    """Return the stack that owns the resource; None for one that `peagle-sm deploy` made."""
+    """Return the stack that owns the resource; None if `peagle-sm deploy` created it."""
     return (tags or {}).get(STACK) or None
 
 
 def require_own_stack(endpoint: str, stack: str) -> None:
-    """Refuse to act through a stack of another name: it owns another endpoint.
+    """Refuse a tag that names another endpoint's stack.
 
     Raises:
-        PlanRefused: the tag does not name the endpoint's own stack.
+        PlanRefused: the tag does not name the stack of this endpoint.
     """
     own = endpoint_stack(endpoint)
     if stack != own:
@@ -63,13 +63,13 @@ def require_own_stack(endpoint: str, stack: str) -> None:
 
 
 def whole_number(tags: Mapping[str, str], key: str) -> int | None:
-    """Return a tag as a whole number, None when absent or not one."""
+    """Return a tag as an integer; None if absent or invalid."""
     text = tags.get(key, "")
     return int(text) if text.isdigit() else None
 
 
 def amount(tags: Mapping[str, str], key: str) -> float | None:
-    """Return a tag as a number (hours, USD), None when absent or not a number."""
+    """Return a tag as a number (hours, USD); None if absent or invalid."""
     try:
         value = float(tags[key])
     except (KeyError, ValueError):
@@ -78,7 +78,7 @@ def amount(tags: Mapping[str, str], key: str) -> float | None:
 
 
 def moment(tags: Mapping[str, str], key: str) -> datetime | None:
-    """Return a tag as a time, None when absent or not a time."""
+    """Return a tag as a time; None if absent or invalid."""
     try:
         return datetime.fromisoformat(tags[key])
     except (KeyError, ValueError):
@@ -87,13 +87,13 @@ def moment(tags: Mapping[str, str], key: str) -> datetime | None:
 
 Note = Callable[[str], None]
 Tagged = Mapping[str, Mapping[str, str]]
-"""Tags by ARN, as the tagging API shows them; SageMaker may write an ARN with other letter case."""
+"""Tags by ARN from the tagging API; SageMaker's ARNs may differ in letter case."""
 _HASHED = re.compile(r"(.+-)[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
 class ToRemove:
-    """What is to go: one endpoint's name, and the names of what belongs to it."""
+    """Names to delete: an endpoint and its resources."""
 
     endpoint: str
     configs: tuple[str, ...] = ()
@@ -103,11 +103,11 @@ class ToRemove:
 
 @dataclass
 class Belongings:
-    """Everything of ours under one endpoint's name.
+    """Everything that peagle-sm created under one endpoint's name.
 
-    ``endpoint`` is None where it is paused or only remains are left. ``tags`` are the endpoint's, or those
-    of the config that is left; ``stack`` is the stack that owns any of it. ``unread_lifetime`` is why its
-    lifetime schedule could not be read.
+    ``endpoint`` is None if it is paused or only other resources remain. ``tags`` are the endpoint's, or the
+    remaining config's. ``stack`` is the stack that owns any of the resources. ``unread_lifetime`` is the
+    error if its lifetime schedule could not be read.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Belongings:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Return "kind/name" of each, in the order of deletion."""
+        """Return "kind/name" of each resource, in the order of deletion."""
         return (
             *(f"endpoint/{one.name}" for one in (self.endpoint,) if one is not None),
             *(f"endpoint-config/{name}" for name in self.configs),
@@ -133,12 +133,12 @@ class Belongings:
 
     @property
     def is_off(self) -> bool:
-        """Whether there is no endpoint on purpose: paused by hand, or its stack has it turned off."""
+        """Return whether the endpoint is off on purpose: paused, or by its stack."""
         return self.endpoint is None and (self.kept_config is not None or bool(self.stack and self.configs))
 
     @property
     def to_remove(self) -> ToRemove:
-        """Return it as what a teardown takes."""
+        """Return the names for a `Teardown`."""
         may_exist = self.lifetime is not None or self.unread_lifetime is not None
         schedules = (schedule_name(self.name),) if may_exist else ()
         return ToRemove(self.name, tuple(self.configs), tuple(self.models), schedules)
@@ -147,10 +147,10 @@ class Belongings:
 def belongings_of(
     session: Session, name: str, note: Note | None = None, *, need_lifetime: bool = True
 ) -> Belongings:
-    """Return what peagle-sm created under one endpoint's name; empty ``resources`` when nothing is left.
+    """Return what peagle-sm created under one endpoint's name.
 
-    ``note`` is called with a sentence where the caller lacks a permission that makes this quick.
-    ``need_lifetime`` False: a lifetime schedule that the caller may not read is no error.
+    ``resources`` is empty if nothing exists. ``note`` receives a sentence if a missing permission makes this
+    slower. With ``need_lifetime`` False, a lifetime schedule that may not be read is no error.
     """
     one = Belongings(name)
     facts = control.describe_endpoint(session, name)
@@ -161,7 +161,7 @@ def belongings_of(
     tagged = _tagged(session, {MANAGED_BY: MANAGER, ENDPOINT: name}, note)
     for row, marks in _configs_of(session, name, tagged, facts if one.endpoint else None, note):
         _add_config(one, row.name, marks)
-    for row, marks in _owned(session, name, _models_of(session, name, tagged, one, note)):
+    for row, marks in _owned_by(session, name, _models_of(session, name, tagged, one, note)):
         one.models.append(row.name)
         one.stack = one.stack or stack_of(marks)
     try:
@@ -176,20 +176,20 @@ def belongings_of(
 
 
 def all_belongings(session: Session, note: Note | None = None) -> list[Belongings]:
-    """Return everything that peagle-sm created in the region, by endpoint name; ``note`` as above."""
+    """Return everything that peagle-sm created in the region, by endpoint name."""
     limits = all_limits(session)
     tagged = all_tagged(session, note)
     return assemble(session, tagged, control.list_endpoints(session), limits)
 
 
 def all_limits(session: Session) -> dict[str, Lifetime]:
-    """Return every lifetime limit of ours by endpoint name, each read with a call of its own."""
+    """Return every lifetime schedule by endpoint name; one call for each."""
     read = (limit_of(session, row.name) for row in lifetime.list_rows(session))
     return dict(one for one in read if one is not None)
 
 
 def limit_of(session: Session, schedule: str) -> tuple[str, Lifetime] | None:
-    """Read a schedule: the endpoint's name and the limit, None where it is not a lifetime limit of ours."""
+    """Return a schedule's endpoint and lifetime; None for another kind of schedule."""
     limit = lifetime.get(session, schedule)
     owner = None if limit is None else _owner(limit)
     if limit is None or owner is None or schedule_name(owner) != schedule:
@@ -198,7 +198,7 @@ def limit_of(session: Session, schedule: str) -> tuple[str, Lifetime] | None:
 
 
 def all_tagged(session: Session, note: Note | None = None) -> Tagged | None:
-    """Return the tags of everything of ours by ARN, None where the caller may not use the tagging API."""
+    """Return the tags of all peagle-sm resources by ARN; None without permission."""
     return _tagged(session, {MANAGED_BY: MANAGER}, note)
 
 
@@ -209,13 +209,13 @@ def assemble(
     limits: Mapping[str, Lifetime],
     may_be_paused: Callable[[str, Mapping[str, str]], bool] = lambda name, tags: True,
 ) -> list[Belongings]:
-    """Return everything of ours by endpoint name, from the tags and the rows of the lists.
+    """Return everything that peagle-sm created by endpoint name, from tags and lists.
 
-    ``may_be_paused`` picks the configs without an endpoint that need a ListTags: only that knows a pause at
-    once.
+    ``may_be_paused`` selects the configs without an endpoint that need a ListTags call: only ListTags shows
+    a pause immediately.
     """
     found = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
-    # A deploy makes its schedule first, so what is too new for the tagging API has one.
+    # A deploy creates its schedule first, so a resource that is too new for the tagging API has one.
     owners = set(found)
     prefixes = {hashed_prefix(owner) for owner in owners}
 
@@ -246,29 +246,29 @@ def assemble(
 def _tagged(session: Session, wanted: Mapping[str, str], note: Note | None) -> Tagged | None:
     try:
         return tagged_resources(session, wanted)
-    except PeagleError as error:  # a deletion must not depend on the tagging API
+    except PeagleError as error:  # a deletion must work without the tagging API
         if note is not None:
-            note(f"{error.message}; reading the tags one by one instead, which needs more calls")
+            note(f"{error.message}; reading each resource's tags instead, which needs more calls")
         return None
 
 
 def _configs_of(
     session: Session, name: str, tagged: Tagged | None, facts: EndpointFacts | None, note: Note | None
 ) -> list[tuple[Listed, dict[str, str]]]:
-    rows = _named(control.list_endpoint_configs, session, name, tagged, note)
-    rows += _shown("endpoint-config", name, tagged, rows)
+    rows = _rows_by_name(control.list_endpoint_configs, session, name, tagged, note)
+    rows += _only_tagged("endpoint-config", name, tagged, rows)
     if facts is not None and facts.config_name not in {row.name for row in rows}:
         config = control.describe_endpoint_config(session, facts.config_name)
         if config is not None:
             rows.append(Listed(config.name, config.arn))
-    return _owned(session, name, rows)
+    return _owned_by(session, name, rows)
 
 
 def _models_of(
     session: Session, name: str, tagged: Tagged | None, one: Belongings, note: Note | None
 ) -> list[Listed]:
-    rows = _named(control.list_models, session, name, tagged, note)
-    rows += _shown("model", name, tagged, rows)
+    rows = _rows_by_name(control.list_models, session, name, tagged, note)
+    rows += _only_tagged("model", name, tagged, rows)
     if not rows and one.configs:
         config = control.describe_endpoint_config(session, one.configs[0])
         model = control.describe_model(session, config.model_name) if config and config.model_name else None
@@ -277,18 +277,18 @@ def _models_of(
     return rows
 
 
-def _named(
+def _rows_by_name(
     lister: Callable[[Session, str | None, int | None], Iterator[Listed]],
     session: Session,
     name: str,
     tagged: Tagged | None,
     note: Note | None,
 ) -> list[Listed]:
-    """Return the rows with a name that a deploy of this endpoint gives: the newest 100, or of all pages."""
+    """Return the rows with a name that a deploy of this endpoint uses."""
     prefix = hashed_prefix(name)
     try:
         rows = list(lister(session, prefix, None if tagged is None else 1))
-    except PeagleError as error:  # nor on these lists, where the tagging API has answered
+    except PeagleError as error:  # and without these lists, if the tagging API has answered
         if tagged is None:
             raise
         if note is not None:
@@ -297,8 +297,8 @@ def _named(
     return [row for row in rows if (hashed := _HASHED.fullmatch(row.name)) and hashed[1] == prefix]
 
 
-def _shown(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed]) -> list[Listed]:
-    """Return what the tagging API shows of a kind beside what is known; an ARN may be in lower case."""
+def _only_tagged(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed]) -> list[Listed]:
+    """Return the resources of a kind that only the tagging API shows."""
     seen, prefix = {row.arn.lower() for row in known}, hashed_prefix(name)
     rows = []
     for arn in tagged or ():
@@ -309,8 +309,8 @@ def _shown(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed])
     return rows
 
 
-def _owned(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
-    """Keep what SageMaker itself shows with the endpoint's tags."""
+def _owned_by(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
+    """Return the rows whose tags in SageMaker name the endpoint."""
     read = ((row, control.tags_of(session, row.arn)) for row in rows)
     return [(row, tags) for row, tags in read if tags is not None and belongs_to(tags, name)]
 
@@ -321,7 +321,7 @@ def _with_tags(
     tagged: Tagged | None,
     look: Callable[[Listed], bool],
 ) -> Iterator[tuple[Listed, Mapping[str, str]]]:
-    """Yield the rows that peagle-sm created; ``look`` picks those whose tags are worth a call."""
+    """Yield the rows that peagle-sm created; ``look`` selects rows that need a call."""
     known = {arn.lower(): tags for arn, tags in (tagged or {}).items()}
     for row in rows:
         tags = known.get(row.arn.lower())
@@ -348,30 +348,30 @@ def _add_config(owner: Belongings, name: str, tags: Mapping[str, str]) -> None:
 
 
 KEPT_DAYS = 30
-"""As in a stack (stacks/observability.py)."""
+"""Same value as in a stack (stacks/observability.py)."""
 
 
 def create_group(session: Session, endpoint: str, report: Reporter) -> None:
-    """Create the log group of an endpoint; one that exists is used as it is.
+    """Create the log group of an endpoint, unless it exists.
 
-    Without it the endpoint works, and its output is lost unless its role may create the group: so a refusal
-    is reported and stops nothing.
+    Without it the endpoint works, but its log lines are lost unless its role may create the group. So a
+    failure is only reported.
     """
     group = cloudwatch.group_of(endpoint)
     resource, words = f"log-group/{group}", f"log group {group}"
     try:
         made = cloudwatch.create(session, group, KEPT_DAYS)
     except PeagleError as error:
-        report("config", f"{words} not created, so the output may be lost: {error.message}")
+        report("config", f"{words} not created, so log lines may be lost: {error.message}")
         return
-    told = f"created; it keeps logs for {KEPT_DAYS} days" if made else "exists and is used"
+    told = f"created; it keeps logs for {KEPT_DAYS} days" if made else "already exists"
     report("config", f"{words} {told}", resource=resource)
 
 
 def groups_of(session: Session, names: Iterable[str], *, assume: bool = False) -> dict[str, str]:
-    """Return the log groups that are there, by endpoint name.
+    """Return the existing log groups by endpoint name.
 
-    A group that may not be looked for is left out, or with ``assume`` taken to be there.
+    Without permission to look a group up, it is left out, or with ``assume`` treated as existing.
     """
     found = {}
     for name in names:
@@ -387,9 +387,9 @@ def groups_of(session: Session, names: Iterable[str], *, assume: bool = False) -
 def remove_groups(
     session: Session, names: Iterable[str], report: Reporter
 ) -> tuple[list[str], dict[str, str]]:
-    """Delete the log groups of these endpoints; return what went, and why something did not.
+    """Delete the log groups of these endpoints; return those deleted, and errors.
 
-    Both name each as "log-group/<name of the group>".
+    Both use "log-group/<name of the group>".
     """
     deleted, left = [], {}
     for name in names:

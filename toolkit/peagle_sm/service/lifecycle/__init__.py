@@ -1,1 +1,1 @@
-"""An endpoint from nothing to in service and back: deploy, update, pause, resume, delete."""
+"""Life cycle of an endpoint: deploy, update, pause, resume, delete."""

@@ -1,4 +1,4 @@
-"""delete(): names and globs to nothing, proven."""
+"""delete(): delete endpoints by name or glob, and check that all is gone."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from peagle_sm.service.lifecycle.teardown import Removed, Teardown, leave_to_the
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 WithLogs = bool | Callable[[Sequence[str]], bool]
-"""Whether log groups go too, or who is asked for it, given their names."""
+"""Whether to delete log groups, too, or a callback that decides, given their names."""
 
 _GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True)
 class Deletable:
-    """What goes when one name is deleted; ``status`` is "Paused" or "Orphaned" where there is no endpoint.
+    """Resources that the deletion of one name removes.
 
-    ``log_group`` is the name of its log group where there is one; it goes only when that is asked for.
-    ``usd_per_hour`` is the price when it was planned; None where no price is known, or nothing runs.
-    ``gone_stack`` is the stack that made it, where that no longer exists.
+    ``status`` is "Paused" or "Orphaned" if there is no endpoint. ``log_group`` is the name of its log group,
+    if it exists; it is deleted only on request. ``usd_per_hour`` is the planned price; None if no price is
+    known or nothing runs. ``gone_stack`` is the stack that created it, if that stack no longer exists.
     """
 
     name: str
@@ -56,9 +56,10 @@ class Deletable:
 
 @dataclass(frozen=True)
 class DeleteReport:
-    """``leftovers`` is what AWS still shows of these names, or could not be asked about; empty is the proof.
+    """Result of a deletion.
 
-    ``logs_kept`` are the log groups that stay, since nobody asked for their deletion.
+    ``leftovers`` are the resources of these names that AWS still shows, or that could not be checked; empty
+    if all are gone. ``logs_kept`` are the existing log groups whose deletion was not requested.
     """
 
     names: tuple[str, ...]
@@ -80,30 +81,30 @@ def delete(
     progress: Progress | None = None,
     pacing: Pacing | None = None,
 ) -> DeleteReport:
-    """Delete what peagle-sm made under the names or globs, endpoint first and schedule last.
+    """Delete what peagle-sm created under these names or globs.
 
-    Waits until each endpoint is gone, asking again while AWS refuses. What killed runs left is deleted by
-    the same names. Nothing without our tags is touched. What a stack that no longer exists has left goes like
-    anything else. SageMaker's log group of each name stays, unless
-    ``with_logs`` is True or says so when asked (after ``confirm``); True takes it also where nothing else is
-    left of a name. A later stack of the name makes its own, and fails while there is one.
+    Deletes the endpoint first and the schedule last, waits until each endpoint is gone, and retries while AWS
+    refuses. Also deletes the resources of killed runs, and of stacks that no longer exist. Resources without
+    peagle-sm's tags are kept. The log group of each name is kept, unless ``with_logs`` is True, or is a
+    callback that returns True (called after ``confirm``). True deletes a log group even if nothing else of
+    the name exists. A later stack of the same name creates its own log group, and fails if one exists.
 
     Raises:
-        NotFound: a name or glob matches nothing of ours.
-        PlanRefused: a name is that of an endpoint that is not ours, or that belongs to a stack which exists
-            or cannot be read.
-        BillableLeft: an endpoint could not be proven gone; its lifetime limit is still armed. After Ctrl-C
-            the limit was brought forward to now.
-        Interrupted: Ctrl-C when the endpoint was gone already.
-        Declined: ``confirm`` said no; nothing was deleted.
-        PeagleError: something that costs nothing is left, or could not be proven gone.
+        NotFound: a name or glob matches nothing that peagle-sm created.
+        PlanRefused: the endpoint was not created by peagle-sm, or it belongs to a stack that exists or
+            cannot be read.
+        BillableLeft: AWS did not confirm that an endpoint is gone; its lifetime schedule still exists. After
+            Ctrl-C the schedule was moved to now.
+        Interrupted: Ctrl-C when the endpoint was already gone.
+        Declined: ``confirm`` declined; nothing was deleted.
+        PeagleError: something that costs nothing is left, or AWS did not confirm that it is gone.
     """
     pacing = pacing or Pacing.for_session(session)
     reporter = Reporter(progress, pacing)
     chosen = _choose(session, patterns, partial(reporter, "delete"), logs_alone=with_logs is True)
     gone_stacks = _gone_stacks(session, chosen)
     for stack in gone_stacks:
-        reporter("delete", f"stack {stack} no longer exists: what it left is deleted")
+        reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
     groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
     rows = [
         Deletable(
@@ -114,7 +115,7 @@ def delete(
     if confirm is not None and not confirm(rows):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
     if gone_stacks:
-        _gone_stacks(session, chosen)  # somebody may have deployed one again during the question
+        _gone_stacks(session, chosen)  # a stack may have been deployed again during the prompt
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
     teardown = Teardown(session, pacing, reporter, "delete", gone_stacks)
     deleted: list[str] = []
@@ -125,14 +126,14 @@ def delete(
             gone = _tear_down(session, teardown, one)
         except KeyboardInterrupt:
             leave_to_the_schedule(session, one.name, pacing)
-        except BillableLeft as left:  # the others must go all the same
+        except BillableLeft as left:  # the others must still be deleted
             unproven.append(left)
         else:
             deleted += gone.deleted
             unproven_free |= gone.left
-            forget(session, one.name)  # or its timetable would try to wake it
+            forget(session, one.name)  # or its timetable would try to turn it on
     _raise_billable(unproven, session)
-    # Last: an engine that is ending still writes, and would make its group anew.
+    # Last: an engine that is ending still logs, and would create its log group again.
     logs_gone, logs_left = remove_groups(session, groups, reporter) if logs_too else ([], {})
     seen, unseen = _still_there(session, chosen, pacing, unproven_free)
     report = DeleteReport(
@@ -146,17 +147,17 @@ def delete(
 
 
 def leftovers(session: Session) -> list[str]:
-    """Return "kind/name" of everything of ours in the region; empty means that nothing is left."""
+    """Return "kind/name" of everything that peagle-sm created in the region."""
     return [resource for one in all_belongings(session) for resource in one.resources]
 
 
 def remove_if_there(session: Session, name: str, pacing: Pacing) -> Removed:
-    """Delete one name if it is there; a name that is gone already is no mistake here.
+    """Delete one name if it exists; a name that is already gone is no error.
 
     Raises:
-        PlanRefused: it belongs to a stack that exists or cannot be read.
-        BillableLeft: the endpoint could not be proven gone.
-        Interrupted: Ctrl-C when the endpoint was gone already.
+        PlanRefused: the endpoint belongs to a stack that exists or cannot be read.
+        BillableLeft: AWS did not confirm that the endpoint is gone.
+        Interrupted: Ctrl-C when the endpoint was already gone.
     """
     try:
         found = belongings_of(session, name, need_lifetime=False)
@@ -179,17 +180,17 @@ def _choose(session: Session, patterns: Sequence[str], note: Note, *, logs_alone
         matches = [one for one in found if one.resources]
         for one in found:
             if not matches and one.unread_lifetime is not None:
-                raise one.unread_lifetime  # the schedule may be all that is left
-        if not matches and logs_alone and (only := _only_logs(session, pattern)) is not None:
+                raise one.unread_lifetime  # the schedule may be the only remaining resource
+        if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
             matches = [only]
         if not matches:
-            raise _nothing(session, pattern)
+            raise _no_match(session, pattern)
         chosen.update({one.name: one for one in matches})
     return list(chosen.values())
 
 
-def _only_logs(session: Session, name: str) -> Belongings | None:
-    """A name of which the log group alone is left; it is a stack's where there is a stack of that name."""
+def _log_group_only(session: Session, name: str) -> Belongings | None:
+    """Return a name of which only the log group is left; a stack may own it."""
     if not _GLOB.isdisjoint(name) or not groups_of(session, [name]):
         return None
     if control.describe_endpoint(session, name) is not None:
@@ -199,10 +200,10 @@ def _only_logs(session: Session, name: str) -> Belongings | None:
 
 
 def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[str]:
-    """Return the stacks of ``chosen`` that no longer exist: what they left is deleted like anything else.
+    """Return the stacks of ``chosen`` that no longer exist.
 
     Raises:
-        PlanRefused: a stack exists, or could not be read.
+        PlanRefused: a stack exists, or cannot be read.
     """
     owned = {one.name: stack for one in chosen if (stack := _stack_of(one)) is not None}
     for name, stack in owned.items():
@@ -210,7 +211,7 @@ def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[st
     unread: list[str] = []
     existing = {name: stack for name, stack in owned.items() if _may_exist(session, stack, unread)}
     if existing:
-        raise _owned(session, existing, unread)
+        raise _owned_by_stack(session, existing, unread)
     return frozenset(owned.values())
 
 
@@ -222,13 +223,13 @@ def _may_exist(session: Session, stack: str, unread: list[str]) -> bool:
         return True
 
 
-def _owned(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
+def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
     name = next(iter(owned))
     told = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
     return PlanRefused(
-        f"{told}; deleted behind its back, the stack would believe that it is still there. "
+        f"{told}. Only the stack can delete it: after another deletion the stack's next update would fail. "
         f"Nothing was deleted.{''.join(unread)}",
-        next_step=f"For good: `cdk destroy {' '.join(owned.values())} -c spec=FILE` with "
+        next_step=f"To delete it: `cdk destroy {' '.join(owned.values())} -c spec=FILE` with "
         f"its spec. To stop the cost and keep the stack: "
         f"`peagle-sm pause {name}{session.command_flags()}`.",
         details={"findings": [], "stacks": sorted(owned.values())},
@@ -236,13 +237,13 @@ def _owned(session: Session, owned: Mapping[str, str], unread: Sequence[str]) ->
 
 
 def _stack_of(one: Belongings) -> str | None:
-    """Return the stack that made it; where only its schedule is left, the one that the schedule turns off."""
+    """Return the stack that created it, from its tags or from its schedule."""
     only_a_schedule = one.endpoint is None and not one.configs and not one.models
     return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
 
 
 def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed:
-    """Delete what is left of one name; of a stack that is gone its second schedules too, last."""
+    """Delete one name; the second schedules of a stack that is gone come last."""
     gone = teardown.run(one.to_remove)
     stack = _stack_of(one)
     try:
@@ -253,24 +254,24 @@ def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed
     return gone
 
 
-def _nothing(session: Session, pattern: str) -> PeagleError:
+def _no_match(session: Session, pattern: str) -> PeagleError:
     if _GLOB.isdisjoint(pattern) and control.describe_endpoint(session, pattern) is not None:
         return PlanRefused(
-            f"endpoint {pattern} exists but was not made by peagle-sm (no tag peagle-sm:managed-by).",
-            next_step=f"If it is to go: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
+            f"endpoint {pattern} exists but was not created by peagle-sm (no tag peagle-sm:managed-by).",
+            next_step=f"To delete it anyway: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
             details={"findings": []},
         )
     if _GLOB.isdisjoint(pattern) and (group := groups_of(session, [pattern]).get(pattern)):
         return NotFound(
-            f"of {pattern!r} only its log group {group} is left in {session.region}.",
-            next_step=f"Delete that too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
+            f"only the log group {group} of {pattern!r} is left in {session.region}.",
+            next_step=f"Delete it, too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
             details={"pattern": pattern, "log_group": group},
         )
     if _GLOB.isdisjoint(pattern):
-        forget(session, pattern)  # a deletion that was stopped at its end has left it in the register
+        forget(session, pattern)  # a deletion that was stopped near its end left the register's entry
     near = did_you_mean(session, pattern) if _GLOB.isdisjoint(pattern) else ""
     return NotFound(
-        f"{pattern!r} matches nothing that peagle-sm made in {session.region}.{near}",
+        f"{pattern!r} matches nothing that peagle-sm created in {session.region}.{near}",
         next_step=f"Run `peagle-sm list{session.command_flags()}` to see the existing endpoints.",
         details={"pattern": pattern},
     )
@@ -283,7 +284,7 @@ def _status(one: Belongings) -> str:
 
 
 def _price(session: Session, one: Belongings) -> float | None:
-    """Return USD per hour from the endpoint's own tag, which needs no call."""
+    """Return USD per hour from the endpoint's tag."""
     if one.endpoint is None and not one.is_off:
         return None
     return 0.0 if session.is_local else amount(one.tags, USD_PER_HOUR)
@@ -292,10 +293,10 @@ def _price(session: Session, one: Belongings) -> float | None:
 def _still_there(
     session: Session, chosen: Sequence[Belongings], pacing: Pacing, unproven: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return what AWS still shows, and the schedules of ``unproven`` that it was not asked about: why."""
+    """Return what AWS still shows, and which schedules were not checked and why."""
     left: tuple[str, ...] = ()
     found: list[Belongings] = []
-    for look in range(3):  # lists may lag behind deletions; a few looks settle it
+    for look in range(3):  # lists may lag behind deletions; a few polls are enough
         if look:
             pacing.sleep(pacing.poll_s)
         found = [belongings_of(session, one.name, need_lifetime=False) for one in chosen]
@@ -330,14 +331,14 @@ def _raise_leftovers(
     if any(one.startswith("endpoint/") for one in report.leftovers):
         endpoints = [one for one in report.leftovers if one.startswith("endpoint/")]
         raise BillableLeft(
-            f"After the deletion there is again: {', '.join(report.leftovers)}.",
+            f"These resources exist again after the deletion: {', '.join(report.leftovers)}.",
             next_step=command,
             details={**details, "resources": endpoints},
         )
     seen = [one for one in report.leftovers if one not in unseen]
-    told = [f"Still there, costing nothing by the hour: {', '.join(seen)}."] if seen else []
+    told = [f"Not deleted (no hourly cost): {', '.join(seen)}."] if seen else []
     told += [f"{reason}." for reason in logs_left.values()]
-    told += [f"Not proven gone, costing nothing by the hour: {one} ({why})." for one, why in unseen.items()]
+    told += [f"Deletion not confirmed (no hourly cost): {one} ({why})." for one, why in unseen.items()]
     steps = [f"Run it again: `{command}`."] if seen else []
     steps += [remove_by_hand(session, resource) for resource in unseen]
     raise PeagleError(" ".join(told), next_step=" ".join(steps), details=details)

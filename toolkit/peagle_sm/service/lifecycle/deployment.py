@@ -1,7 +1,7 @@
-"""deploy(): from a spec to an endpoint in service, or to nothing at all.
+"""deploy(): create an endpoint from a spec, or clean up completely.
 
-Every step resumes from what an earlier, killed run created. Where AWS has no capacity it retries within
-bounds, then names the places that offer the instance type.
+Every step resumes from what an earlier, killed run created. If AWS has no capacity, it retries a few times,
+then lists the regions that offer the instance type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from peagle_sm.aws.control import lifetime, prices
+from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
@@ -32,10 +32,12 @@ from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
 
 ATTEMPTS = 3
-"""How often an endpoint is created in all. Shortages come and go: the release tests of AWS's own images try
+"""Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
 three times, five minutes apart (aws/deep-learning-containers#6411)."""
+CREATE_ATTEMPTS = 5
+STALE_PLAN = timedelta(minutes=1)
 _OFFERS = 5
-# The words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
+# Words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
 _SHORT = (
     "insufficientinstancecapacity",
     "unable to provision requested ml compute capacity",
@@ -44,20 +46,22 @@ _SHORT = (
 
 
 class NoCapacity(EndpointFailed):
-    """Every instance type asked for is short, several times in a row; nothing is left.
+    """AWS had no capacity of the requested types in any attempt; nothing is left.
 
     ``details["offers"]`` has the regions that list one of the types, each with its price.
     """
 
 
 def is_short(error: PeagleError) -> bool:
-    """Whether an endpoint failed because AWS had no such instance left."""
+    """Return whether an endpoint failed because AWS had no such instance."""
     reason = str(error.details.get("failure_reason", "")).lower()
     return isinstance(error, EndpointFailed) and any(words in reason for words in _SHORT)
 
 
 def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: float) -> NoCapacity:
-    """Return what is told when every attempt, ``waited_s`` apart, was in vain; asks the price list."""
+    """Return the error after the last attempt, with prices of other regions."""
+    from peagle_sm.aws.control import prices
+
     types = instance_types(plan)
     offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
     offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
@@ -66,14 +70,14 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
         for one in offers[:_OFFERS]
     )
     elsewhere = (
-        f"Or deploy elsewhere, where your quota and your artifacts are: {told}."
+        f"Or deploy in another region that has your quota and your artifacts: {told}."
         if told
-        else "No price of another region is known: look at the Price List, or ask for a capacity reservation."
+        else "No price of another region is known: see the AWS price list, or use a capacity reservation."
     )
     return NoCapacity(
-        f"AWS has no {' or '.join(types)} left in {session.region}: endpoint {plan.names.endpoint} was tried "
-        f"{ATTEMPTS} times, {waited_s / 60:.0f} minutes apart.",
-        next_step=f"Add further placement.instance_types, in order of preference (at most 5). {elsewhere}",
+        f"AWS has no capacity of {' or '.join(types)} in {session.region}: {ATTEMPTS} attempts to create "
+        f"endpoint {plan.names.endpoint} failed, {waited_s / 60:.0f} minutes apart.",
+        next_step=f"Add other placement.instance_types, in order of preference (at most 5). {elsewhere}",
         details={
             **error.details,
             "instance_types": types,
@@ -82,18 +86,15 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
     )
 
 
-CREATE_ATTEMPTS = 5
-
-
 @dataclass
 class Deploy(Run):
-    """The run of a plan."""
+    """One run of a deployment plan."""
 
     plan: Plan
 
     @classmethod
     def of(cls, plan: Plan, session: Session, pacing: Pacing, report: Reporter) -> Deploy:
-        """Begin with a plan; a clean-up removes everything that the plan makes."""
+        """Start a run; a clean-up deletes everything that the plan creates."""
         names = plan.names
         everything = ToRemove(names.endpoint, (names.config,), (names.model,), (names.schedule,))
         timeout_s = plan.spec.startup_timeout_s
@@ -102,51 +103,55 @@ class Deploy(Run):
         )
 
     def parameters(self, operation: str) -> dict[str, Any]:
-        """Return the plan's parameters of one operation."""
+        """Return the plan's parameters for one operation."""
         return next(one.parameters for one in self.plan.requests if one.operation == operation)
 
 
 def arm(run: Deploy, found: Survey) -> None:
-    """Arm the lifetime limit, unless that of an endpoint which exists is armed: its time runs on."""
+    """Create the lifetime schedule; keep that of an existing endpoint."""
     limit = found.lifetime
     exists = found.state in ("creating", "settling", "live")
     if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
         run.report(
-            "lifetime", f"lifetime limit kept: deleted at {_at(limit)}", resource=f"schedule/{limit.name}"
+            "lifetime",
+            f"lifetime schedule kept: deletes the endpoint at {_time_text(limit)}",
+            resource=f"schedule/{limit.name}",
         )
         return
     arm_anew(run)
 
 
 def arm_anew(run: Deploy) -> None:
-    """Arm the plan's lifetime limit, or one that lasts as long as a lease of `keep`.
+    """Create the plan's lifetime schedule, no earlier than a lease of `keep` ends.
 
-    What an older stack of the name has left beside it is removed first.
+    First delete the second schedules of an older stack of this name.
     """
     lifetime.remove_hard(run.session, run.name)
     arm_schedule(run, prolonged(run.parameters("create_schedule"), lease_of(run.session, run.name)))
 
 
 def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
-    """Arm a lifetime limit."""
+    """Create a lifetime schedule."""
     armed = lifetime.arm(run.session, parameters)
     run.report(
-        "lifetime", f"lifetime limit armed: deleted at {_at(armed)}", resource=f"schedule/{armed.name}"
+        "lifetime",
+        f"lifetime schedule created: deletes the endpoint at {_time_text(armed)}",
+        resource=f"schedule/{armed.name}",
     )
 
 
 def create(run: Deploy, found: Survey) -> None:
-    """Create model, config and endpoint, or adopt what is there.
+    """Create model, config and endpoint, or adopt existing ones of this plan.
 
     Raises:
-        PlanRefused: one of the names is taken by a resource that is not this plan's.
-        PeagleError: AWS refused, or gave no answer several times.
+        PlanRefused: another plan's resource has one of the names.
+        PeagleError: AWS refused, or did not answer several times.
     """
-    _clear_the_name(run, found)
+    _remove_failed(run, found)
     if found.state == "creating":
         run.may_exist = True
         run.report.start_billing(_age_s(run, found.endpoint))
-        run.report("endpoint", f"endpoint {run.name} of an earlier run is taken up", status="Creating")
+        run.report("endpoint", f"continuing with endpoint {run.name} of an earlier run", status="Creating")
         return
     create_free(run)
     create_group(run.session, run.name, run.report)
@@ -154,11 +159,11 @@ def create(run: Deploy, found: Survey) -> None:
 
 
 def create_free(run: Deploy) -> None:
-    """Create model and config, which cost nothing, or adopt what is there.
+    """Create model and config, which cost nothing, or adopt existing ones.
 
     Raises:
-        PlanRefused: one of the names is taken by a resource that is not this plan's.
-        PeagleError: AWS refused, or gave no answer several times.
+        PlanRefused: another plan's resource has one of the names.
+        PeagleError: AWS refused, or did not answer several times.
     """
     names, session = run.plan.names, run.session
     made = create_once(
@@ -176,11 +181,11 @@ def create_free(run: Deploy) -> None:
 
 
 def create_planned_endpoint(run: Deploy) -> None:
-    """Create the plan's endpoint, or adopt the one that is there.
+    """Create the plan's endpoint, or adopt the existing one.
 
     Raises:
-        PlanRefused: its name is taken by one that is not this plan's.
-        PeagleError: AWS refused, or gave no answer several times.
+        PlanRefused: another plan's endpoint has the name.
+        PeagleError: AWS refused, or did not answer several times.
     """
     create_endpoint(run, run.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
 
@@ -188,11 +193,13 @@ def create_planned_endpoint(run: Deploy) -> None:
 def create_endpoint(
     run: Run, parameters: dict[str, Any], is_ours: Callable[[EndpointFacts | None], bool]
 ) -> None:
-    """Create an endpoint, or adopt the one that is there and ``is_ours``, which may raise PlanRefused.
+    """Create an endpoint, or adopt an existing one.
+
+    ``is_ours`` decides whether an existing endpoint is adopted; it may raise PlanRefused.
 
     Raises:
-        PlanRefused: the name is taken by an endpoint that is not ours.
-        PeagleError: AWS refused, or gave no answer several times.
+        PlanRefused: another endpoint has the name.
+        PeagleError: AWS refused, or did not answer several times.
     """
     run.may_exist = run.unsettled = True
     run.report.start_billing()
@@ -201,13 +208,13 @@ def create_endpoint(
         try:
             control.create_endpoint(run.session, parameters)
         except PeagleError as error:
-            # What the creation itself said counts: a look that is refused afterwards settles nothing.
+            # CreateEndpoint's own answer counts; a refused DescribeEndpoint afterwards proves nothing.
             run.may_exist = run.unsettled = is_unsettled(error) or is_taken(error)
             raise
 
     try:
         made = create_once(run, send, lambda: is_ours(control.describe_endpoint(run.session, run.name)))
-    except PlanRefused:  # the name is another's
+    except PlanRefused:  # another endpoint has the name
         run.may_exist = run.unsettled = False
         raise
     run.unsettled = False
@@ -215,11 +222,11 @@ def create_endpoint(
 
 
 def follow(run: Run) -> EndpointFacts:
-    """Look at the endpoint until it is in service with the config that was asked for.
+    """Poll the endpoint until it is InService with the requested config.
 
     Raises:
         EndpointFailed: it failed, vanished, took too long, or runs another config.
-        PeagleError: AWS could not be asked, many times in a row.
+        PeagleError: AWS did not answer many polls in a row.
     """
 
     def note(facts: EndpointFacts) -> None:
@@ -236,21 +243,21 @@ def follow(run: Run) -> EndpointFacts:
     )
 
 
-def _clear_the_name(run: Deploy, found: Survey) -> None:
+def _remove_failed(run: Deploy, found: Survey) -> None:
     if found.state == "failed" and found.endpoint is not None:
         reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
-            "check", f"an earlier run's endpoint had failed ({reason}); it is replaced", status="Failed"
+            "check", f"the endpoint of an earlier run failed ({reason}); replacing it", status="Failed"
         )
     if found.state in ("failed", "leaving"):
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
 
 
 def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]) -> str:
-    """Create once; after an unclear answer look before trying again, and adopt what is there.
+    """Send a creation; after an unclear answer, check before a retry, and adopt.
 
     Returns:
-        What became of it, as the end of a sentence.
+        The result as the end of a sentence.
     """
     for attempt in range(1, CREATE_ATTEMPTS + 1):
         try:
@@ -259,10 +266,10 @@ def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]
             if not (is_unsettled(error) or is_taken(error)):
                 raise
             if is_there():
-                return "was there already and is taken up"
+                return "already exists and is used"
             if attempt == CREATE_ATTEMPTS:
                 raise
-            run.report("check", f"no clear answer, trying again ({error.message})")
+            run.report("check", f"no clear answer; retrying ({error.message})")
             run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
         else:
             return "created"
@@ -280,8 +287,8 @@ def _is_this_plans(run: Deploy, facts: Any) -> bool:
             awake(run.session, facts.arn)
         return True
     raise PlanRefused(
-        f"{facts.arn} exists and is not of this spec; it is not touched.",
-        next_step="Choose another name for the spec, or delete what stands in the way.",
+        f"{facts.arn} exists and belongs to another spec; it was not changed.",
+        next_step="Choose another name for the spec, or delete that resource.",
         details={"findings": [], "arn": facts.arn},
     )
 
@@ -292,11 +299,8 @@ def _age_s(run: Deploy, facts: EndpointFacts | None) -> float:
     return (run.pacing.clock() - facts.created_at).total_seconds()
 
 
-def _at(limit: lifetime.Lifetime) -> str:
+def _time_text(limit: lifetime.Lifetime) -> str:
     return "an unknown time" if limit.expires_at is None else f"{limit.expires_at:%Y-%m-%d %H:%M} UTC"
-
-
-STALE_PLAN = timedelta(minutes=1)
 
 
 def deploy(
@@ -312,23 +316,25 @@ def deploy(
     skip_checks: Collection[str] = (),
     surveyed: Callable[[Survey], object] | None = None,
 ) -> Endpoint:
-    """Deploy ``spec``: arm the lifetime limit, create model, config and endpoint, follow, verify.
+    """Deploy ``spec`` and return its endpoint.
 
-    ``confirm`` sees the plan first (None: no question), and ``surveyed`` before that what exists under its
-    names. Where the endpoint is in service with this spec and its limit is armed, nothing is asked. Ctrl-C
-    cleans up; a second one leaves the endpoint to its lifetime limit, brought forward. What a killed run of
-    the same spec has made is taken up. With ``wait`` False it returns once CreateEndpoint is accepted.
-    ``unguarded`` does without the guard that turns idle endpoints off; the lifetime limit is armed all the
-    same. ``preflight`` sees the plan before ``confirm`` and raises where it would fail; ``skip_checks`` are
-    ids of checks whose errors do not refuse.
+    Creates the lifetime schedule, model, config and endpoint in this order, waits until the endpoint is
+    InService, and checks its config. Resumes from what a killed run of the same spec created. Ctrl-C cleans
+    up; a second Ctrl-C moves the lifetime schedule to now and leaves the deletion to it.
+
+    ``surveyed`` receives what exists under the plan's names, ``preflight`` the plan (it raises if the deploy
+    would fail), and ``confirm`` the plan (None: no confirmation prompt). Nothing is asked if the endpoint is
+    already InService with this spec and has its lifetime schedule. With ``wait`` False this returns once
+    CreateEndpoint is accepted. ``unguarded`` deploys without the guard, which turns idle endpoints off; the
+    lifetime schedule is still created. ``skip_checks`` are ids of checks whose errors are ignored.
 
     Raises:
-        Declined: ``confirm`` said no.
-        PlanRefused: a finding forbids it (``details["findings"]``), or the name is taken.
+        Declined: ``confirm`` declined.
+        PlanRefused: the plan has an error (``details["findings"]``), or the name is taken.
         GuardMissing: no guard is installed, and ``unguarded`` is False.
-        EndpointFailed: it did not come up and was cleaned up; ``details`` has failure_reason and log_tail.
+        EndpointFailed: it failed and was cleaned up; ``details`` has failure_reason and log_tail.
         Interrupted: Ctrl-C; nothing billable is left.
-        BillableLeft: the endpoint may remain; ``next_step`` is the command that removes it.
+        BillableLeft: the endpoint may still exist; ``next_step`` is the command that deletes it.
         CredentialsError, ServiceFault: AWS refused or did not answer; what was created is cleaned up.
     """
     pacing = pacing or Pacing.for_session(session)
@@ -338,7 +344,7 @@ def deploy(
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
     if found.serves:
-        _take_up_what_serves(run, found)
+        _adopt_serving(run, found)
     else:
         bring_up(run, found, wait)
     return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
@@ -369,11 +375,11 @@ def _agree(
     if asks:
         _ask(confirm, plan)
     if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
-        # The lifetime counts from the start, not from when the question was asked.
+        # The lifetime counts from the start of the deploy, not from the prompt.
         plan = plan_for(spec, session)
         found = survey(session, plan)
         if not asks and not _changes_nothing(plan, found, pacing):
-            _ask(confirm, plan)  # what served is gone since
+            _ask(confirm, plan)  # the endpoint that served is gone since
     return plan, found
 
 
@@ -390,47 +396,47 @@ def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
     return found.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
 
 
-def _take_up_what_serves(run: Deploy, found: Survey) -> None:
+def _adopt_serving(run: Deploy, found: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
         arm(run, found)
         follow(run)
-        told = f"endpoint {run.name} is in service with this spec already: nothing was created"
+        told = f"endpoint {run.name} is already in service with this spec: nothing was created"
         run.report("ready", told + _other_tags(run, found), status="InService")
     except KeyboardInterrupt:
-        raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left.") from None
+        raise Interrupted(f"Interrupted: endpoint {run.name} existed before and is kept.") from None
 
 
 def _other_tags(run: Deploy, found: Survey) -> str:
-    """Say where the spec asks for other tags: its minutes and limits are no part of the spec's hash."""
+    """Report tags that differ from the spec's: not all fields are part of its hash."""
     wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
     fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, wanted)]
     if not fields:
         return ""
     flags = run.session.command_flags()
-    return f". The spec asks for other tags ({', '.join(fields)}): `peagle-sm update SPEC{flags}` writes them"
+    return f". The spec has other tags ({', '.join(fields)}): `peagle-sm update SPEC{flags}` writes them"
 
 
 def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
-    """Arm, create and follow; whatever fails or stops it is cleaned up (`rescue` tells what it raises)."""
+    """Create and follow an endpoint; clean up after a failure (errors as `rescue`)."""
     run.may_exist = found.state == "creating"
     try:
         run.report("check", f"plan for {run.name} accepted", status=found.state)
         arm(run, found)
         create(run, found)
         if wait:
-            _follow_while_short(run)
+            _follow_with_retries(run)
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)
 
 
-def _follow_while_short(run: Deploy) -> None:
-    """Follow, and create the endpoint again where AWS had no instance left; each failed one goes first.
+def _follow_with_retries(run: Deploy) -> None:
+    """Follow the endpoint; delete and create it again while AWS has no capacity.
 
     Raises:
-        NoCapacity: it had none each time.
-        EndpointFailed: it failed for another reason.
+        NoCapacity: AWS had no capacity in every attempt.
+        EndpointFailed: the endpoint failed for another reason.
     """
     wait = run.pacing.capacity_wait_s
     for attempt in range(1, ATTEMPTS + 1):
@@ -444,11 +450,11 @@ def _follow_while_short(run: Deploy) -> None:
                 raise no_capacity(run.session, run.plan, error, wait) from error
         run.report(
             "waiting",
-            f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); trying again in {wait / 60:.0f} minutes",
+            f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); retrying in {wait / 60:.0f} minutes",
             status="Failed",
         )
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
         run.pacing.sleep(wait)
-        # The guard may have seen the endpoint gone meanwhile, and removed its lifetime limit.
+        # Meanwhile the guard may have found no endpoint and removed its lifetime schedule.
         arm_anew(run)
         create_planned_endpoint(run)

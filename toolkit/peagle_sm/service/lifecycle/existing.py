@@ -1,7 +1,7 @@
-"""What exists before a deploy or an update changes anything.
+"""Existing resources, read before a deploy or an update changes anything.
 
-`survey` looks up a plan's names: nothing, an earlier run's resources, or resources of somebody else.
-`offer_of` says what an update would change; it is shown before the confirmation prompt.
+`survey` looks up a plan's names: they are free, an earlier run's, or not created by peagle-sm.
+`offer_of` lists what an update would change, for the confirmation prompt.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _STATES: dict[str, State] = {
 
 @dataclass(frozen=True)
 class Survey:
-    """The endpoint's state and tags, and its lifetime limit if there is one.
+    """State and tags of an endpoint, and its lifetime schedule, if any.
 
-    ``absent``, ``leaving``, ``failed`` and ``creating`` are a deploy's to finish and to clean up.
-    ``live`` and ``settling`` serve, or have served, traffic: a deploy that fails leaves them alone.
+    A deploy may finish or clean up the states ``absent``, ``leaving``, ``failed`` and ``creating``. Endpoints
+    in ``live`` and ``settling`` serve traffic, or have served it: a failed deploy does not delete them.
     """
 
     state: State
@@ -54,69 +54,65 @@ class Survey:
 
     @property
     def serves(self) -> bool:
-        """Whether traffic may depend on the endpoint."""
+        """Return whether traffic may depend on the endpoint."""
         return self.state in ("live", "settling")
 
 
 def survey(session: Session, plan: Plan) -> Survey:
-    """Look what stands under the names of ``plan``.
+    """Check whether the names of ``plan`` are already in use.
 
     Raises:
-        PlanRefused: the name is taken by another spec or by a stack, by an endpoint or schedule that is not
-            ours, or by one that is in a state which only a deletion ends.
+        PlanRefused: another spec, a stack, or a resource not created by peagle-sm has the name, or the
+            endpoint has a status that only a deletion ends.
     """
     name = plan.names.endpoint
     _not_a_stacks(session, name)
     limit = lifetime.get(session, plan.names.schedule)
     if limit is not None and not limit.ends(name):
-        raise _taken(
+        raise _refused(
             f"schedule {limit.name} exists and does not delete endpoint {name}: it is not peagle-sm's.",
-            "Choose another endpoint name, or remove that schedule.",
+            "Choose another endpoint name, or delete that schedule.",
         )
     if limit is not None and limit.endpoint != name:
-        limit = None  # of a stack that is gone: it would not end this endpoint, and is rewritten
+        limit = None  # a gone stack's schedule: it would not delete this endpoint, and is replaced
     endpoint = control.describe_endpoint(session, name)
     if endpoint is None:
         return Survey("absent", None, limit)
     tags = control.tags_of(session, endpoint.arn)
-    if tags is None:  # it went between the two calls
+    if tags is None:  # it was deleted between the two calls
         return Survey("absent", None, limit)
     if not is_ours(tags):
-        raise _taken(
-            f"endpoint {name} exists and was not made by peagle-sm; it is not touched.",
+        raise _refused(
+            f"endpoint {name} exists and was not created by peagle-sm; it was not changed.",
             "Choose another name for the spec.",
         )
     if (stack := stack_of(tags)) is not None:
         change = f"`cdk deploy {stack} -c spec=FILE`"
-        raise _taken(f"endpoint {name} belongs to stack {stack}.", f"Change it with {change}.")
+        raise _refused(f"endpoint {name} belongs to stack {stack}.", f"Change it with {change}.")
     state = _STATES.get(endpoint.status)
     remove = f"peagle-sm delete {name}{session.command_flags()}"
     if state not in ("leaving", "failed") and tags.get(SPEC_HASH) != plan.spec_hash:
-        raise _taken(
+        raise _refused(
             f"endpoint {name} exists ({endpoint.status}) with another spec "
-            f"(hash {tags.get(SPEC_HASH, 'none')}, this one is {plan.spec_hash}).",
+            f"(found hash {tags.get(SPEC_HASH, 'none')}, expected {plan.spec_hash}).",
             f"Change it with `peagle-sm update SPEC{session.command_flags()}`, delete it first: `{remove}`, "
             "or choose another name.",
         )
     if state is None:
-        raise _taken(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")
+        raise _refused(f"endpoint {name} exists and is {endpoint.status}.", f"Delete it first: `{remove}`.")
     return Survey(state, endpoint, limit, tags)
 
 
 def _not_a_stacks(session: Session, name: str) -> None:
-    """A stack that is turned off would find its endpoint's name taken when it is turned on again."""
+    """Refuse the name of a stack's endpoint: the stack needs it when turned on again."""
     stack = endpoint_stack(name)
     status = stack_status(session, stack)
     if status is not None and status != "DELETE_COMPLETE":
-        raise _taken(
+        raise _refused(
             f"endpoint {name} belongs to stack {stack} ({status}).",
             f"Change it with `cdk deploy {stack} -c spec=FILE`, turn it on with "
             f"`peagle-sm resume {name}{session.command_flags()}`, or choose another name.",
         )
-
-
-def _taken(message: str, next_step: str) -> PlanRefused:
-    return PlanRefused(message, next_step=next_step, details={"findings": []})
 
 
 # UpdateEndpoint takes these two alone; Updating is taken up where it is this update's own.
@@ -125,7 +121,7 @@ _UPDATABLE = ("InService", "UpdateRollbackFailed", "Updating")
 
 @dataclass(frozen=True)
 class CurrentState:
-    """What there is under the name: ``facts`` None where the endpoint is off; ``tags`` are the endpoint's."""
+    """What an update starts from; ``facts`` is None if the endpoint is off."""
 
     one: Belongings
     facts: EndpointFacts | None
@@ -135,12 +131,12 @@ class CurrentState:
 
 @dataclass(frozen=True)
 class UpdateOffer:
-    """What an update would do.
+    """Changes that an update would make, with their price.
 
-    ``changes`` are the fields that differ; ``fleet`` is False where only tags do, so that nothing is started.
-    ``usd_per_hour`` is the price afterwards, ``second_fleet_usd_per_hour`` what is paid on top while both
-    fleets run, for at most ``second_fleet_hours`` (0 where there is no second one); None: no price is known.
-    ``expires_at`` is the new end of its life, ``expired_at`` the one it had. ``done`` where nothing is to do.
+    ``changes`` are the fields that differ; ``fleet`` is False if only tags differ: nothing is started then.
+    ``usd_per_hour`` is the price afterwards, ``second_fleet_usd_per_hour`` the extra price while both fleets
+    run, for at most ``second_fleet_hours`` (0 without a second fleet); None: no price is known.
+    ``expires_at`` is the new end of its lifetime, ``expired_at`` the previous one. ``done``: nothing to do.
     """
 
     name: str
@@ -161,7 +157,7 @@ class UpdateOffer:
     plan: Plan = field(repr=False)
 
     def changes_field(self, *names: str) -> bool:
-        """Return whether a field of one of these names differs, at any depth."""
+        """Return whether a field with one of these names differs, at any depth."""
         return any(part in names for change in self.changes for part in change.field.split("."))
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,11 +168,11 @@ class UpdateOffer:
 
 
 def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentState:
-    """Look what there is to update.
+    """Read what an update starts from.
 
     Raises:
-        NotFound: nothing of that name.
-        PlanRefused: it is not ours, a stack's, off, or in a state in which it cannot be updated.
+        NotFound: no endpoint has that name.
+        PlanRefused: peagle-sm did not create it, a stack owns it, it is off, or its status forbids updates.
     """
     name, flags = plan.names.endpoint, session.command_flags()
     one = belongings_of(session, name)
@@ -191,7 +187,7 @@ def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentStat
         tags = control.tags_of(session, facts.arn) or {}
         if not is_ours(tags):
             raise _refused(
-                f"endpoint {name} exists and was not made by peagle-sm; it is not touched.",
+                f"endpoint {name} exists and was not created by peagle-sm; it was not changed.",
                 "Choose another name for the spec.",
             )
         return CurrentState(one, facts, tags, facts.config_name)
@@ -203,8 +199,8 @@ def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentStat
         )
     if strategy == "in-place":
         raise _refused(
-            f"endpoint {name} is off: there is no fleet beside which a second one could run.",
-            f"Bring it back as it was with `peagle-sm resume {name}{flags}`, or start it with the new spec: "
+            f"endpoint {name} is off, and an in place update needs a running endpoint.",
+            f"Turn it on with the old spec: `peagle-sm resume {name}{flags}`, or start it with the new spec: "
             f"`peagle-sm update SPEC --strategy off-update-on{flags}`.",
         )
     return CurrentState(one, None, one.tags, one.kept_config or one.configs[0])
@@ -218,7 +214,7 @@ def offer_of(
     alarms: Sequence[str],
     now: datetime,
 ) -> UpdateOffer:
-    """Compare what runs with what the plan would make, and price the way there."""
+    """Compare the running endpoint with the plan, and price the update."""
     wanted = {one.operation: one.parameters for one in plan.requests}
     marks = {tag["Key"]: tag["Value"] for tag in wanted["create_endpoint"]["Tags"]}
     fields = _changed_fields(session, plan, found, wanted)
@@ -260,7 +256,7 @@ def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
     if control.is_scalable(session, offer.name, VARIANT):
         name, flags = offer.name, session.command_flags()
         raise _refused(
-            f"endpoint {name} is a target of Application Auto Scaling: SageMaker does not change its "
+            f"endpoint {name} is a target of Application Auto Scaling, so SageMaker cannot change its "
             "instance type in place.",
             "Deregister it with `aws application-autoscaling deregister-scalable-target --service-namespace "
             f"sagemaker --scalable-dimension sagemaker:variant:DesiredInstanceCount --resource-id "
@@ -294,8 +290,8 @@ def _refuse_the_state(session: Session, plan: Plan, facts: EndpointFacts, strate
         )
     if facts.status == "Updating" and facts.pending_config != plan.names.config:
         raise _refused(
-            f"endpoint {name} is being updated to config {facts.pending_config} already.",
-            f"Wait until that is over: `peagle-sm status {name}{flags}`.",
+            f"endpoint {name} is already being updated to config {facts.pending_config}.",
+            f"Wait until that update ends: `peagle-sm status {name}{flags}`.",
         )
 
 

@@ -1,6 +1,7 @@
-"""pause(): delete what is billed and keep what is free, so that resume() brings the same endpoint back.
+"""pause(): delete what is billed, keep config and model for resume().
 
-`StackSwitch` turns an endpoint of a CloudFormation stack off and on: the guard's switch updates the stack.
+`StackSwitch` turns the endpoint of a CloudFormation stack off and on: the guard's switch, a Lambda
+function, updates the stack.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ ASKED_IN_VAIN = 3
 
 
 class SwitchStuck(PeagleError):
-    """The switch did not bring the stack to where it was asked to, in time or at all."""
+    """The guard's switch failed to turn the stack's endpoint off or on, or timed out."""
 
 
 class StackSwitch:
-    """One turning off or on.
+    """One operation of the guard's switch: turns a stack's endpoint off or on.
 
-    ``look`` gives the endpoint's status, None when it is gone; ``phase`` is what the events are called.
+    ``look`` returns the endpoint's status, None if it is gone; ``phase`` is the phase of the events.
     """
 
     def __init__(
@@ -52,94 +53,94 @@ class StackSwitch:
         self._deadline = pacing.monotonic() + pacing.delete_timeout_s
 
     def off(self) -> None:
-        """Turn it off, asking again until the endpoint is gone and the stack has settled.
+        """Turn the endpoint off; retry until it is gone and the stack is stable.
 
         Raises:
-            PlanRefused: the switch refuses, and says why.
-            SwitchStuck: not in time; the endpoint may still be there.
+            PlanRefused: the switch refused; the message has its reason.
+            SwitchStuck: a timeout; the endpoint may still exist.
         """
-        self._settle()
+        self._wait_stable()
         while True:
-            self._ask("off")
-            status = self._settle()
+            self._invoke_switch("off")
+            status = self._wait_stable()
             if self._look() is None:
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint off", status=status)
                 return
-            self._pause(f"stack {self._stack} is {status}, and its endpoint is still there", status)
+            self._wait(f"stack {self._stack} is {status}, and its endpoint still exists", status)
 
     def on(self) -> None:
-        """Turn it on once, and follow until the endpoint is in service.
+        """Turn the endpoint on once, and follow it until it is InService.
 
-        What failed is not tried again by itself: each try costs.
+        A failure is not retried automatically: each attempt costs money.
 
         Raises:
-            PlanRefused: the switch refuses, and says why.
-            SwitchStuck: the stack rolled back, or not in time.
+            PlanRefused: the switch refused; the message has its reason.
+            SwitchStuck: the stack rolled back, or a timeout.
         """
-        self._settle()
+        self._wait_stable()
         for _ in range(ASKED_IN_VAIN):
-            began = self._ask("on")
-            status = self._settle()
-            if self._arrived():
+            began = self._invoke_switch("on")
+            status = self._wait_stable()
+            if self._wait_in_service():
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint on", status=status)
                 return
             if began:
                 break
-            self._pause(f"stack {self._stack} is {status} and has not begun; asking again", status)
+            self._wait(f"stack {self._stack} is {status} and has not started; retrying", status)
         raise SwitchStuck(
-            f"Stack {self._stack} is {status}, and its endpoint is {self._look() or 'not there'}.",
-            next_step=f"Look why: `aws cloudformation describe-stack-events --stack-name {self._stack}`, "
-            f"and `peagle-sm logs` for the engine's last words.",
+            f"Stack {self._stack} is {status}, and its endpoint is {self._look() or 'missing'}.",
+            next_step="Find the cause with `aws cloudformation describe-stack-events --stack-name "
+            f"{self._stack}`, and the engine's last lines with `peagle-sm logs`.",
             details={"stack": self._stack, "status": status},
         )
 
-    def _arrived(self) -> bool:
-        """Whether the endpoint is in service, once it is no longer on its way."""
+    def _wait_in_service(self) -> bool:
+        """Wait until the endpoint's status is final; return whether it is InService."""
         while (status := self._look()) in ON_ITS_WAY:
-            self._pause(f"endpoint is {status}", status)
+            self._wait(f"endpoint is {status}", status)
         return status == "InService"
 
-    def _ask(self, way: Way) -> bool:
-        """Ask the switch; return whether it began what it was asked for, or only waits for something else."""
+    def _invoke_switch(self, way: Way) -> bool:
+        """Invoke the switch; return whether it started, or waits for another change."""
         while True:
             try:
                 answer = guard_resources.invoke(self._session, SWITCH, {"action": way, "stack": self._stack})
             except NotFound as error:
                 raise PlanRefused(
-                    f"Stack {self._stack} is turned {way} by the guard's switch, and no guard is installed.",
+                    f"Stack {self._stack} cannot be turned {way} without a guard: none is installed.",
                     next_step=f"Install it: `peagle-sm guard install{self._session.command_flags()}`.",
                     details={"findings": [], "function": SWITCH},
                 ) from error
             except PeagleError as error:
                 if not is_refused_now(error):
                     raise
-                self._pause(f"the switch did not answer, asking again ({error.message})", None)
+                self._wait(f"the guard's switch did not answer; retrying ({error.message})", None)
                 continue
             state, detail = str(answer.get("state", "")), str(answer.get("detail", ""))
             if state == "refused":
                 raise PlanRefused(
-                    f"The switch refuses to turn stack {self._stack} {way}: {detail}",
-                    next_step="Do what it says, and run the command again.",
+                    f"The guard's switch refuses to turn stack {self._stack} {way}: {detail}",
+                    next_step="Fix the reason that it gives, and run the command again.",
                     details={"findings": [], "answer": dict(answer)},
                 )
             self._report(
-                self._phase, detail or f"the switch answers: {state}", resource=f"stack/{self._stack}"
+                self._phase, detail or f"the guard's switch answers: {state}", resource=f"stack/{self._stack}"
             )
             return bool(answer.get("started", True))
 
-    def _settle(self) -> str:
-        """Wait while the stack changes, and return its status then."""
+    def _wait_stable(self) -> str:
+        """Wait while the stack changes, then return its status."""
         while True:
             status = stack_status(self._session, self._stack) or "gone"
             if not status.endswith("_IN_PROGRESS"):
                 return status
-            self._pause(f"stack {self._stack} is {status}; endpoint: {self._look() or 'none'}", status)
+            self._wait(f"stack {self._stack} is {status}; endpoint: {self._look() or 'none'}", status)
 
-    def _pause(self, said: str, status: str | None) -> None:
+    def _wait(self, said: str, status: str | None) -> None:
         if self._pacing.monotonic() >= self._deadline:
             raise SwitchStuck(
-                f"Stack {self._stack} is still {status or 'not answering'}; gave up waiting.",
-                next_step="Run the command again: it goes on where it is.",
+                f"Stack {self._stack} is still {status or 'not answering'} after the timeout.",
+                next_step="Run the command again: it continues from the current status.",
                 details={"stack": self._stack, "status": status},
             )
         self._report(self._phase, said, status=status, resource=f"stack/{self._stack}")
@@ -148,7 +149,7 @@ class StackSwitch:
 
 @dataclass(frozen=True)
 class PauseReport:
-    """``was_off`` where there was nothing to do; ``kept`` is "kind/name" of what stays, costing nothing."""
+    """Result of a pause; ``kept`` is "kind/name" of what is kept at no cost."""
 
     name: str
     was_off: bool
@@ -169,24 +170,24 @@ def pause(
     progress: Progress | None = None,
     pacing: Pacing | None = None,
 ) -> PauseReport:
-    """Turn an endpoint off and keep what brings it back; waits until it is really gone.
+    """Turn an endpoint off, keep its config and model, and wait until it is gone.
 
-    A stack's endpoint is turned off by its stack. ``confirm`` sees what runs (None: no question). The
-    timetable, if there is one, does not wake it before `resume`. A lifetime schedule that the caller may not
-    read is named at the end, and stops nothing.
+    The endpoint of a stack is turned off by its stack. ``confirm`` receives what runs (None: no confirmation
+    prompt). A timetable does not turn the endpoint on before `resume`. If the caller may not read its
+    lifetime schedule, the pause continues and reports the schedule at the end.
 
     Raises:
-        NotFound: there is none of that name.
-        PlanRefused: it is not ours, or the guard's switch refuses.
-        BillableLeft: it could not be proven gone; ``next_step`` is the command that goes on.
-        Interrupted: Ctrl-C when the endpoint was gone already.
-        Declined: ``confirm`` said no.
-        PeagleError: it is off, but its lifetime schedule is not proven gone.
+        NotFound: no endpoint has that name.
+        PlanRefused: peagle-sm did not create it, or the guard's switch refused.
+        BillableLeft: AWS did not confirm that it is gone; ``next_step`` is the command that continues.
+        Interrupted: Ctrl-C when the endpoint was already gone.
+        Declined: ``confirm`` declined.
+        PeagleError: it is off, but AWS did not confirm that its lifetime schedule is gone.
     """
     pacing = pacing or Pacing.for_session(session)
     one = belongings_of(session, name, need_lifetime=False)
     if one.endpoint is None:
-        return _off_already(session, one, pacing, Reporter(progress, pacing))
+        return _already_off(session, one, pacing, Reporter(progress, pacing))
     if one.stack is not None:
         require_own_stack(name, one.stack)
     summary = summary_of(session, one, session.now())
@@ -195,9 +196,9 @@ def pause(
     report = Reporter(progress, pacing, summary.usd_per_hour)
     try:
         if one.stack is not None:
-            _by_its_stack(session, one, one.stack, pacing, report)
+            _pause_stack(session, one, one.stack, pacing, report)
         else:
-            _by_itself(session, one, pacing, report)
+            _pause_endpoint(session, one, pacing, report)
     except KeyboardInterrupt:
         _interrupted(session, name)
     except BillableLeft as left:
@@ -208,27 +209,27 @@ def pause(
     return PauseReport(name, False, one.stack, summary.usd_per_hour, kept)
 
 
-def _off_already(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
+def _already_off(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
     if rest_of(one, known_entry(session, one.name)) is None:
         if not one.resources and control.describe_endpoint(session, one.name) is not None:
             raise PlanRefused(
-                f"endpoint {one.name} exists but was not made by peagle-sm; it is not touched.",
-                next_step="Look at it with `aws sagemaker describe-endpoint`.",
+                f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
+                next_step="See `aws sagemaker describe-endpoint` for its state.",
                 details={"findings": []},
             )
         raise absent(session, one.name, one)
     note(session, one.name, lambda entry: {} if entry.paused else {"paused": True}, pacing, report, "pause")
     if one.stack is None:
-        _remove(session, one, pacing, Reporter(None, pacing))  # what an interrupted pause has left
+        _remove(session, one, pacing, Reporter(None, pacing))  # what an interrupted pause left
     return PauseReport(one.name, True, one.stack, 0.0 if session.is_local else None, one.resources)
 
 
-def _by_its_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:
+def _pause_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:
     def look() -> str | None:
         facts = control.describe_endpoint(session, one.name)
         return None if facts is None else facts.status
 
-    # Before it goes: the guard must not take the absence for something that its timetable ends.
+    # Before the deletion: otherwise the guard's timetable would turn the missing endpoint on.
     note(session, one.name, lambda entry: {"paused": True}, pacing, report, "pause")
     try:
         StackSwitch(session, stack, look, pacing, report, "pause").off()
@@ -239,12 +240,12 @@ def _by_its_stack(session: Session, one: Belongings, stack: str, pacing: Pacing,
         ) from stuck
 
 
-def _by_itself(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
+def _pause_endpoint(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
     facts = control.describe_endpoint(session, one.name)
     config = None if facts is None else control.describe_endpoint_config(session, facts.config_name)
     if config is None:
         raise NotFound(
-            f"the config of endpoint {one.name} does not exist any more: it could not be resumed.",
+            f"endpoint {one.name} was not paused: its config no longer exists, so `resume` would fail.",
             next_step=f"Delete it: `peagle-sm delete {one.name}{session.command_flags()}`, and deploy again.",
             details={"name": one.name},
         )
@@ -258,16 +259,16 @@ def _by_itself(session: Session, one: Belongings, pacing: Pacing, report: Report
 
 
 def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
-    """Delete the endpoint, and the schedule last: an old one must never meet a new endpoint."""
+    """Delete the endpoint, then its schedule, which must not delete a new endpoint."""
     schedules = one.to_remove.schedules
     gone = Teardown(session, pacing, report, "pause").run(ToRemove(one.name, (), (), schedules))
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
         by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)
         raise PeagleError(
-            f"Endpoint {one.name} is gone and paused, but its lifetime schedule is not proven gone: {left}",
+            f"Endpoint {one.name} is paused, but AWS did not confirm that its schedule is gone: {left}",
             next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
-            "Keep it where its role is your own: `resume` reads the role from it.",
+            "If the schedule uses your own role, keep it: `resume` reads the role from it.",
             details={"left": sorted(gone.left)},
         )
 
@@ -280,13 +281,13 @@ def _interrupted(session: Session, name: str) -> NoReturn:
         end_with_the_local_server(session, error)
     if gone:
         raise Interrupted(
-            f"Interrupted: endpoint {name} is gone and paused; its lifetime schedule may be left (free).",
+            f"Interrupted: endpoint {name} is paused; its lifetime schedule may be left (free).",
             next_step=_command(session, name),
             details={"name": name},
         ) from None
     raise BillableLeft(
-        f"Interrupted while pausing: endpoint {name} may still be running and billed; its lifetime limit "
-        "holds.",
+        f"Interrupted: endpoint {name} is not paused yet and may still be running and billed; its lifetime "
+        "schedule still deletes it.",
         next_step=_command(session, name),
         details={"resources": [f"endpoint/{name}"], "region": session.region},
     ) from None

@@ -1,4 +1,4 @@
-"""resume(): a paused endpoint comes back as it was, its lifetime limit armed anew before it costs."""
+"""resume(): turn a paused endpoint on again, with a new lifetime schedule."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ DEFAULT_LIFETIME_HOURS = 8.0
 
 @dataclass(frozen=True)
 class ResumeOffer:
-    """What resuming would cost: USD per hour, and in the whole lifetime; None where no price is known.
+    """Price of a resume: USD per hour and for the whole lifetime; None if unknown.
 
-    ``expires_at`` is the later of the new lifetime's end and the lease that `keep` gave before the pause.
-    ``is_on`` where the endpoint is there already and nothing would begin to cost.
+    ``expires_at`` is the end of the new lifetime, or of an earlier lease of `keep` if that is later.
+    ``is_on``: the endpoint is already on, so that no new cost begins.
     """
 
     name: str
@@ -85,20 +85,20 @@ def resume(
     pacing: Pacing | None = None,
     unguarded: bool = False,
 ) -> ResumeOffer:
-    """Bring a paused endpoint back and follow it until it serves; its lifetime begins anew.
+    """Turn a paused endpoint on and follow it until it is InService.
 
-    A stack's endpoint is turned on by its stack. ``confirm`` sees the price first (None: no question).
-    ``unguarded`` resumes without an installed guard, where there is no stack; the lifetime limit is armed
-    all the same.
+    Its lifetime starts again. The endpoint of a stack is turned on by its stack. ``confirm`` receives the
+    price (None: no confirmation prompt). ``unguarded`` resumes an endpoint without a stack if no guard is
+    installed; the lifetime schedule is still created.
 
     Raises:
-        GuardMissing: no guard is installed, and ``unguarded`` was not given; nothing was created.
-        NotFound: nothing of that name can be brought back.
-        PlanRefused: it is not ours, or the guard's switch refuses.
-        EndpointFailed: it did not come up; it is off again, and can be resumed.
+        GuardMissing: no guard is installed, and ``unguarded`` is False; nothing was created.
+        NotFound: nothing of that name can be resumed.
+        PlanRefused: peagle-sm did not create it, or the guard's switch refused.
+        EndpointFailed: the endpoint failed; it is off again, and can be resumed.
         Interrupted: Ctrl-C; nothing billable is left.
-        BillableLeft: the endpoint may remain; ``next_step`` is the command that turns it off.
-        Declined: ``confirm`` said no.
+        BillableLeft: the endpoint may still exist; ``next_step`` is the command that turns it off.
+        Declined: ``confirm`` declined.
     """
     pacing = pacing or Pacing.for_session(session)
     one = belongings_of(session, name)
@@ -116,35 +116,35 @@ def resume(
     if confirm is not None and not confirm(offer):
         raise Declined("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
     if one.stack is not None:
-        offer = _by_its_stack(session, one.stack, offer, pacing, report)
+        offer = _resume_stack(session, one.stack, offer, pacing, report)
     else:
-        offer = _by_itself(session, one, config, offer, pacing, report)
+        offer = _resume_endpoint(session, one, config, offer, pacing, report)
     note(session, name, lambda entry: unpaused(entry, offer.expires_at), pacing, report, "resume")
     report("ready", f"endpoint {name} is in service", status="InService")
     return offer
 
 
 def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
-    """Take off the marks of the pause which a resume that was stopped after its endpoint served has left."""
+    """Remove the tags of the pause that an interrupted resume left."""
     if one.stack is None and one.kept_config is not None:
-        _unmark(session, config, report)
+        _remove_pause_tags(session, config, report)
     ends = one.lifetime.expires_at if one.lifetime is not None else None
     note(session, one.name, lambda entry: unpaused(entry, ends), pacing, report, "resume")
 
 
-def _unmark(session: Session, config: ConfigFacts, report: Reporter) -> None:
-    """Take the marks of the pause off the config: the endpoint serves, so a failure is only reported."""
+def _remove_pause_tags(session: Session, config: ConfigFacts, report: Reporter) -> None:
+    """Remove the tags of the pause from the config; a failure is only reported."""
     try:
         awake(session, config.arn)
     except PeagleError as error:
-        report("resume", f"config {config.name} keeps the marks of the pause ({error.message})")
+        report("resume", f"config {config.name} still has the tags of the pause ({error.message})")
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts:
     if not one.resources and control.describe_endpoint(session, one.name) is not None:
         raise PlanRefused(
-            f"endpoint {one.name} exists but was not made by peagle-sm; it is not touched.",
-            next_step="Look at it with `aws sagemaker describe-endpoint`.",
+            f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
+            next_step="See `aws sagemaker describe-endpoint` for its state.",
             details={"findings": []},
         )
     if not one.configs:
@@ -155,8 +155,8 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
     config = control.describe_endpoint_config(session, wanted)
     if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
         raise NotFound(
-            f"endpoint {one.name} cannot be resumed: its config {wanted} or its model is gone.",
-            next_step=f"Deploy it again, or remove the rest: `peagle-sm delete {one.name}"
+            f"endpoint {one.name} cannot be resumed: its config {wanted} or its model no longer exists.",
+            next_step=f"Deploy it again, or delete the rest: `peagle-sm delete {one.name}"
             f"{session.command_flags()}`.",
             details={"name": one.name, "config": wanted},
         )
@@ -184,7 +184,7 @@ def _offer(
     )
 
 
-def _by_its_stack(
+def _resume_stack(
     session: Session, stack: str, offer: ResumeOffer, pacing: Pacing, report: Reporter
 ) -> ResumeOffer:
     name = offer.name
@@ -200,20 +200,22 @@ def _by_its_stack(
         StackSwitch(session, stack, look, pacing, report, "resume").on()
     except KeyboardInterrupt:
         raise BillableLeft(
-            f"Interrupted: stack {stack} goes on turning endpoint {name} on.", next_step=undo, details=details
+            f"Interrupted: stack {stack} is still turning endpoint {name} on.",
+            next_step=undo,
+            details=details,
         ) from None
     except SwitchStuck as stuck:
         if look() is not None:
             raise BillableLeft(stuck.message, next_step=undo, details={**details, **stuck.details}) from stuck
         raise EndpointFailed(stuck.message, next_step=stuck.next_step, details=stuck.details) from stuck
-    with suppress(PeagleError):  # it serves: what could not be read here is shown by `status`
+    with suppress(PeagleError):  # it serves; `status` shows what could not be read here
         limit = lifetime.get(session, schedule_name(name))
         if limit is not None and limit.expires_at is not None:
             return replace(offer, expires_at=limit.expires_at)
     return offer
 
 
-def _by_itself(
+def _resume_endpoint(
     session: Session,
     one: Belongings,
     config: ConfigFacts,
@@ -226,7 +228,7 @@ def _by_itself(
     run = Run(
         one.name,
         config.name,
-        ToRemove(one.name, schedules=(schedule_name(one.name),)),  # config and model stay
+        ToRemove(one.name, schedules=(schedule_name(one.name),)),  # config and model are kept
         "pause",
         LONGEST_STARTUP_S,
         session,
@@ -245,7 +247,7 @@ def _by_itself(
         follow(run)
     except (KeyboardInterrupt, Exception) as cause:
         _rescue(run, cause)
-    _unmark(session, config, report)
+    _remove_pause_tags(session, config, report)
     return replace(offer, expires_at=expires_at)
 
 
@@ -272,7 +274,7 @@ def _rescue(run: Run, cause: BaseException) -> None:
 
 
 def _role(session: Session, one: Belongings) -> str:
-    """The role of the lifetime schedule: the one it had, else the local server's, else the guard's."""
+    """Return the schedule's role: its old one, the local server's, or the guard's."""
     told = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
     if told and not guards_own(session, told):
         return told
@@ -283,14 +285,14 @@ def _role(session: Session, one: Belongings) -> str:
         return told or f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
     if told:
         raise PlanRefused(
-            f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule was the guard's, and "
-            "no guard is installed; nothing starts without that schedule.",
+            f"endpoint {one.name} cannot be resumed: its lifetime schedule needs the guard's role, and no "
+            "guard is installed.",
             next_step=f"Install the guard again: `peagle-sm guard install{session.command_flags()}`.",
             details={"findings": []},
         )
     raise PlanRefused(
-        f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule is not known, and nothing "
-        "starts without that schedule.",
+        f"endpoint {one.name} cannot be resumed: it needs a lifetime schedule, and the role for that "
+        "schedule is not known.",
         next_step="Deploy it again from its spec, which names scheduler_role_arn.",
         details={"findings": []},
     )

@@ -1,9 +1,9 @@
-"""Delete an endpoint's resources in the order that bounds the bill, and prove that they are gone.
+"""Deletion of an endpoint's resources in the order that limits the cost.
 
-Delete the endpoint, wait until it is gone, then the config and the model. The lifetime schedule goes last,
-when the endpoint is proven gone: it would delete the endpoint if this process died on the way. `rescue`
-cleans up after a failure or Ctrl-C, or says exactly what remains and what ends it. `leave_to_the_schedule`
-hands over to the lifetime schedule where the user does not wait.
+First the endpoint; when it is gone, the config and the model. The lifetime schedule is deleted last, once
+AWS confirms that the endpoint is gone: it deletes the endpoint if this process dies before. `rescue` cleans
+up after a failure or Ctrl-C, or reports what remains and which command deletes it. `leave_to_the_schedule`
+leaves the deletion to the lifetime schedule if the user does not wait.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from peagle_sm.service.progress import Pacing, Phase, Reporter
 
 PLAIN_ATTEMPTS = 5
 SETTLING_LOOKS = 4
-# A local server that restarts on its port is back by then; one that is gone stays gone.
+# Time for a local server to restart on its port.
 LOCAL_PATIENCE_S = 5.0
 _NOT_DELETABLE = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
 
 
 class LocalServerGone(EngineError):
-    """Nobody listens where the local SageMaker was; its engines end with it, and it never costs anything."""
+    """The local SageMaker has ended, and its engines with it; nothing is billed."""
 
 
 @dataclass
 class Removed:
-    """What was deleted and what would not go (name -> why), as "kind/name"."""
+    """Deleted and remaining resources (name -> why), each as "kind/name"."""
 
     deleted: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
 
 
 class Teardown:
-    """One removal; ``phase`` is what its events are called.
+    """One deletion of an endpoint and its resources; ``phase`` is that of its events.
 
-    ``gone_stacks`` are stacks that no longer exist: their tag counts as no tag. Each is looked up again
-    before something of it goes, since somebody may have deployed it again.
+    ``gone_stacks`` are stacks that no longer exist, so that their resources may be deleted. Each is looked up
+    again before a deletion, since it may have been deployed again.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Teardown:
         self._refused_since: float | None = None
 
     def run(self, to_remove: ToRemove, *, unsettled: bool = False) -> Removed:
-        """Delete everything in ``to_remove`` that carries our tags.
+        """Delete everything in ``to_remove`` that has peagle-sm's tags.
 
-        ``unsettled``: a CreateEndpoint may still be on its way, so absence must be seen several times.
+        ``unsettled``: a CreateEndpoint may still be in flight, so several polls must show no endpoint.
 
         Raises:
-            BillableLeft: the endpoint could not be proven gone; its schedule is then still armed.
+            BillableLeft: AWS did not confirm that the endpoint is gone; its schedule still exists.
             LocalServerGone: the local SageMaker has ended.
         """
         gone = Removed()
@@ -90,7 +90,7 @@ class Teardown:
         self.remove_free(to_remove, gone)
         session, owner = self._session, to_remove.endpoint
         if to_remove.schedules:
-            # Without its config no late CreateEndpoint can succeed: this look is final.
+            # Without its config no late CreateEndpoint can succeed: this poll is final.
             self.remove_endpoint(owner, gone)
         for name in to_remove.schedules:
             self._remove_plain(
@@ -102,7 +102,7 @@ class Teardown:
         return gone
 
     def remove_free(self, to_remove: ToRemove, gone: Removed) -> None:
-        """Delete configs and models, which cost nothing, and leave endpoint and schedules alone.
+        """Delete configs and models, which cost nothing; keep endpoint and schedules.
 
         Raises:
             LocalServerGone: the local SageMaker has ended.
@@ -124,12 +124,12 @@ class Teardown:
             )
 
     def remove_endpoint(self, name: str, gone: Removed, *, looks: int = 1) -> None:
-        """Ask for deletion, again and again while AWS refuses, until the endpoint is not there.
+        """Delete the endpoint; retry while AWS refuses, and wait until it is gone.
 
-        A deletion may answer 200 and do nothing, so only DescribeEndpoint counts.
+        DeleteEndpoint may return 200 and do nothing, so only DescribeEndpoint counts.
 
         Raises:
-            BillableLeft: not proven gone in time, or AWS cannot be asked.
+            BillableLeft: a timeout before AWS confirmed that it is gone, or AWS does not answer.
             LocalServerGone: the local SageMaker has ended.
         """
         deadline = self._pacing.monotonic() + self._pacing.delete_timeout_s
@@ -147,12 +147,12 @@ class Teardown:
                     if status != "Deleting":
                         self._delete_endpoint(name)
             except NotFound as error:
-                why = error.message  # most likely gone since it was described; look again
+                why = error.message  # probably deleted since it was described; poll again
             except PeagleError as error:
                 why = error.message
                 if not is_refused_now(error):
                     raise billable_left(self._session, name, why) from error
-                self._give_up_on_a_server_that_is_gone(error)
+                self._raise_if_server_gone(error)
             if seen:
                 self._report(
                     self._phase,
@@ -171,12 +171,12 @@ class Teardown:
         try:
             control.delete_endpoint(self._session, name)
         except ServiceFault:
-            if self._gone_stacks:  # refused while it has components, and no stack is left that deletes them
+            if self._gone_stacks:  # AWS refuses while components exist; no stack deletes them
                 for component in component_names(self._session, name):
                     delete_component(self._session, component)
             raise
 
-    def _give_up_on_a_server_that_is_gone(self, error: PeagleError) -> None:
+    def _raise_if_server_gone(self, error: PeagleError) -> None:
         url = self._session.local_url
         if url is None or not is_refused_connection(error):
             return
@@ -191,23 +191,22 @@ class Teardown:
             ) from error
         self._report(
             self._phase,
-            f"the local SageMaker at {url} does not answer; "
-            f"asking for {LOCAL_PATIENCE_S - waited:.0f} s more",
+            f"the local SageMaker at {url} does not answer; retrying for {LOCAL_PATIENCE_S - waited:.0f} s",
         )
 
     def _is_ours(self, arn: str, created: str, endpoint: str) -> bool:
-        # By ARN and creation time: a name may be taken by a new endpoint while we wait.
+        # By ARN and creation time: a new endpoint may get the name during the wait.
         key = f"{arn} {created}"
-        if key not in self._known_ours and self._may_go(control.tags_of(self._session, arn), endpoint):
+        if key not in self._known_ours and self._may_delete(control.tags_of(self._session, arn), endpoint):
             self._known_ours.add(key)
         return key in self._known_ours
 
     def _is_owned(self, describe: Callable[[Session, str], Any], name: str, endpoint: str) -> bool:
         facts = describe(self._session, name)
-        return facts is not None and self._may_go(control.tags_of(self._session, facts.arn), endpoint)
+        return facts is not None and self._may_delete(control.tags_of(self._session, facts.arn), endpoint)
 
-    def _may_go(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
-        # What a stack owns goes by its stack: deleted behind its back, the next update would fail.
+    def _may_delete(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
+        # Only the stack may delete its resources: otherwise its next update fails.
         stack = stack_of(tags)
         return belongs_to(tags, endpoint) and (stack is None or self._is_gone(stack))
 
@@ -235,7 +234,7 @@ class Teardown:
                 if there:
                     sent = True
                     remove()
-                    why = "it is still there after its deletion was accepted"
+                    why = "it still exists after its deletion was accepted"
                     if is_there():
                         continue
                 if sent:
@@ -248,7 +247,7 @@ class Teardown:
                 why = error.message
                 if not is_refused_now(error):
                     break
-                self._give_up_on_a_server_that_is_gone(error)
+                self._raise_if_server_gone(error)
         gone.left[resource] = why
         self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
 
@@ -267,12 +266,12 @@ def remove_by_hand(session: Session, schedule: str) -> str:
 
 
 def local_server_gone(url: str) -> str:
-    """Return the words for a local SageMaker that has ended; its engines end with it."""
-    return f"The local SageMaker at {url} is gone and everything it ran with it; nothing is billed."
+    """Return the message for a local SageMaker that has ended."""
+    return f"The local SageMaker at {url} has ended, with everything that it ran; nothing is billed."
 
 
 def billable_left(session: Session, name: str, why: str, more: str = "") -> BillableLeft:
-    """Return the error that names the endpoint which may go on costing, and the command that ends it."""
+    """Return the error for an endpoint that may still be running and billed."""
     return BillableLeft(
         f"Endpoint {name} may still be running and billed: {why}{more}",
         next_step=f"peagle-sm delete {name} --yes{session.command_flags()}",
@@ -283,26 +282,26 @@ def billable_left(session: Session, name: str, why: str, more: str = "") -> Bill
 def leave_to_the_schedule(
     session: Session, name: str, pacing: Pacing, *, unsettled: bool = False, undo: str = "delete"
 ) -> NoReturn:
-    """Bring the lifetime limit of endpoint ``name`` forward to now, and raise what remains.
+    """Move the endpoint's lifetime schedule to now, and raise what remains.
 
-    ``unsettled``: a CreateEndpoint may still be on its way, so absence proves nothing. ``undo`` is the
-    command that finishes: delete, or pause where config and model are to stay.
+    ``unsettled``: a CreateEndpoint may still be in flight, so a missing endpoint proves nothing. ``undo`` is
+    the command that finishes: delete, or pause if config and model are to be kept.
 
     Raises:
-        Interrupted: the endpoint is gone already, and only what costs nothing may be left; or the local
-            SageMaker is gone, and everything with it.
-        BillableLeft: it is not; ``next_step`` is the command that finishes.
+        Interrupted: the endpoint is already gone, and only free resources may be left; or the local
+            SageMaker has ended.
+        BillableLeft: the endpoint may exist; ``next_step`` is the command that finishes.
     """
     try:
         limit = lifetime.get(session, schedule_name(name))
         if limit is None or not limit.ends(name):
-            outlook = "; it has no lifetime limit"
+            outlook = "; it has no lifetime schedule"
         else:
             lifetime.bring_forward(session, limit, pacing.clock())
-            outlook = "; its lifetime limit was brought forward to now and deletes it within about 10 minutes"
+            outlook = "; its lifetime schedule was moved to now and deletes it within about 10 minutes"
     except (PeagleError, KeyboardInterrupt) as error:
         end_with_the_local_server(session, error)
-        outlook = "; its lifetime limit could not be brought forward and holds at its own time"
+        outlook = "; its lifetime schedule could not be moved and deletes it at the planned time"
     gone = False
     try:
         gone = not unsettled and control.describe_endpoint(session, name) is None
@@ -320,10 +319,10 @@ def leave_to_the_schedule(
 
 
 def end_with_the_local_server(session: Session, error: BaseException) -> None:
-    """After Ctrl-C: where nobody listens any more at the local SageMaker's address, nothing is left to end.
+    """Report an interruption if the local SageMaker has ended and nothing is left.
 
     Raises:
-        Interrupted: it is so. On AWS a refused connection proves nothing.
+        Interrupted: the local SageMaker has ended. On AWS a refused connection proves nothing.
     """
     if session.local_url is not None and is_refused_connection(error):
         raise Interrupted(
@@ -336,12 +335,12 @@ LOG_LINES = 20
 
 @dataclass
 class Run:
-    """One endpoint that is brought up, by a deploy or a resume, and what a clean-up must know of it.
+    """One start of an endpoint (deploy or resume), with the state for a clean-up.
 
-    ``to_remove`` is what a clean-up removes, and ``undo`` the command that finishes it by hand.
-    ``may_exist``: an endpoint of ours may be there, so a clean-up that cannot ask AWS must say so.
-    ``unsettled``: a CreateEndpoint was sent and its answer has not come.
-    ``began_at``: when AWS says that the endpoint was created; None while it has not said.
+    ``to_remove`` is what a clean-up deletes, and ``undo`` the command that finishes it by hand.
+    ``may_exist``: the endpoint may exist, so a clean-up that gets no answer from AWS must report it.
+    ``unsettled``: a CreateEndpoint was sent and its answer is not known.
+    ``began_at``: the endpoint's creation time from AWS; None if not known yet.
     """
 
     name: str
@@ -358,13 +357,13 @@ class Run:
 
 
 def rescue(run: Run, cause: BaseException) -> NoReturn:
-    """Clean up after ``cause`` and raise what the caller must know.
+    """Clean up after ``cause`` and raise the error for the caller.
 
     Raises:
         Interrupted: Ctrl-C, and nothing billable is left.
-        BillableLeft: the endpoint could not be proven gone, or a second Ctrl-C ended the waiting.
-        LocalServerGone: the local SageMaker has ended, and with it all that there was to clean up.
-        PeagleError: ``cause`` itself, once everything is cleaned up.
+        BillableLeft: AWS did not confirm that the endpoint is gone, or a second Ctrl-C ended the wait.
+        LocalServerGone: the local SageMaker has ended, so there is nothing to clean up.
+        PeagleError: ``cause`` itself, after a complete clean-up.
     """
     run.report.quiet = True  # a callback that raises must not stop a clean-up
     interrupted = isinstance(cause, KeyboardInterrupt)
@@ -373,7 +372,7 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
             cause.details["log_tail"] = _log_tail(run)
         run.report(
             "interrupted" if interrupted else "failed",
-            "interrupted: cleaning up; Ctrl-C again leaves it to the lifetime limit"
+            "interrupted: cleaning up; another Ctrl-C leaves this to the lifetime schedule"
             if interrupted
             else f"failed: {cause}; cleaning up",
         )
@@ -400,11 +399,11 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
 def _raise_interrupted(run: Run, gone: Removed) -> NoReturn:
     if not gone.left:
         raise Interrupted(
-            f"Interrupted: what this run had created of {run.name} is deleted again.",
+            f"Interrupted: everything that this run created for {run.name} was deleted.",
             details={"deleted": gone.deleted, "left": []},
         ) from None
     raise Interrupted(
-        f"Interrupted; no endpoint is left, but {', '.join(gone.left)} could not be deleted (costs nothing).",
+        f"Interrupted: no endpoint is left, but {', '.join(gone.left)} could not be deleted (no cost).",
         next_step=_undo_command(run),
         details={"deleted": gone.deleted, "left": sorted(gone.left)},
     ) from None
@@ -415,8 +414,8 @@ def _raise_cause(run: Run, cause: BaseException, gone: Removed) -> NoReturn:
         cause.details |= {"deleted": gone.deleted, "left": sorted(gone.left)}
         if gone.left:
             cause.next_step = (
-                f"{cause.next_step or ''} Left, costing nothing: {', '.join(sorted(gone.left))}; "
-                f"remove with `{_undo_command(run)}`."
+                f"{cause.next_step or ''} Remaining, at no hourly cost: {', '.join(sorted(gone.left))}; "
+                f"delete them with `{_undo_command(run)}`."
             ).strip()
         elif cause.next_step is None:
             cause.next_step = _advice(run, str(cause.details.get("failure_reason", "")))
@@ -440,9 +439,9 @@ def _visible(cause: BaseException) -> BaseException | None:
 def _advice(run: Run, reason: str) -> str:
     lowered = reason.lower()
     if "no space left" in lowered:
-        return "Free some space on the disk that the reason names, and deploy again."
+        return "Free some space on the disk named above, and deploy again."
     if "capacity" in lowered:
-        return "Add further placement.instance_types, or use another region or a capacity reservation."
+        return "Add other placement.instance_types, or use another region or a capacity reservation."
     if "limit" in lowered or "quota" in lowered:
         return "Raise the quota '<type> for endpoint usage' in the Service Quotas console."
     if "rolled back" in lowered:

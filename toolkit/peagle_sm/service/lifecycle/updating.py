@@ -1,7 +1,7 @@
-"""update(): make an existing endpoint serve another spec, in place or by a stop and a start.
+"""update(): bring an existing endpoint to another spec.
 
-In place, UpdateEndpoint starts a second fleet beside the first; an update that SageMaker rolls back is
-reported as a failure.
+An in place update starts a second fleet beside the first; a rollback by SageMaker is reported as a failure.
+A stop-and-start update pauses the endpoint first.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Remo
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
 
-# DescribeEndpoint may lag behind UpdateEndpoint; an old InService must not be taken for a rollback.
+# DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
 _BEGINS_WITHIN_S = 60.0
 
 
 class InPlace:
-    """One update of an endpoint that serves and goes on serving."""
+    """One in place update; the endpoint serves during it."""
 
     def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer) -> None:
-        """Remember how it stood, so that a failure puts it back."""
+        """Take the present state, to restore it after a failure."""
         self._run = run
         self._offer = offer
         self._limit: Lifetime | None = found.one.lifetime
         self._created = None if found.facts is None else found.facts.created_at
 
     def bring_about(self) -> None:
-        """Extend the lifetime, create model and config, update, and follow.
+        """Extend the lifetime, create model and config, update the endpoint, and follow.
 
         Raises:
-            EndpointFailed: SageMaker rolled back; what was made for the update is gone again.
-            Interrupted: Ctrl-C; the message says whether SageMaker goes on.
-            PeagleError: AWS refused or did not answer; ``next_step`` says how it stands.
+            EndpointFailed: SageMaker rolled back; everything created for the update was deleted.
+            Interrupted: Ctrl-C; the message states whether SageMaker continues the update.
+            PeagleError: AWS refused or did not answer; ``next_step`` describes the present state.
         """
         run = self._run
         try:
@@ -67,17 +67,17 @@ class InPlace:
             self._send()
             self._follow()
         except (KeyboardInterrupt, Exception) as cause:
-            self._stopped(cause)
+            self._recover(cause)
 
     def _extend(self) -> None:
-        """Write the new end of its life: first of all, so that what is started has one."""
+        """Extend the lifetime, before anything is started."""
         run = self._run
         schedule = prolonged(run.parameters("create_schedule"), self._lease())
         armed = lifetime.arm(run.session, schedule)
         self._remember(armed.expires_at)
         run.report(
             "lifetime",
-            f"lifetime limit armed: deleted at {armed.expires_at:%Y-%m-%d %H:%M} UTC",
+            f"lifetime schedule created: deletes the endpoint at {armed.expires_at:%Y-%m-%d %H:%M} UTC",
             resource=f"schedule/{armed.name}",
         )
 
@@ -85,7 +85,7 @@ class InPlace:
         return lease_of(self._run.session, self._run.name, self._created)
 
     def _remember(self, ends: datetime | None) -> None:
-        """The guard counts from the endpoint's creation, unless its register has another end."""
+        """Write the end to the register: by default the guard counts from the creation."""
 
         def change(seen: Entry) -> Mapping[str, Value]:
             older = {} if seen.is_of(self._created) else {"created_at": None, "keep_until": None}
@@ -94,11 +94,11 @@ class InPlace:
         guard_resources.update(self._run.session, self._run.name, change)
 
     def _send(self) -> None:
-        """Ask once; after an unclear answer, or a refusal that may pass, look before asking again."""
+        """Send UpdateEndpoint; after an unclear answer, check before a retry."""
         run, config = self._run, self._run.plan.names.config
         run.report.start_billing()
         for attempt in range(1, CREATE_ATTEMPTS + 1):
-            if self._begun():
+            if self._has_begun():
                 break
             try:
                 deployment = deployment_config(self._offer.alarms)
@@ -107,13 +107,13 @@ class InPlace:
             except PeagleError as error:
                 if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
                     raise
-                run.report("check", f"no clear answer, looking before trying again ({error.message})")
+                run.report("check", f"no clear answer; checking before a retry ({error.message})")
                 run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
             else:
                 break
         run.report("endpoint", f"endpoint {run.name} is being updated", status="Updating")
 
-    def _begun(self) -> bool:
+    def _has_begun(self) -> bool:
         facts = control.describe_endpoint(self._run.session, self._run.name)
         config = self._run.plan.names.config
         return facts is not None and config in (facts.pending_config, facts.config_name)
@@ -121,7 +121,7 @@ class InPlace:
     def _follow(self) -> None:
         run = self._run
         until = run.pacing.monotonic() + _BEGINS_WITHIN_S
-        while not self._begun() and run.pacing.monotonic() < until:
+        while not self._has_begun() and run.pacing.monotonic() < until:
             run.pacing.sleep(run.pacing.poll_s)
         follow_endpoint(
             run.session,
@@ -133,8 +133,8 @@ class InPlace:
             note=lambda facts: None,
         )
 
-    def _stopped(self, cause: BaseException) -> NoReturn:
-        """Put back what can be put back, and tell how it stands."""
+    def _recover(self, cause: BaseException) -> NoReturn:
+        """Restore what can be restored, and raise an error with the present state."""
         run = self._run
         run.report.quiet = True
         try:
@@ -142,16 +142,16 @@ class InPlace:
         except (PeagleError, KeyboardInterrupt):
             self._raise(
                 cause,
-                f"How endpoint {run.name} stands is not known; its lifetime limit holds. Left, costing "
-                "nothing by the hour: the new config and model, and the alarm of the update.",
+                f"The status of endpoint {run.name} is unknown; its lifetime schedule still deletes it. "
+                "Remaining, at no hourly cost: the new config and model, and the alarm of the update.",
             )
         if facts is None:
             self._raise(cause, f"Endpoint {run.name} is gone.")
         if run.plan.names.config in (facts.config_name, facts.pending_config) or facts.status in ON_ITS_WAY:
             self._raise(
                 cause,
-                f"SageMaker goes on updating endpoint {run.name}, and the second fleet costs until it is "
-                "over; its lifetime limit holds.",
+                f"SageMaker is still updating endpoint {run.name}, and the second fleet is billed until the "
+                "update ends; the lifetime schedule still deletes the endpoint.",
             )
         self._put_back(facts, cause)
 
@@ -182,31 +182,29 @@ class InPlace:
                 lifetime.move(run.session, self._limit, self._limit.expires_at)
                 self._remember(self._limit.expires_at)
         except (PeagleError, KeyboardInterrupt) as error:
-            left[f"alarm or lifetime limit of {run.name}"] = str(error)
-        serves = f"Endpoint {run.name} runs its old config {facts.config_name} ({facts.status})"
+            left[f"alarm or lifetime schedule of {run.name}"] = str(error)
+        serves = f"Endpoint {run.name} still runs its old config {facts.config_name} ({facts.status})"
         if isinstance(cause, EndpointFailed):
-            cause.message = (
-                f"The update of endpoint {run.name} failed: SageMaker rolled back. {serves}, as before."
-            )
+            cause.message = f"The update of endpoint {run.name} failed: SageMaker rolled back. {serves}."
             cause.details |= {"config": facts.config_name, "asked": names.config}
             cause.next_step = cause.next_step or (
                 "Read the engine's last lines (details.log_tail), correct the spec, and update again."
             )
         elif isinstance(cause, PeagleError):
-            cause.next_step = f"{serves}, as before. {cause.next_step or 'Run the update again.'}"
+            cause.next_step = f"{serves}. {cause.next_step or 'Run the update again.'}"
         if isinstance(cause, PeagleError):
             cause.details |= {"deleted": gone.deleted, "left": sorted(left)}
             if left:
-                cause.next_step = f"{cause.next_step} Left, costing nothing by the hour: {', '.join(left)}."
+                cause.next_step = f"{cause.next_step} Remaining, at no hourly cost: {', '.join(left)}."
         elif isinstance(cause, KeyboardInterrupt):
-            raise Interrupted(f"Interrupted: nothing was updated. {serves}, as before.") from None
+            raise Interrupted(f"Interrupted: nothing was updated. {serves}.") from None
         raise cause
 
     def _raise(self, cause: BaseException, how: str) -> NoReturn:
         flags = self._run.session.command_flags()
         step = (
-            f"{how} Follow it by running the update again; look with `peagle-sm status {self._run.name}"
-            f"{flags}`; end it with `peagle-sm delete {self._run.name} --yes{flags}`."
+            f"{how} Run the update again to follow it; check it with `peagle-sm status {self._run.name}"
+            f"{flags}`; delete it with `peagle-sm delete {self._run.name} --yes{flags}`."
         )
         if isinstance(cause, KeyboardInterrupt):
             raise Interrupted(f"Interrupted. {how}", next_step=step) from None
@@ -228,24 +226,24 @@ def update(
     preflight: Callable[[Plan], object] | None = None,
     skip_checks: Collection[str] = (),
 ) -> Endpoint:
-    """Bring the endpoint of ``spec`` to what the spec says now, and follow until it serves that.
+    """Update the endpoint of ``spec`` to its present content, and follow it.
 
-    ``strategy`` (None: the spec's ``update``) in-place starts a second fleet, which is paid for until the
-    first one is gone, and never stops serving; CloudWatch alarms undo it: one on the server's errors that
-    this makes for the time of the update, and the ``alarms`` named. off-update-on pauses the endpoint first
-    and starts it anew. Where only tags differ nothing is started. The lifetime begins anew with each update.
-    A run that was killed is taken up by the next one.
+    ``strategy`` (None: the spec's ``update``): "in-place" starts a second fleet, which is billed until the
+    first one is gone, and the endpoint serves all the time. CloudWatch alarms roll it back: one on server
+    errors, which exists during the update, and the given ``alarms``. "off-update-on" pauses the endpoint and
+    starts it with the new spec. If only tags differ, nothing is started. Each update starts the lifetime
+    again. A repeated run continues a killed one.
 
     Raises:
-        Declined: ``confirm`` said no.
-        PlanRefused: a finding forbids it, or the endpoint cannot be updated as it stands.
-        NotFound: there is no such endpoint.
+        Declined: ``confirm`` declined.
+        PlanRefused: the plan has an error, or the endpoint's status forbids an update.
+        NotFound: the endpoint does not exist.
         GuardMissing: no guard is installed, and ``unguarded`` is False.
-        EndpointFailed: SageMaker rolled back: the old config serves as before. Or, with off-update-on, the
-            new one did not come up: the endpoint is paused, and `resume` brings the old one back.
-        Interrupted: Ctrl-C; the message says what goes on.
-        BillableLeft: an endpoint may remain that nobody wants; ``next_step`` is the command that ends it.
-        PeagleError: AWS refused or did not answer; ``next_step`` says how it stands.
+        EndpointFailed: SageMaker rolled back; the old config serves as before. Or, with off-update-on, the
+            new endpoint failed: the endpoint is paused, and `resume` starts the old one.
+        Interrupted: Ctrl-C; the message states what continues.
+        BillableLeft: an endpoint may still exist; ``next_step`` is the command that deletes it.
+        PeagleError: AWS refused or did not answer; ``next_step`` describes the present state.
     """
     pacing = pacing or Pacing.for_session(session)
     try:
@@ -256,13 +254,13 @@ def update(
         raise Interrupted("Interrupted: nothing was changed.") from None
     run = Deploy.of(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
     if offer.done:
-        _end_the_pause(run, found.one.lifetime)  # one that an earlier run could not write
-        run.report("ready", f"endpoint {run.name} serves this spec already", status="InService")
+        _end_the_pause(run, found.one.lifetime)  # if an earlier run could not write it
+        run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
     elif found.facts is not None and offer.strategy == "in-place":
         InPlace(run, found, offer).bring_about()
         _finish(run, offer)
     else:
-        _off_and_on(run, found)
+        _stop_and_start(run, found)
         _finish(run, offer)
     return Endpoint(run.name, session, pacing=pacing)
 
@@ -296,10 +294,10 @@ def _agree(
     return offer, found
 
 
-def _off_and_on(run: Deploy, found: CurrentState) -> None:
+def _stop_and_start(run: Deploy, found: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
     ours = found.facts is not None and found.facts.config_name == run.plan.names.config
-    create_free(run)  # what AWS does not take is refused while the old one still serves
+    create_free(run)  # AWS refuses an invalid request now, while the old endpoint still serves
     if found.facts is not None and not ours:
         pause(run.name, session=run.session, pacing=run.pacing, progress=run.report.progress)
     seen = survey(run.session, run.plan)
@@ -310,19 +308,19 @@ def _off_and_on(run: Deploy, found: CurrentState) -> None:
     except PeagleError as error:
         kept = found.old_config != run.plan.names.config
         if kept and error.next_step is not None:
-            error.next_step += f" The old config {found.old_config} is kept: `{back}` brings it back."
+            error.next_step += f" The old config {found.old_config} is kept: `{back}` starts it again."
         raise
 
 
 def _finish(run: Deploy, offer: UpdateOffer) -> None:
-    """What comes once the new config serves; a later run may do each step again."""
+    """Finish an update whose new config serves; each step may be repeated."""
     session = run.session
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
         cloudwatch.remove_alarm(session, update_alarm(run.name)["AlarmName"])
     one = belongings_of(session, run.name)
     _write_tags(run, one, offer)
-    _remove_the_old(run, one)
+    _remove_old(run, one)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
 
 
@@ -336,7 +334,7 @@ def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
     stale = stale_tags(one.tags, wanted)
     if one.endpoint is None or (not stale and all(one.tags.get(key) == wanted[key] for key in wanted)):
         return
-    if not offer.fleet:  # the config of before stays, and a resume takes the endpoint's tags from it
+    if not offer.fleet:  # the old config is kept, and a resume takes the endpoint's tags from it
         config = control.describe_endpoint_config(run.session, run.plan.names.config)
         for arn in () if config is None else (config.arn,):
             control.add_tags(run.session, arn, wanted)
@@ -346,7 +344,7 @@ def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
     control.add_tags(run.session, one.endpoint.arn, wanted)
 
 
-def _remove_the_old(run: Deploy, one: Belongings) -> None:
+def _remove_old(run: Deploy, one: Belongings) -> None:
     names = run.plan.names
     old = ToRemove(
         run.name,
@@ -358,7 +356,7 @@ def _remove_the_old(run: Deploy, one: Belongings) -> None:
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
         raise PeagleError(
-            f"Endpoint {run.name} is updated, but what it had before is left, costing nothing: {left}",
-            next_step="Run the update again: it takes up what exists.",
+            f"Endpoint {run.name} is updated, but its old resources are left, at no cost: {left}",
+            next_step="Run the update again: it deletes them.",
             details={"left": sorted(gone.left)},
         )

@@ -1,7 +1,8 @@
-"""`peagle-sm serve`: OpenAI's API on loopback, signed and sent to one endpoint. Needs the extra `openai`.
+"""`peagle-sm serve`: OpenAI's API on loopback for one SageMaker endpoint.
 
-``upstream`` signs and sends a request, reads SageMaker's stream and makes OpenAI errors of its errors;
-``responses`` (pure) translates the Responses API; ``proxy`` answers requests, starts and drains.
+Needs the extra `openai`. ``upstream`` signs and sends requests, reads SageMaker's stream and converts its
+errors to OpenAI's; ``responses`` (pure) translates the Responses API; ``proxy`` answers requests, starts
+and drains.
 """
 
 from __future__ import annotations

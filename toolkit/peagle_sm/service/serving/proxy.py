@@ -1,4 +1,4 @@
-"""The web application of `peagle-sm serve`: OpenAI requests in, signed invocations out.
+"""Web application of `peagle-sm serve`: OpenAI requests in, invocations out.
 
 `start` serves on a port. `run` stops in order: accept no new requests, finish those in flight, close the
 port.
@@ -23,7 +23,7 @@ from peagle_sm.aws.session.signing import json_object
 from peagle_sm.aws.streams.answers import aborted_in, engine_error
 from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.files import encoded_utf8
+from peagle_sm.core.words import encoded_utf8
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
 from peagle_sm.service.serving.upstream import (
     STARTING_S,
@@ -41,7 +41,7 @@ from peagle_sm.service.serving.upstream import (
     unavailable,
 )
 
-#: The engine tells the two apart by the body: `messages` or `prompt`.
+#: The engine distinguishes the two by the body: `messages` or `prompt`.
 RESPONSES = "/v1/responses"
 CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", RESPONSES: "input"}
 SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
@@ -51,7 +51,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass
 class Served:
-    """What became of one request, for its line in the log."""
+    """Result of one request, for its log line."""
 
     method: str
     path: str
@@ -64,9 +64,9 @@ class Served:
     failed: str | None = None
 
     def leave(self) -> None:
-        """Note that the client closed the connection, which matters only before the answer's end."""
+        """Record that the client closed the connection before the answer ended."""
         if not self.whole and self.failed is None:
-            self.failed = "the client left"
+            self.failed = "the client disconnected"
 
     def line(self) -> str:
         """Return one line: the request, its status, tokens, acceptance length and time."""
@@ -86,7 +86,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: its body as it is sent on, how its stream is passed on, and what a whole answer becomes."""
+    """A request: its body for SageMaker, its relay, and its answer's conversion."""
 
     body: bytes
     relay: Relay
@@ -94,7 +94,7 @@ class Asked:
 
 
 class Proxy:
-    """Answers requests for one endpoint; ``busy`` counts those under way."""
+    """Proxy for one endpoint; ``busy`` counts the requests in flight."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Proxy:
         any_host: bool = False,
         on_served: Callable[[Served], None] = lambda served: None,
     ) -> None:
-        """Take the endpoint; ``any_host`` answers to names other than this machine's loopback ones."""
+        """Take the endpoint; ``any_host`` also accepts Host headers other than loopback."""
         self._upstream = upstream
         self._api_key = api_key
         self._any_host = any_host
@@ -116,7 +116,7 @@ class Proxy:
         self.draining = False
 
     def app(self) -> web.Application:
-        """Build the application; its start opens the connections to SageMaker, its end closes them."""
+        """Build the application, which opens and closes the connections to SageMaker."""
         app = web.Application(client_max_size=BODY_LIMIT_BYTES + 1)
         app.router.add_route("*", "/{path:.*}", self.handle)
         app.cleanup_ctx.append(self._connections)
@@ -148,14 +148,14 @@ class Proxy:
     def _refusal(self, request: web.Request) -> Problem | None:
         if self.draining:
             return Problem(
-                503, "peagle-sm serve is ending", "server_error", "ending", retry_after_s=STARTING_S
+                503, "peagle-sm serve is shutting down", "server_error", "ending", retry_after_s=STARTING_S
             )
-        # A web page must not spend the user's money: neither under a rebound name nor from its own origin.
+        # A web page must not spend the user's money, neither by DNS rebinding nor from its own origin.
         if not self._any_host and not _is_loopback(f"//{request.host}"):
             return invalid(f"found Host {request.host!r}; allowed: {', '.join(_LOOPBACK)}", 403)
         origin = request.headers.get("Origin")
         if origin is not None and not _is_loopback(origin):
-            return invalid(f"found Origin {origin!r}; allowed: pages of this machine", 403)
+            return invalid(f"found Origin {origin!r}; allowed: pages on this machine", 403)
         if self._api_key is None or request.path in ("/health", "/ping"):
             return None
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -169,13 +169,13 @@ class Proxy:
         if request.path not in CALLS or request.method != "POST":
             return self._fail(served, _not_served(request))
         try:
-            asked = self._asked(await request.read(), request.path, served)
+            asked = self._parse_request(await request.read(), request.path, served)
         except web.HTTPRequestEntityTooLarge:
             return self._fail(served, _TOO_LARGE)
         except SpecError as error:
             return self._fail(served, invalid(error.message))
-        except RecursionError:  # from reading the JSON, or from writing it again
-            return self._fail(served, invalid("the request body is JSON that is nested too deeply"))
+        except RecursionError:  # from parsing the JSON, or from writing it
+            return self._fail(served, invalid("the JSON of the request body is nested too deeply"))
         return await self._invoke(request, asked, served)
 
     def _looked_up(self, request: web.Request, served: Served) -> web.Response:
@@ -192,11 +192,11 @@ class Proxy:
         served.status = 200
         return web.json_response(found)
 
-    def _asked(self, raw: bytes, path: str, served: Served) -> Asked:
-        """Read a request.
+    def _parse_request(self, raw: bytes, path: str, served: Served) -> Asked:
+        """Parse a request.
 
         Raises:
-            SpecError: it is no request of this path.
+            SpecError: the body is invalid for this path.
         """
         needed, document = CALLS[path], _document(raw)
         if needed not in document:
@@ -210,11 +210,11 @@ class Proxy:
             body = self._encoded(chat_of(document))
             return Asked(body, ResponseRelay(document), lambda answer: response_of(document, answer))
         relay = Relay(answers=answers_asked(document))
-        # Letter for letter, where the model is not this server's name for the endpoint.
+        # Send the body unchanged, unless its model is this server's name for the endpoint.
         return Asked(self._encoded(document) if document.get("model") == self.model else raw, relay)
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
-        """The body, with an empty model for this server's name: the engine knows itself by another."""
+        """Return the body; this server's model name becomes empty, as the engine expects."""
         if document.get("model") == self.model:
             document = {**document, "model": ""}
         return encoded_utf8(json.dumps(document, ensure_ascii=False), "the request body")
@@ -230,19 +230,19 @@ class Proxy:
                     content = await answer.read()
                     return self._fail(served, of_aws(answer.status, answer.headers, content))
                 if not served.streamed:
-                    return self._whole(answer, await answer.read(), asked, served)
-                response = await _begun(request, answer, served)
+                    return self._whole_answer(answer, await answer.read(), asked, served)
+                response = await _start_response(request, answer, served)
                 await _relay(asked.relay, answer, response, served)
                 return response
         except PeagleError as error:
             return self._fail(served, of_error(error))
         except (aiohttp.ClientError, TimeoutError) as error:
-            if response is not None:  # aiohttp's word for a client that left; there is nobody to tell
+            if response is not None:  # aiohttp raises this after a disconnect; nobody reads an answer
                 served.leave()
                 return response
             return self._fail(served, unavailable(f"no answer from SageMaker: {error}"))
 
-    def _whole(
+    def _whole_answer(
         self, answer: aiohttp.ClientResponse, content: bytes, asked: Asked, served: Served
     ) -> web.Response:
         document = json_object(content)
@@ -256,7 +256,7 @@ class Proxy:
             try:
                 content = json.dumps(asked.translate(document), ensure_ascii=False).encode()
             except (AttributeError, LookupError, TypeError, ValueError):
-                return self._fail(served, unavailable("the engine's answer is no chat completion"))
+                return self._fail(served, unavailable("the engine's answer is not a chat completion"))
         served.status, served.whole = 200, True
         served.tokens, served.acceptance_length = figures_of(document)
         return web.Response(body=content, headers=_headers(answer, answer.headers.get("Content-Type")))
@@ -273,15 +273,17 @@ def _document(raw: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise SpecError(f"the request body is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise SpecError(f"the request body is JSON: found a {type(document).__name__}; allowed: an object")
+        raise SpecError(f"the request body: found a JSON {type(document).__name__}; allowed: an object")
     return document
 
 
-async def _begun(request: web.Request, answer: aiohttp.ClientResponse, served: Served) -> web.StreamResponse:
+async def _start_response(
+    request: web.Request, answer: aiohttp.ClientResponse, served: Served
+) -> web.StreamResponse:
     served.status = 200
     inner = answer.headers.get("X-Amzn-SageMaker-Content-Type", "")
     if not inner.startswith(_STREAM):
-        inner = _STREAM  # an engine that answers with anything else meets the error event of a stream
+        inner = _STREAM  # another content type gives the error event of a stream
     response = web.StreamResponse(headers={**_headers(answer, inner), "Cache-Control": "no-cache"})
     await response.prepare(request)
     return response
@@ -290,14 +292,14 @@ async def _begun(request: web.Request, answer: aiohttp.ClientResponse, served: S
 async def _relay(
     relay: Relay, answer: aiohttp.ClientResponse, response: web.StreamResponse, served: Served
 ) -> None:
-    """Pass whole events on as they come; one that is late to be read holds the engine back, not memory."""
+    """Relay whole events; a slow client slows the engine down and uses no memory."""
     try:
         await _pass_on(relay, answer, response)
         if relay.problem is not None:
             served.failed = relay.problem.message
             await response.write(relay.failure(of_stream(relay.problem)))
         await response.write_eof()
-    finally:  # also when the client left: many close the connection as soon as they have read [DONE]
+    finally:  # also after a disconnect: many clients close the connection right after [DONE]
         served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length
         served.whole = relay.is_answer
 
@@ -323,7 +325,7 @@ async def _pass_on(relay: Relay, answer: aiohttp.ClientResponse, response: web.S
 def _headers(answer: aiohttp.ClientResponse, content_type: str | None) -> dict[str, str]:
     headers = {"Content-Type": content_type or "application/json"}
     if "x-amzn-RequestId" in answer.headers:
-        # `x-request-id` is where OpenAI's SDK looks, and what its errors show.
+        # OpenAI's SDK reads `x-request-id` and shows it in its errors.
         headers["x-request-id"] = headers["x-amzn-RequestId"] = answer.headers["x-amzn-RequestId"]
     return headers
 
@@ -345,14 +347,14 @@ _TOO_LARGE = invalid(
 )
 
 
-#: A stream of SageMaker lasts at most 8 minutes.
+#: A SageMaker stream lasts at most 8 minutes.
 DRAIN_S = 8 * 60.0
 _LOOK_S = 0.05
 
 
 @dataclass
 class Running:
-    """A proxy that listens."""
+    """A running proxy."""
 
     url: str
     port: int
@@ -360,7 +362,7 @@ class Running:
     _runner: web.AppRunner
 
     async def drain(self, seconds: float = DRAIN_S) -> bool:
-        """Take nothing new and wait for what is under way; say whether all of it ended in time."""
+        """Refuse new requests and wait for those in flight; return whether all ended."""
         self.proxy.draining = True
         deadline = asyncio.get_running_loop().time() + seconds
         while self.proxy.busy and asyncio.get_running_loop().time() < deadline:
@@ -368,7 +370,7 @@ class Running:
         return not self.proxy.busy
 
     async def close(self) -> None:
-        """End now, with what is under way."""
+        """Stop now, and cut the requests in flight."""
         await self._runner.cleanup()
 
 
@@ -380,14 +382,15 @@ def run(
     ready: Callable[[Running], None],
     draining: Callable[[int], None],
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM, then drain; a second one ends at once. In the main thread only.
+    """Serve until Ctrl-C or SIGTERM, then drain; a second signal stops at once.
 
-    ``ready`` is called once it listens, ``draining`` with the number of requests that are waited for.
+    Works in the main thread only. ``ready`` is called once it listens, ``draining`` with the number of
+    requests in flight.
     """
-    asyncio.run(_until_asked(proxy, host, port, ready, draining))
+    asyncio.run(_until_signal(proxy, host, port, ready, draining))
 
 
-async def _until_asked(
+async def _until_signal(
     proxy: Proxy,
     host: str,
     port: int,
@@ -418,9 +421,9 @@ async def start(proxy: Proxy, host: str, port: int) -> Running:
     """Listen on ``host`` and ``port`` (0: any free one).
 
     Raises:
-        SpecError: the address cannot be listened on.
+        SpecError: the address is in use or not available.
     """
-    # A client that leaves cancels its request, and with it the connection to SageMaker.
+    # A disconnecting client cancels its request, and with it the connection to SageMaker.
     runner = web.AppRunner(proxy.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     site = web.TCPSite(runner, host, port)

@@ -1,8 +1,8 @@
-"""OpenAI's Responses API by chat completions: the request, the whole answer, the events of a stream. Pure.
+"""Translation of OpenAI's Responses API to chat completions and back. Pure.
 
-SageMaker's endpoints answer /invocations only, which vLLM reads as chat completions; so `peagle-sm serve`
-translates. Text goes in and out; what chat completions cannot carry is refused. Order and fields of the
-events: OpenAI's API reference, "Responses", "Streaming events".
+SageMaker endpoints serve only /invocations, which vLLM treats as chat completions. Only text is supported;
+requests that chat completions cannot express are refused. Order and fields of the events: OpenAI's API
+reference, "Responses", "Streaming events".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peagle_sm.aws.streams.answers import Usage, said_in, usage_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service.serving.upstream import Problem, Relay
 
-#: Parameters of the API that only these values leave without an effect.
+#: Parameters that are accepted only with these values, which have no effect.
 _REFUSED: dict[str, tuple[object, ...]] = {
     "background": (False,),
     "context_management": (),
@@ -33,9 +33,9 @@ _REFUSED: dict[str, tuple[object, ...]] = {
     "top_logprobs": (0,),
     "truncation": ("disabled",),
 }
-#: Of chat completions, and not of this API.
+#: Parameters of chat completions that this API does not have.
 _OF_CHATS = ("messages", "n", "max_tokens", "max_completion_tokens", "response_format")
-#: Without an effect on the answer.
+#: Parameters without an effect on the answer.
 _IGNORED = (
     "metadata",
     "parallel_tool_calls",
@@ -53,10 +53,10 @@ _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 def chat_of(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the chat completion to ask for; fields that OpenAI does not know go on to the engine.
+    """Return the chat completion request; unknown fields are passed to the engine.
 
     Raises:
-        SpecError: it asks for what chat completions cannot carry.
+        SpecError: chat completions cannot express the request.
     """
     for name, allowed in _REFUSED.items():
         if asked.get(name) is not None and asked[name] not in allowed:
@@ -88,7 +88,7 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, str]]:
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list) or not given:
         raise _refused("input", given, "a text or a list of messages")
-    # What a model thought in an earlier turn is not asked again: chat templates leave it out, too.
+    # The reasoning of earlier turns is dropped, as chat templates do.
     kept = [
         (f"input[{place}]", item)
         for place, item in enumerate(given)
@@ -99,7 +99,7 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, str]]:
         return messages
     if not isinstance(instructions, str):
         raise _refused("instructions", instructions, "a text")
-    if messages and messages[0]["role"] == "system":  # many chat templates take one system message
+    if messages and messages[0]["role"] == "system":  # many chat templates accept only one system message
         instructions = f"{instructions}\n\n{messages.pop(0)['content']}"
     return [{"role": "system", "content": instructions}, *messages]
 
@@ -126,7 +126,7 @@ def _message(item: Any, where: str) -> dict[str, str]:
 
 
 def _fields(value: Any, name: str, allowed: tuple[str, ...]) -> Mapping[str, Any]:
-    """The fields of an object of which only some are carried."""
+    """Return an object's fields; refuse fields that are not supported."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -152,7 +152,7 @@ def _refused(name: str, found: object, allowed: str) -> SpecError:
 
 @dataclass
 class Answer:
-    """One answer of a chat as a response; ``asked`` is the request."""
+    """One chat answer as a response; ``asked`` is the request."""
 
     asked: Mapping[str, Any]
     id: str = ""
@@ -164,7 +164,7 @@ class Answer:
     usage: Usage | None = None
 
     def take(self, document: Mapping[str, Any]) -> tuple[str, str]:
-        """Take a whole answer or the next event; return what it adds to the reasoning and to the text."""
+        """Add an answer or the next event; return its reasoning text and its text."""
         if not self.id:
             self.id = str(document.get("id") or "0").removeprefix("chatcmpl-")
             self.created = document.get("created") or 0
@@ -181,7 +181,7 @@ class Answer:
         return reasoning, text
 
     def document(self, *, ended: bool = True) -> dict[str, Any]:
-        """Return the response, as far as it has come."""
+        """Return the response so far."""
         asked = self.asked
         reason = _CUT_SHORT.get(self.finish_reason or "") if ended else None
         return {
@@ -212,7 +212,7 @@ class Answer:
         }
 
     def item(self, kind: str, status: str, text: str | None) -> dict[str, Any]:
-        """Return an output item; without its content where ``text`` is None."""
+        """Return an output item; without content if ``text`` is None."""
         content = [] if text is None else [part_of(kind, text)]
         if kind == "reasoning":
             return {"type": kind, "id": f"rs_{self.id}", "summary": [], "content": content, "status": status}
@@ -226,7 +226,7 @@ class Answer:
 
     @property
     def status(self) -> str:
-        """The status of the last item."""
+        """Status of the last item."""
         return "incomplete" if self.finish_reason in _CUT_SHORT else "completed"
 
     def _output(self) -> list[dict[str, Any]]:
@@ -256,17 +256,17 @@ def part_of(kind: str, text: str) -> dict[str, Any]:
 
 
 def response_of(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the response that a whole chat completion is."""
+    """Convert a whole chat completion to a response."""
     answer = Answer(asked)
     answer.take(document)
     return answer.document()
 
 
 class ResponseRelay(Relay):
-    """As `Relay`, with the events of a response in the place of the engine's own."""
+    """Relay that converts the engine's events to the events of a response."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
-        """``asked``: the request for the response."""
+        """Take the request, ``asked``."""
         super().__init__()
         self._answer = Answer(asked)
         self._number = 0
@@ -275,12 +275,12 @@ class ResponseRelay(Relay):
         self._ended = False
 
     def feed(self, part: bytes) -> bytes:
-        """Return the events for the chat's events that ``part`` completes."""
+        """Return the converted events that ``part`` completes."""
         super().feed(part)
         return self._written()
 
     def finish(self) -> bytes:
-        """Return the events that end the response; none where it was cut."""
+        """Return the events that end the response; none if it was cut."""
         super().finish()
         if self.is_answer and not self._ended:
             self._ended = True
@@ -289,13 +289,13 @@ class ResponseRelay(Relay):
                 self._begin_item("message")
             self._end_item()
             response = self._answer.document()
-            self._say(f"response.{response['status']}", response=response)
+            self._write_event(f"response.{response['status']}", response=response)
         return self._written()
 
     def failure(self, problem: Problem) -> bytes:
-        """Return the event that ends a broken stream; clients of OpenAI raise it as an error."""
+        """Return the event that ends a broken stream; OpenAI clients raise an error."""
         told = json.loads(problem.body())["error"]
-        self._say("error", **told | {"type": "error"}, error=told)
+        self._write_event("error", **told | {"type": "error"}, error=told)
         return self._written()
 
     def _take(self, document: dict[str, Any]) -> None:
@@ -308,20 +308,22 @@ class ResponseRelay(Relay):
             if self._items[-1:] != [kind]:
                 self._end_item()
                 self._begin_item(kind)
-            self._say(f"response.{_EVENT[kind]}.delta", **self._place(), **_logprobs(kind), delta=delta)
+            self._write_event(
+                f"response.{_EVENT[kind]}.delta", **self._place(), **_logprobs(kind), delta=delta
+            )
 
     def _begin(self) -> None:
         if self._number:
             return
         for name in ("created", "in_progress"):
-            self._say(f"response.{name}", response=self._answer.document(ended=False))
+            self._write_event(f"response.{name}", response=self._answer.document(ended=False))
 
     def _begin_item(self, kind: str) -> None:
         self._items.append(kind)
         place = self._place()
         item = self._answer.item(kind, "in_progress", None)
-        self._say("response.output_item.added", output_index=place["output_index"], item=item)
-        self._say("response.content_part.added", **place, part=part_of(kind, ""))
+        self._write_event("response.output_item.added", output_index=place["output_index"], item=item)
+        self._write_event("response.content_part.added", **place, part=part_of(kind, ""))
 
     def _end_item(self) -> None:
         if not self._items:
@@ -329,10 +331,10 @@ class ResponseRelay(Relay):
         kind, place = self._items[-1], self._place()
         text = "".join(self._answer.reasoning if kind == "reasoning" else self._answer.text)
         status = self._answer.status if self._ended else "completed"
-        self._say(f"response.{_EVENT[kind]}.done", **place, **_logprobs(kind), text=text)
-        self._say("response.content_part.done", **place, part=part_of(kind, text))
+        self._write_event(f"response.{_EVENT[kind]}.done", **place, **_logprobs(kind), text=text)
+        self._write_event("response.content_part.done", **place, part=part_of(kind, text))
         item = self._answer.item(kind, status, text)
-        self._say("response.output_item.done", output_index=place["output_index"], item=item)
+        self._write_event("response.output_item.done", output_index=place["output_index"], item=item)
 
     def _place(self) -> dict[str, Any]:
         kind = self._items[-1]
@@ -342,7 +344,7 @@ class ResponseRelay(Relay):
             "content_index": 0,
         }
 
-    def _say(self, kind: str, **fields: Any) -> None:
+    def _write_event(self, kind: str, **fields: Any) -> None:
         document = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         data = json.dumps(document, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""The endpoint behind the proxy: send a signed request, pass its stream on, and report errors as OpenAI does.
+"""Connection of the proxy to its endpoint: signed requests, streams, errors.
 
-Errors have the shape of OpenAI's API: ``{"error": {"message", "type", "param", "code"}}``. `Relay` turns
-SageMaker's response stream into the engine's server-sent events, byte for byte. Events are passed on whole,
-so that a cut event never looks like the end of an answer; `Endpoint.stream` uses the same reader. Only
+Errors have the format of OpenAI's API: ``{"error": {"message", "type", "param", "code"}}``. `Relay` converts
+SageMaker's response stream to the engine's server-sent events, byte for byte. It passes only whole events,
+so that a cut event never looks like the end of an answer; `Endpoint.stream` uses the same parser. Only
 `Upstream` and `open_http` do I/O.
 """
 
@@ -35,7 +35,7 @@ from peagle_sm.core.errors import (
     StreamTooLarge,
 )
 
-#: Seconds that a client is told to wait; AWS names none. Throttling passes, a scale-from-zero takes long.
+#: Retry-After in seconds; AWS gives none. Throttling is short, a start from zero instances takes long.
 THROTTLED_S = 1
 STARTING_S = 30
 
@@ -54,7 +54,7 @@ _CREDENTIALS = (
 
 @dataclass(frozen=True)
 class Problem:
-    """One error answer: HTTP status, OpenAI's fields, and whether to wait before another try."""
+    """One error answer: HTTP status, OpenAI's fields, and Retry-After."""
 
     status: int
     message: str
@@ -70,11 +70,11 @@ class Problem:
         return json.dumps({"error": told}, ensure_ascii=False).encode()
 
     def event(self) -> bytes:
-        """Return the server-sent event that ends a stream; clients of OpenAI raise it as an error."""
+        """Return the event that ends a stream; OpenAI clients raise it as an error."""
         return b"event: error\ndata: " + self.body() + b"\n\n"
 
     def all_headers(self) -> dict[str, str]:
-        """Return the headers of the answer, Retry-After among them where it is worth a wait."""
+        """Return the headers of the answer, with Retry-After if a retry may help."""
         told = dict(self.headers)
         if self.retry_after_s is not None:
             told["Retry-After"] = str(self.retry_after_s)
@@ -82,17 +82,17 @@ class Problem:
 
 
 def invalid(message: str, status: int = 400, code: str | None = None) -> Problem:
-    """A request that is not sent on."""
+    """Return the error for an invalid request, which is not sent."""
     return Problem(status, message, "invalid_request_error", code)
 
 
 def unavailable(message: str, status: int = 502, code: str = "endpoint_unreachable") -> Problem:
-    """No answer came from SageMaker."""
+    """Return the error for a missing answer from SageMaker."""
     return Problem(status, message, "server_error", code)
 
 
 def of_stream(error: StreamError) -> Problem:
-    """What ends a stream that had begun: the engine's own error, or the way in which the stream broke."""
+    """Return the error for a stream that failed after its start."""
     reported = error.details.get("engine_error")
     if isinstance(reported, Mapping):
         return of_document(reported)
@@ -105,7 +105,7 @@ def of_stream(error: StreamError) -> Problem:
 
 
 def of_document(fields: Mapping[str, Any], status: int | None = None) -> Problem:
-    """An error that the engine wrote as JSON; its own ``code`` is the status where none is given."""
+    """Return the error that the engine wrote as JSON; its ``code`` may be the status."""
     code = fields.get("code")
     if status is None:
         status = code if type(code) is int and 400 <= code <= 599 else 502
@@ -120,14 +120,14 @@ def of_document(fields: Mapping[str, Any], status: int | None = None) -> Problem
 
 
 def gave_up(reason: str) -> Problem:
-    """An answer that the engine ended before its end; ``reason`` is its finish_reason."""
+    """Return the error for an answer that the engine aborted for ``reason``."""
     return Problem(
-        502, f"The engine gave the answer up: finish_reason {reason!r}.", "server_error", "model_error"
+        502, f"The engine aborted the answer: finish_reason {reason!r}.", "server_error", "model_error"
     )
 
 
 def of_error(error: PeagleError) -> Problem:
-    """An error of this side: mostly credentials that cannot be had."""
+    """Return the error for a failure on this side, mostly missing credentials."""
     message = f"{error.message} {error.next_step or ''}".rstrip()
     if isinstance(error, CredentialsError):
         return Problem(403, message, "permission_error", "aws_credentials")
@@ -135,10 +135,10 @@ def of_error(error: PeagleError) -> Problem:
 
 
 def of_aws(status: int, headers: Mapping[str, str], content: bytes) -> Problem:
-    """What SageMaker Runtime's error answer means to a client of OpenAI's API.
+    """Convert an error answer of SageMaker Runtime to OpenAI's API.
 
-    An error of the engine comes with the engine's own status and words. A throttle is 429, an endpoint that
-    does not exist is 404, a component without a copy is 503; both waits carry Retry-After.
+    An engine's error keeps the engine's status and message. Throttling is 429, a missing endpoint is 404, a
+    component without a copy is 503; 429 and 503 have Retry-After.
     """
     told = json_object(content)
     name = headers.get("x-amzn-ErrorType", "") or str(told.get("__type") or told.get("code") or "")
@@ -175,27 +175,28 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-#: A blank line: two ends of line, each LF, CRLF or CR. The groups are atomic, since CRLF is one end.
+#: A blank line: two line ends, each LF, CRLF or CR. The groups are atomic, since CRLF is one line end.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _OTHER_FORM = (AttributeError, TypeError, ValueError)
 
 
 class Relay:
-    """Feed the parts of a response stream, get whole events to pass on, to the byte.
+    """Converter of a response stream's parts to whole events, byte for byte.
 
     Attributes:
-        problem: what ended the stream before its answers did, None while nothing has. The event that shows it
-            is not passed on.
-        tokens: output tokens that the engine counted, None where it does not say.
-        acceptance_length: tokens per target step, None where the engine does not say.
+        problem: the error that ended the stream early; None without one. The event that contains it is not
+            passed on.
+        tokens: the engine's count of output tokens; None if not reported.
+        acceptance_length: tokens per target step; None if not reported.
     """
 
     def __init__(
         self, *, answers: int = 1, framed: bool = True, max_event_bytes: int = MAX_EVENT_BYTES
     ) -> None:
-        """``answers``: how many the request asks for, its prompts times n; each needs a finish_reason.
+        """Take the number of requested answers; each needs a finish_reason.
 
-        ``framed``: the events come inside messages of ``application/vnd.amazon.eventstream``.
+        ``answers`` is the number of prompts times n. ``framed``: the events are inside messages of
+        ``application/vnd.amazon.eventstream``.
         """
         self._frames = FrameDecoder() if framed else None
         self._reader = EventReader(framed=False, max_event_bytes=max_event_bytes)
@@ -209,7 +210,7 @@ class Relay:
         self.acceptance_length: float | None = None
 
     def feed(self, part: bytes) -> bytes:
-        """Return the events that ``part`` completes; after a `problem` there are none."""
+        """Return the events that ``part`` completes; none after a `problem`."""
         if self.problem is not None:
             return b""
         if self._frames is None:
@@ -221,7 +222,7 @@ class Relay:
         return passed
 
     def finish(self) -> bytes:
-        """The stream has ended: return what is left to pass on, and set `problem` when it was cut."""
+        """Return the remaining events at the stream's end; set `problem` if it was cut."""
         if self.problem is not None:
             return b""
         if self._reader.done:
@@ -229,7 +230,7 @@ class Relay:
         if self._frames is not None and not self._frames.is_whole:
             self.problem = StreamCut("The stream was cut in the middle of a message.")
             return b""
-        left = self._reader.feed(self._rest)  # some servers leave the last blank line out
+        left = self._reader.feed(self._rest)  # some servers omit the last blank line
         if not self._take_all(left + self._reader.finish(finished=True)):
             return b""
         if not self.is_answer:
@@ -243,17 +244,17 @@ class Relay:
 
     @property
     def is_answer(self) -> bool:
-        """Whether what has passed is every answer, each of them whole, whatever may follow."""
+        """Return whether all answers have arrived in full."""
         if self.problem is not None:
             return False
         return self._reader.done or (len(self._finished) >= self._answers and self._seen <= self._finished)
 
     def failure(self, problem: Problem) -> bytes:
-        """Return the event that ends a broken stream; clients of OpenAI raise it as an error."""
+        """Return the event that ends a broken stream; OpenAI clients raise an error."""
         return problem.event()
 
     def broke(self, why: str) -> None:
-        """Note that the connection failed; after [DONE] that does not matter."""
+        """Record that the connection failed; after [DONE] that has no effect."""
         if not self._reader.done and self.problem is None:
             self.problem = StreamCut(why)
 
@@ -274,12 +275,12 @@ class Relay:
         return data[:start]
 
     def _take_all(self, documents: list[Document]) -> bool:
-        """Note what the reader found; False where something is wrong with it."""
+        """Process parsed events; return False after a problem."""
         try:
             for document in documents:
                 self._take(document)
         except _OTHER_FORM as error:
-            self.problem = StreamDamaged(f"The stream holds an event that is no completion's: {error!r}")
+            self.problem = StreamDamaged(f"The stream has an event that is not a completion: {error!r}")
             return False
         problem = self._reader.problem
         if problem is None and self._reader.done and self._finished and self._finished < self._seen:
@@ -300,13 +301,13 @@ class Relay:
 
 
 def figures_of(document: Mapping[str, Any]) -> tuple[int | None, float | None]:
-    """Return (output tokens, acceptance length) of an answer or an event; None for what it does not say."""
+    """Return the output tokens and acceptance length of an answer; None if absent."""
     usage = document.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
     try:
         acceptance = acceptance_of(document)
     except (AttributeError, KeyError, TypeError, ValueError):
-        acceptance = None  # an engine of another kind; the answer is passed on all the same
+        acceptance = None  # another engine's format; the answer is still passed on
     return (
         tokens if isinstance(tokens, int) else None,
         None if acceptance is None else acceptance.acceptance_length,
@@ -314,15 +315,15 @@ def figures_of(document: Mapping[str, Any]) -> tuple[int | None, float | None]:
 
 
 _SERVICE = "sagemaker"
-#: SageMaker keeps an idle connection longer; a new one costs a TLS handshake.
+#: SageMaker keeps idle connections longer than this; a new one costs a TLS handshake.
 _KEEP_ALIVE_S = 20.0
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """One endpoint, or one inference component of it.
+    """One endpoint, or one of its inference components.
 
-    ``credentials`` are botocore's, which renew themselves; ``utc`` is the time of signatures, seconds since
+    ``credentials`` are botocore's, which refresh themselves; ``utc`` is the time of signatures, seconds since
     1970.
     """
 
@@ -335,10 +336,10 @@ class Upstream:
 
     @classmethod
     def of(cls, session: Session, endpoint: str, component: str | None) -> Upstream:
-        """Take address and credentials from a session.
+        """Create it with the address and credentials of a session.
 
         Raises:
-            CredentialsError: it has none.
+            CredentialsError: the session has no credentials.
         """
         url = session.client("sagemaker-runtime").meta.endpoint_url
         return cls(url, session.region, session.credentials(), endpoint, component)
@@ -347,10 +348,10 @@ class Upstream:
     async def send(
         self, http: aiohttp.ClientSession, body: bytes, *, streamed: bool
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Invoke with ``body``; leaving before the answer's end drops the connection, and so the work.
+        """Invoke with ``body``; leaving early closes the connection, and so the work.
 
         Raises:
-            CredentialsError: the credentials have expired and could not be renewed.
+            CredentialsError: the credentials have expired and could not be refreshed.
             aiohttp.ClientError: no answer came.
         """
         call = "invocations-response-stream" if streamed else "invocations"
@@ -376,7 +377,7 @@ class Upstream:
             yield answer
 
     async def _keys(self) -> Any:
-        # Renewing asks STS or SSO; other streams are not to wait for that.
+        # Refreshing may call STS or SSO; other streams must not wait for it.
         needed = getattr(self.credentials, "refresh_needed", None)
         if needed is not None and needed():
             return await asyncio.to_thread(frozen, self.credentials)
@@ -403,5 +404,5 @@ def _certificates() -> Any:
 
     from botocore.httpsession import get_cert_path
 
-    # As boto3 does: what the user names, else the certificates that botocore carries.
+    # As boto3 does: the user's certificates, else those of botocore.
     return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))

@@ -24,12 +24,12 @@ class ScalableTarget:
     """What may be scaled, and how far."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Register the target; what is to be scaled must be there."""
+        """Register the target; its resource must exist."""
         _check_there(ctx, properties)
         return self._register(ctx, {}, properties)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Register it anew."""
+        """Register the target again."""
         return self._register(ctx, old, new)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -61,7 +61,7 @@ class ScalingPolicy:
         return self._put(ctx, properties)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new policy over the old one."""
+        """Replace the old policy with the new one."""
         return self._put(ctx, new)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -82,14 +82,14 @@ def _unless_gone() -> gone_is_fine:
 
 
 def _place(properties: Properties) -> dict[str, Any]:
-    """Give what names a target; a policy may name it by the target's Ref."""
+    """Return a target's identifiers; a policy may give them as the target's Ref."""
     if "ScalingTargetId" in properties:
         return dict(zip(_PLACE, str(properties["ScalingTargetId"]).split("|"), strict=True))
     return {key: properties[key] for key in _PLACE}
 
 
 def _check_there(ctx: ResourceContext, properties: Properties) -> None:
-    """Refuse what is not there, which moto takes."""
+    """Refuse a resource that does not exist (moto accepts it)."""
     resource = str(properties["ResourceId"])
     match resource.split("/"):
         case ["endpoint", endpoint, "variant", variant]:

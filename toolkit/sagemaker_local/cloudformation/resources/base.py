@@ -1,4 +1,4 @@
-"""What a resource handler is, and what it is given: the seam between the engine and the resource types."""
+"""Interface between the engine and the handlers of resource types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Properties = Mapping[str, Any]
 
 
 class ResourceFailure(Exception):
-    """A resource could not be made, changed or deleted.
+    """A resource could not be created, changed or deleted.
 
     Attributes:
         reason: what the stack's event says.
@@ -26,7 +26,7 @@ class ResourceFailure(Exception):
 
 @dataclass(frozen=True)
 class Created:
-    """A resource that stands: ``physical_id`` is what Ref gives, ``attributes`` what Fn::GetAtt gives.
+    """A created resource: ``physical_id`` is its Ref, ``attributes`` are for Fn::GetAtt.
 
     After an update, another ``physical_id`` than before means that the resource was replaced (a custom
     resource may do so by itself): the engine deletes the old one in its cleanup.
@@ -66,15 +66,15 @@ class ResourceContext:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
-        """Give a boto3 client for a service at our own port."""
+        """Return a boto3 client for a service at our own port."""
         return self.connect(service)
 
     def log(self, text: str) -> None:
-        """Say something in the server's log."""
+        """Write a line to the server's log."""
         self.tell(f"{self.stack_name}/{self.logical_id}: {text}")
 
     def wait(self, seconds: float) -> None:
-        """Sleep for so many real seconds, or end early by an exception."""
+        """Sleep for real seconds; an exception may end it early."""
         self.pause(seconds)
 
 
@@ -85,7 +85,7 @@ class Kind(Protocol):
     """
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make a resource; it must not be there yet."""
+        """Create a resource; it must not exist yet."""
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
         """Change a resource in place."""
@@ -95,7 +95,7 @@ class Kind(Protocol):
 
 
 class Handler(Kind, Protocol):
-    """What makes, changes and deletes resources of one type. Calls block; each may raise ResourceFailure.
+    """Handler of one resource type. Calls block; each may raise ResourceFailure.
 
     ``update`` is for changes of properties that are not immutable.
     """
@@ -110,7 +110,7 @@ class Handler(Kind, Protocol):
 
 
 def generated_name(ctx: ResourceContext, logical_id: str, longest: int, *, lower: bool = False) -> str:
-    """Make up a name as CloudFormation does: ``<stack>-<logical id>-<random>``, cut to ``longest``."""
+    """Generate a name as CloudFormation does: ``<stack>-<logical id>-<random>``, cut to ``longest``."""
     tail = uuid.uuid4().hex[:12]
     tail = tail if lower else tail.upper()
     head = f"{ctx.stack_name}-{logical_id}"[: longest - len(tail) - 1].rstrip("-")

@@ -1,4 +1,4 @@
-"""Calling a service's API with a template's values, and telling its errors as AWS does."""
+"""Calls a service's API with a template's values, and words its errors as AWS does."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _text(value: Any) -> Any:
 
 
 def refuse_others(properties: Properties, known: Iterable[str], type_name: str) -> None:
-    """Refuse properties that a handler would otherwise pass over in silence."""
+    """Refuse properties that a handler would ignore."""
     others = sorted(properties.keys() - set(known))
     if others:
         raise ResourceFailure(
@@ -74,18 +74,18 @@ def refuse_others(properties: Properties, known: Iterable[str], type_name: str) 
 
 
 class gone_is_fine:
-    """Pass over the errors by which a service says that something is not there: by code, or by its words."""
+    """Ignore a service's not-found errors, by code or by words of the message."""
 
     def __init__(self, *codes: str, saying: str | None = None) -> None:
-        """Take error codes, and words for services whose code means other things too."""
+        """Set error codes to ignore, with words of the message where a code is ambiguous."""
         self._codes = codes
         self._saying = saying
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Enter; nothing to do."""
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
-        """Pass over the error when it is one of those."""
+        """Suppress the error if it is one to ignore."""
         if not isinstance(error, ClientError):
             return False
         told = error.response["Error"]
@@ -128,17 +128,17 @@ def _handler_code(code: str) -> str:
 
 
 def merged_tags(ctx: ResourceContext, properties: Properties) -> dict[str, str]:
-    """Give a resource's tags: the stack's, and over them its own (a list of Key and Value, or a map)."""
+    """Return a resource's tags: the stack's, and over them its own (a list of Key and Value, or a map)."""
     own = properties.get("Tags") or {}
     pairs = own if isinstance(own, Mapping) else {tag["Key"]: tag["Value"] for tag in own}
     return {**ctx.tags, **{str(key): _text(value) for key, value in pairs.items()}}
 
 
 def tag_list(tags: Mapping[str, str], key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
-    """Give tags as most APIs take them."""
+    """Return tags in the form of most APIs."""
     return [{key: name, value: text} for name, text in tags.items()]
 
 
 def dropped_tags(ctx: ResourceContext, old: Properties, new: Properties) -> list[str]:
-    """Give the keys that ``old`` had and ``new`` has not."""
+    """Return the keys in ``old`` that are missing from ``new``."""
     return sorted(merged_tags(ctx, old).keys() - merged_tags(ctx, new).keys())

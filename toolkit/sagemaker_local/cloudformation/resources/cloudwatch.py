@@ -25,11 +25,11 @@ class Alarm:
     """An alarm on metrics, or (``operation`` PutCompositeAlarm) on other alarms."""
 
     def __init__(self, operation: str) -> None:
-        """Take the operation that puts an alarm of this kind."""
+        """Set the operation that puts an alarm of this kind."""
         self._operation = operation
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Put the alarm; a name that is taken is refused."""
+        """Put the alarm; an existing name is refused."""
         name = properties.get("AlarmName") or generated_name(ctx, logical_id, 255)
         named = {"AlarmNames": [name], "AlarmTypes": _BOTH}
         found = send(ctx, "cloudwatch", "DescribeAlarms", named)
@@ -40,7 +40,7 @@ class Alarm:
         return _described(ctx, name)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new alarm over the old one."""
+        """Replace the old alarm with the new one."""
         request = {**new, "AlarmName": physical_id, "Tags": None}
         send(ctx, "cloudwatch", self._operation, request)
         made = _described(ctx, physical_id)
@@ -73,7 +73,7 @@ class Dashboard:
         return Created(name)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new dashboard over the old one; moto has no way to change a dashboard's tags."""
+        """Replace the old dashboard with the new one; moto cannot change a dashboard's tags."""
         self._put(ctx, physical_id, new, None)
         return Created(physical_id)
 

@@ -25,10 +25,10 @@ _KNOWN = {*_FIXED, *_CHANGED, "EndpointArn", "DeploymentConfig", "Tags"}
 
 
 class InferenceComponent:
-    """An inference component; every verb waits until the component has come to rest."""
+    """An inference component; every verb waits until its status is final."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the component and wait until it is InService."""
+        """Create the component and wait until it is InService."""
         refuse_others(properties, _KNOWN, "AWS::SageMaker::InferenceComponent")
         name = properties.get("InferenceComponentName")
         name = str(name or generated_name(ctx, logical_id, _LONGEST_NAME, lower=True))

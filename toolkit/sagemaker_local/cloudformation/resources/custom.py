@@ -40,14 +40,14 @@ class _Answer:
 
 
 class CustomResource:
-    """One type of custom resource; ``type_name`` is what the provider is told."""
+    """One type of custom resource; ``type_name`` is sent to the provider."""
 
     def __init__(self, type_name: str) -> None:
-        """Take the type's name, for example ``Custom::PeagleModel``."""
+        """Set the type's name, for example ``Custom::PeagleModel``."""
         self._type_name = type_name
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Have the provider make it."""
+        """Have the provider create it."""
         answer = self._ask(ctx, "Create", properties, {})
         if not answer.succeeded:
             # What the provider named may half exist, so a rollback asks it to delete that.
@@ -105,7 +105,7 @@ class CustomResource:
 
 
 def _in_thread(work: Callable[[], str | None]) -> Future[str | None]:
-    """Begin the work; ServiceTimeout also ends the wait for a function that still runs."""
+    """Start the work; ServiceTimeout also ends the wait for a running function."""
     future: Future[str | None] = Future()
 
     def run() -> None:
@@ -162,9 +162,9 @@ def _read(body: bytes, request_id: str) -> _Answer:
 
 
 def _call(ctx: ResourceContext, token: str, event: Mapping[str, Any], limit: float) -> str | None:
-    """Call the provider; give its error when it failed without a word."""
+    """Call the provider; return its error if it failed without a response."""
     if ":lambda:" not in token:
-        raise ResourceFailure(f"the local CloudFormation asks Lambda functions only, found {token}")
+        raise ResourceFailure(f"ServiceToken: found {token}; only Lambda functions are supported locally")
     client = ctx.client("lambda")
     while True:
         try:

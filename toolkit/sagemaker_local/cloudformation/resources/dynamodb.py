@@ -48,7 +48,7 @@ class Table:
     """A table."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the table."""
+        """Create the table."""
         refuse_others(properties, _KNOWN, "AWS::DynamoDB::Table")
         name = properties.get("TableName") or generated_name(ctx, logical_id, 255)
         request = {

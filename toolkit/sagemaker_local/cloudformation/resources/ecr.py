@@ -1,4 +1,4 @@
-"""AWS::ECR::Repository, as `cdk bootstrap` makes one."""
+"""AWS::ECR::Repository, as `cdk bootstrap` creates it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Repository:
     """A repository of container images."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the repository with its policies."""
+        """Create the repository with its policies."""
         refuse_others(properties, _KNOWN, "AWS::ECR::Repository")
         name = properties.get("RepositoryName") or generated_name(ctx, logical_id, 256, lower=True)
         request = {
@@ -72,7 +72,7 @@ class Repository:
         return _described(kept)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Delete the repository; one with images only when EmptyOnDelete says so."""
+        """Delete the repository; with images only if EmptyOnDelete is true."""
         force = properties.get("EmptyOnDelete", False)
         with gone_is_fine(_GONE):
             send(ctx, "ecr", "DeleteRepository", {"repositoryName": physical_id, "force": force})

@@ -27,7 +27,7 @@ class Role:
     """A role with its inline policies and attached ones."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the role and its policies; what was made goes again when one is refused."""
+        """Create the role and its policies; delete them again if one is refused."""
         name = properties.get("RoleName") or generated_name(ctx, logical_id, 64)
         request = {
             "RoleName": name,
@@ -103,7 +103,7 @@ class Role:
 
 
 class Policy:
-    """An inline policy in roles; the other places that IAM has for one are refused."""
+    """An inline policy of roles; users and groups are refused."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
         """Put the policy into each role."""
@@ -113,7 +113,7 @@ class Policy:
         return Created(generated_name(ctx, logical_id, 64))
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new policy, and take the old one out of where it no longer belongs."""
+        """Put the new policy, and remove the old one from roles that no longer have it."""
         roles = _roles(new)
         for role in roles:
             self._put(ctx, role, new)
@@ -124,7 +124,7 @@ class Policy:
         return Created(physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Take the policy out of each role."""
+        """Remove the policy from each role."""
         for role in _roles(properties):
             self._remove(ctx, role, properties)
 
@@ -153,7 +153,7 @@ class ManagedPolicy:
     """A policy of its own, attached to roles."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the policy and attach it."""
+        """Create the policy and attach it."""
         request = {
             "PolicyName": properties.get("ManagedPolicyName") or generated_name(ctx, logical_id, 128),
             "PolicyDocument": properties["PolicyDocument"],
@@ -165,7 +165,7 @@ class ManagedPolicy:
         return _described(made)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Make a new default version of the policy; the versions before it go."""
+        """Create a new default version of the policy; delete the earlier ones."""
         if new["PolicyDocument"] != old["PolicyDocument"]:
             version = {
                 "PolicyArn": physical_id,

@@ -27,7 +27,7 @@ class Key:
     """A key."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the key."""
+        """Create the key."""
         request = {
             "Policy": properties.get("KeyPolicy"),
             "Description": properties.get("Description"),

@@ -58,7 +58,7 @@ class Function:
     """A function whose package is a zip file."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the function."""
+        """Create the function."""
         _check(ctx, properties)
         name = properties.get("FunctionName") or generated_name(ctx, logical_id, 64)
         with gone_is_fine(*_GONE):
@@ -129,7 +129,7 @@ def _code(ctx: ResourceContext, code: Properties) -> dict[str, Any]:
     if "ZipFile" in code:
         return {"ZipFile": _zipped(str(code["ZipFile"]))}
     if "ImageUri" in code:
-        raise ResourceFailure("the local Lambda runs zip packages only, and this function names an image")
+        raise ResourceFailure("the local Lambda runs only zip packages; this function is an image")
     try:
         ctx.client("s3").head_object(Bucket=code["S3Bucket"], Key=code["S3Key"])
     except ClientError as error:
@@ -141,7 +141,7 @@ def _code(ctx: ResourceContext, code: Properties) -> dict[str, Any]:
 
 
 def _zipped(source: str) -> bytes:
-    """Pack source that stands in the template: CloudFormation calls the file ``index``."""
+    """Zip source code from the template; CloudFormation names the file ``index``."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(zipfile.ZipInfo("index.py"), source)
@@ -158,7 +158,7 @@ class Permission:
         return Created(statement, {"Id": statement})
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Keep it: nothing of it can change in place."""
+        """Do nothing: no property can change in place."""
         return Created(physical_id, {"Id": physical_id})
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -169,7 +169,7 @@ class Permission:
 
 
 class EventInvokeConfig:
-    """How a function's asynchronous events are tried."""
+    """Retry settings of a function's asynchronous events."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
         """Set it; only the unpublished version can be run here."""
@@ -181,7 +181,7 @@ class EventInvokeConfig:
         return Created(f"{properties['FunctionName']}|{properties['Qualifier']}")
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Set it anew: moto would keep the old one before the new one."""
+        """Delete and set it: moto would keep the old one first."""
         self.delete(ctx, physical_id, old)
         return self.create(ctx, "", new)
 

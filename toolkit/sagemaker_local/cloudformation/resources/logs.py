@@ -29,7 +29,7 @@ class LogGroup:
     """A log group."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the group; one that is there already is refused, as in AWS."""
+        """Create the group; an existing group is refused, as in AWS."""
         refuse_others(properties, _KNOWN, "AWS::Logs::LogGroup")
         name = properties.get("LogGroupName") or generated_name(ctx, logical_id, 512)
         request = {
@@ -43,7 +43,7 @@ class LogGroup:
         return _described(ctx, name)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Change retention and tags; moto has no way to change a group's key."""
+        """Change retention and tags; moto cannot change a group's key."""
         refuse_others(new, _KNOWN, "AWS::Logs::LogGroup")
         changed = [key for key in _FIXED if old.get(key) != new.get(key)]
         if changed:
@@ -79,7 +79,7 @@ def _described(ctx: ResourceContext, name: str) -> Created:
 
 
 class MetricFilter:
-    """A filter that makes metrics of log events. moto keeps it and makes none."""
+    """A metric filter of log events. moto stores it but emits no metrics."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
         """Put the filter."""
@@ -88,7 +88,7 @@ class MetricFilter:
         return Created(name)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new filter over the old one."""
+        """Replace the old filter with the new one."""
         self._put(ctx, physical_id, new)
         return Created(physical_id)
 
@@ -102,7 +102,7 @@ class MetricFilter:
         made = [_transformation(each) for each in properties["MetricTransformations"]]
         request = {**properties, "FilterName": name, "MetricTransformations": made}
         send(ctx, "logs", "PutMetricFilter", request)
-        ctx.log("the metric filter is kept, but makes no metrics here")
+        ctx.log("the metric filter is stored, but emits no metrics locally")
 
 
 def _transformation(said: dict[str, Any]) -> dict[str, Any]:

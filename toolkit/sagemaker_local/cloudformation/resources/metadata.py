@@ -1,4 +1,4 @@
-"""AWS::CDK::Metadata: what the CDK counts its constructs by; nothing stands behind it."""
+"""AWS::CDK::Metadata: the CDK's usage metadata; creates no resource."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Metadata:
     """A resource that is only an id."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Give an id."""
+        """Return an id."""
         return Created(generated_name(ctx, logical_id, 128))
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:

@@ -1,4 +1,4 @@
-"""Which types there are, and who handles each."""
+"""Resource types and their handlers."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ _KINDS: dict[str, Kind] = {
 
 
 def type_names() -> frozenset[str]:
-    """Give every type that has a handler; ``Custom::*`` has one too."""
+    """Return every type that has a handler; ``Custom::*`` has one too."""
     return frozenset(_KINDS)
 
 
 @cache
 def handler_for(type_name: str) -> Handler | None:
-    """Give the handler of a type; None for a type that the local CloudFormation does not have."""
+    """Return the handler of a type; None for a type that the local CloudFormation does not have."""
     if type_name.startswith(_CUSTOM_PREFIX) or type_name == _CUSTOM:
         return _Careful(type_name, frozenset(), CustomResource(type_name))
     kind = _KINDS.get(type_name)
@@ -73,7 +73,7 @@ def handler_for(type_name: str) -> Handler | None:
 
 
 class _Careful:
-    """A kind whose services' refusals come out as ResourceFailure."""
+    """A handler that turns its services' errors into ResourceFailure."""
 
     def __init__(self, type_name: str, immutable: frozenset[str], kind: Kind) -> None:
         self.type_name = type_name

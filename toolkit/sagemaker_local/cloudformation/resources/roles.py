@@ -1,4 +1,4 @@
-"""Whether a role may be given to a service: it is there, trusts it, and the stack's role may pass it."""
+"""Whether a role can be passed to a service: it exists, trusts it, and the stack's role may pass it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_role(ctx: ResourceContext, role_arn: str, service: str, refusal: str) 
 
 
 def trusts(document: Mapping[str, Any], service: str) -> bool:
-    """Say whether a trust policy lets a service assume the role."""
+    """Return whether a trust policy lets a service assume the role."""
     for statement in _each(document.get("Statement", [])):
         principal = statement.get("Principal", {})
         services = _each(principal.get("Service", [])) if isinstance(principal, Mapping) else []
@@ -46,7 +46,7 @@ def trusts(document: Mapping[str, Any], service: str) -> bool:
 
 
 def may(ctx: ResourceContext, role_arn: str, action: str, resource: str, context: Mapping[str, str]) -> bool:
-    """Say whether a role's policies allow an action on a resource.
+    """Return whether a role's policies allow an action on a resource.
 
     Read are its inline and attached policies with the operators of strings and ARNs; conditions with other
     operators do not hold. Boundaries and organisations' policies are not read.

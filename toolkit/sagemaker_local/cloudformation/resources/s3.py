@@ -72,7 +72,7 @@ class Bucket:
     """A bucket."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the bucket, then set what the template says of it."""
+        """Create the bucket, then apply its properties."""
         name = properties.get("BucketName") or generated_name(ctx, logical_id, 63, lower=True)
         where = {} if ctx.region == "us-east-1" else {"LocationConstraint": ctx.region}
         send(ctx, "s3", "CreateBucket", {"Bucket": name, "CreateBucketConfiguration": where or None})
@@ -99,7 +99,7 @@ class Bucket:
         control, before = new.get("AccessControl", "Private"), old.get("AccessControl", "Private")
         if control != before:
             if control not in _ACLS:
-                raise ResourceFailure(f"AccessControl is {control}; allowed is {', '.join(_ACLS)}")
+                raise ResourceFailure(f"AccessControl: found {control}; allowed: {', '.join(_ACLS)}")
             send(ctx, "s3", "PutBucketAcl", {"Bucket": name, "ACL": _ACLS[control]})
         tags = merged_tags(ctx, new)
         if tags:
@@ -177,7 +177,7 @@ class BucketPolicy:
         return Created(properties["Bucket"])
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new policy over the old one."""
+        """Replace the old policy with the new one."""
         return self.create(ctx, "", new)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:

@@ -34,15 +34,15 @@ _ONLY_FOR_UPDATES = (
 
 
 class Named:
-    """A model or an endpoint configuration: nothing of it changes but its tags."""
+    """A model or an endpoint configuration: only its tags can change."""
 
     def __init__(self, kind: str) -> None:
-        """Take "Model" or "EndpointConfig"."""
+        """Set the kind, "Model" or "EndpointConfig"."""
         self._kind = kind
         self._name, self._arn = f"{kind}Name", f"{kind}Arn"
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make it; the role that it names must be one that SageMaker can assume."""
+        """Create it; SageMaker must be able to assume its role."""
         if "ExecutionRoleArn" in properties:
             check_execution_role(ctx, str(properties["ExecutionRoleArn"]))
         name = properties.get(self._name) or generated_name(ctx, logical_id, _LONGEST_NAME, lower=True)
@@ -64,10 +64,10 @@ class Named:
 
 
 class Endpoint:
-    """An endpoint; every verb waits until the endpoint has come to rest."""
+    """An endpoint; every verb waits until its status is final."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the endpoint and wait until it is InService."""
+        """Create the endpoint and wait until it is InService."""
         name = properties.get("EndpointName") or generated_name(ctx, logical_id, _LONGEST_NAME, lower=True)
         tags = tag_list(merged_tags(ctx, properties)) or None
         request = {key: value for key, value in properties.items() if key not in _ONLY_FOR_UPDATES}
@@ -97,7 +97,7 @@ class Endpoint:
         return _described(physical_id, name)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Delete the endpoint, once it lets itself be deleted, and wait until it is gone."""
+        """Delete the endpoint, once its status allows that, and wait until it is gone."""
         name = str(properties.get("EndpointName") or name_of(physical_id))
         found = _rest(ctx, name)
         if found is None:
@@ -146,7 +146,7 @@ def check_execution_role(ctx: ResourceContext, arn: str) -> None:
 
 
 def retag(ctx: ResourceContext, arn: str, old: Properties, new: Properties) -> None:
-    """Bring a resource's tags to what the template says."""
+    """Set a resource's tags to the template's."""
     dropped = dropped_tags(ctx, old, new)
     if dropped:
         send(ctx, "sagemaker", "DeleteTags", {"ResourceArn": arn, "TagKeys": dropped})
@@ -156,12 +156,12 @@ def retag(ctx: ResourceContext, arn: str, old: Properties, new: Properties) -> N
 
 
 def name_of(arn: str) -> str:
-    """Give the name in an ARN; SageMaker writes it there in lower case."""
+    """Return the name in an ARN; SageMaker writes it there in lower case."""
     return arn.rsplit("/", 1)[-1]
 
 
 def unless_gone() -> gone_is_fine:
-    """Pass over SageMaker's "Could not find": a ValidationException that only its words tell from others."""
+    """Ignore SageMaker's "Could not find", a ValidationException recognised by its message."""
     return gone_is_fine(saying="Could not find")
 
 

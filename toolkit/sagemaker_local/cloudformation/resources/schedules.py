@@ -28,14 +28,14 @@ class Schedule:
     """A schedule of EventBridge Scheduler; the local clock fires it."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the schedule."""
+        """Create the schedule."""
         self._check(ctx, properties)
         name = properties.get("Name") or generated_name(ctx, logical_id, 64)
         arn = send(ctx, "scheduler", "CreateSchedule", {**properties, "Name": name})["ScheduleArn"]
         return Created(name, {"Arn": arn})
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Send the whole schedule anew; another group means another schedule of the same name."""
+        """Update the whole schedule; in another group, delete it and create it there."""
         self._check(ctx, new)
         if old.get("GroupName", _DEFAULT_GROUP) != new.get("GroupName", _DEFAULT_GROUP):
             self.delete(ctx, physical_id, old)
@@ -58,7 +58,7 @@ class ScheduleGroup:
     """A group of schedules."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the group."""
+        """Create the group."""
         name = properties.get("Name") or generated_name(ctx, logical_id, 64)
         request = {"Name": name, "Tags": tag_list(merged_tags(ctx, properties)) or None}
         arn = send(ctx, "scheduler", "CreateScheduleGroup", request)["ScheduleGroupArn"]
@@ -85,12 +85,12 @@ class Rule:
     """A rule of EventBridge with its targets. moto keeps it; nothing fires it here."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the rule."""
+        """Create the rule."""
         name = properties.get("Name") or generated_name(ctx, logical_id, 64)
         return self._put(ctx, name, {}, properties)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new rule over the old one."""
+        """Replace the old rule with the new one."""
         return self._put(ctx, physical_id.rsplit("|", 1)[-1], old, new)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -109,7 +109,7 @@ class Rule:
         self._drop(ctx, name, new, [each["Id"] for each in old.get("Targets", []) if each["Id"] not in kept])
         if targets:
             send(ctx, "events", "PutTargets", {"Rule": name, "Targets": targets, **_bus(new)})
-        ctx.log("the rule is kept, but nothing fires rules here; AWS::Scheduler::Schedule is fired")
+        ctx.log("the rule is stored but never fires locally; AWS::Scheduler::Schedule does")
         return Created(name, {"Arn": arn, "RuleName": name})
 
     def _drop(self, ctx: ResourceContext, name: str, properties: Properties, ids: list[str]) -> None:

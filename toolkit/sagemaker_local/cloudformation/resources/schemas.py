@@ -14,25 +14,25 @@ _CUSTOM = "AWS::CloudFormation::CustomResource"
 
 
 def allowed_properties(type_name: str) -> frozenset[str] | None:
-    """Give the properties that a template may set on a type; None for a type that takes any or is unknown."""
+    """Return the properties that a template may set on a type; None if any, or if the type is unknown."""
     row = None if type_name == _CUSTOM else _types().get(type_name)
     return None if row is None else frozenset(row["properties"])
 
 
 def immutable_properties(type_name: str) -> frozenset[str]:
-    """Give the properties whose change replaces the resource ("createOnly" in the schema)."""
+    """Return the properties whose change replaces the resource ("createOnly" in the schema)."""
     row = _types().get(type_name)
     return frozenset() if row is None else frozenset(row["immutable"])
 
 
 def required_properties(type_name: str) -> frozenset[str]:
-    """Give the properties that a template must set on a type."""
+    """Return the properties that a template must set on a type."""
     row = _types().get(type_name)
     return frozenset() if row is None else frozenset(row["required"])
 
 
 def unsupported_property(type_name: str, properties: Mapping[str, Any]) -> str | None:
-    """Give the first property that AWS's schema does not have, at any known depth; None when all is well.
+    """Return the first property that AWS's schema does not have, at any known depth, or None.
 
     Depth is known for AWS::SageMaker::*; of other types only the first floor is looked at.
     """

@@ -46,7 +46,7 @@ class Topic:
     """A topic, with the subscriptions that it names itself."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the topic; AWS gives an existing one back, CloudFormation refuses that."""
+        """Create the topic; CloudFormation refuses an existing one, although SNS returns it."""
         refuse_others(properties, _TOPIC_KNOWN, "AWS::SNS::Topic")
         name = properties.get("TopicName") or generated_name(ctx, logical_id, 256)
         arn = f"arn:{ctx.partition}:sns:{ctx.region}:{ctx.account}:{name}"
@@ -100,14 +100,14 @@ class TopicPolicy:
         return Created(generated_name(ctx, logical_id, 128))
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new policy, and take the old one off where it no longer belongs."""
+        """Put the new policy, and remove the old one from topics that no longer have it."""
         self.create(ctx, "", new)
         left = [topic for topic in old["Topics"] if topic not in new["Topics"]]
         self.delete(ctx, physical_id, {"Topics": left})
         return Created(physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Leave each topic with a policy that allows nobody anything."""
+        """Set each topic's policy to one that allows nothing."""
         for topic in properties["Topics"]:
             with gone_is_fine(*_GONE):
                 _set_topic(ctx, topic, "Policy", _NOBODY)

@@ -29,7 +29,7 @@ class Queue:
     """A queue."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Make the queue."""
+        """Create the queue."""
         fifo = str(properties.get("FifoQueue", False)).lower() == "true"
         name = properties.get("QueueName") or generated_name(ctx, logical_id, 75) + (".fifo" if fifo else "")
         request = {
@@ -41,7 +41,7 @@ class Queue:
         return _described(ctx, url)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Set what changed; what is no longer said goes back to its default."""
+        """Set what changed; removed properties return to their defaults."""
         unset = {name: _DEFAULTS.get(name, "") for name in _attributes(old) if name not in new}
         changed = {**unset, **_attributes(new)}
         changed.pop("FifoQueue", None)
@@ -80,14 +80,14 @@ class QueuePolicy:
         return Created(generated_name(ctx, logical_id, 128))
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new policy, and take the old one off where it no longer belongs."""
+        """Put the new policy, and remove the old one from queues that no longer have it."""
         self._put(ctx, new)
         left = [queue for queue in old["Queues"] if queue not in new["Queues"]]
         self.delete(ctx, physical_id, {"Queues": left})
         return Created(physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Take the policy off each queue."""
+        """Remove the policy from each queue."""
         for queue in properties["Queues"]:
             with gone_is_fine(*_GONE):
                 send(ctx, "sqs", "SetQueueAttributes", {"QueueUrl": queue, "Attributes": {"Policy": ""}})

@@ -26,14 +26,14 @@ class Parameter:
     """A parameter of the parameter store."""
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Put the parameter; a name that is taken is refused."""
+        """Put the parameter; an existing name is refused."""
         name = properties.get("Name") or f"CFN-{generated_name(ctx, logical_id, 1000)}"
         tags = tag_list(merged_tags(ctx, properties)) or None
         send(ctx, "ssm", "PutParameter", {**_request(name, properties), "Tags": tags})
         return _described(ctx, name, properties)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new value over the old one."""
+        """Replace the old value with the new one."""
         send(ctx, "ssm", "PutParameter", {**_request(physical_id, new), "Overwrite": True})
         about = {"ResourceType": "Parameter", "ResourceId": physical_id}
         dropped = dropped_tags(ctx, old, new)

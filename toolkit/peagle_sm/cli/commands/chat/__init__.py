@@ -1,1 +1,1 @@
-"""`peagle-sm chat`: a conversation in the terminal, or one read from a pipe."""
+"""`peagle-sm chat`: a conversation in the terminal or from a pipe."""

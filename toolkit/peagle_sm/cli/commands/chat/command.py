@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from peagle_sm.service import EndpointStatus
 
 MAX_TOKENS = 512
-"""Where an answer of a chat stops unless told otherwise; the engine would go on to its context's end."""
+"""The default limit of output tokens; the engine's own is the rest of its context."""
 
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--system", metavar="TEXT", help="A system message, before everything that is said.")
+@click.option("--system", metavar="TEXT", help="System message at the beginning of the conversation.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
@@ -31,16 +31,16 @@ MAX_TOKENS = 512
 @click.option(
     "--temperature",
     type=click.FloatRange(0, 2),
-    help="0 takes the likeliest token each time.  [default: the engine's]",
+    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
 )
 @click.option(
     "--keep-all",
     is_flag=True,
-    help="Refuse when the conversation outgrows the context, rather than leave its oldest turns out.",
+    help="Fail when the conversation exceeds the context, instead of leaving out its oldest turns.",
 )
 @click.option(
     "--component",
-    help="The inference component to ask.  [default: the one of the endpoint's own name, if it runs some]",
+    help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",
 )
 @global_options
 @click.pass_obj
@@ -53,14 +53,15 @@ def chat(
     keep_all: bool,
     component: str | None,
 ) -> None:
-    """Talk with an endpoint.
+    """Chat with an endpoint.
 
-    Answers stream as they come; everything said before goes with each question. On a terminal the last row
-    shows tokens per second, acceptance and the spend so far. Ctrl-C stops an answer and keeps what came of
-    it, Ctrl-D leaves, /help lists the commands. Keys typed while an answer streams are dropped.
+    Answers are streamed. Each request contains the whole conversation so far. On a terminal, the last row
+    shows tokens per second, acceptance length and the cost so far. Ctrl-C stops an answer and keeps the
+    received part, Ctrl-D ends the chat, /help lists the commands. Keys typed during an answer are ignored.
 
-    From a pipe each line is a turn, and what is typed here works there too. The first answer that fails ends
-    it with that error's exit code, unless the next line is /retry. With --format json: one object a turn.
+    From a pipe, each line is a turn; the commands work there too. The first failed answer ends the chat with
+    the exit code of its error, unless the next line is /retry. With --format json, prints one object per
+    turn. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.chat import loop
@@ -80,7 +81,7 @@ def chat(
     if status is not None:
         _greet(state, status, stand_in)
     if not scripted:
-        note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves.")
+        note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat.")
     screen = Screen(state)
     talk = Chat(
         endpoint,
@@ -116,10 +117,10 @@ def _part(state: State, name: str, talk: Chat, usd_per_hour: float | None) -> No
     from peagle_sm.core.words import elapsed, usd
 
     turns = "1 turn" if talk.tally.turns == 1 else f"{talk.tally.turns} turns"
-    said = f"{turns}, {talk.tally.tokens} tokens in {elapsed(talk.seconds)}"
+    total = f"{turns}, {talk.tally.tokens} tokens in {elapsed(talk.seconds)}"
     if state.local:
-        note(state, said)
+        note(state, total)
         return
     spent = None if usd_per_hour is None else usd_per_hour * talk.seconds / 3600
-    note(state, f"{said}, {usd(spent)} at {usd(usd_per_hour, 'hour')}")
-    note(state, f"{name} goes on running, and costing; to end it: peagle-sm delete {name}{state.flags}")
+    note(state, f"{total}, {usd(spent)} at {usd(usd_per_hour, 'hour')}")
+    note(state, f"{name} is still on and billed; to delete it: peagle-sm delete {name}{state.flags}")

@@ -1,6 +1,6 @@
-"""A conversation, and one turn of it: send messages, stream the answer, report its end.
+"""The conversation of a chat, and one turn: send messages, stream the answer.
 
-No terminal is needed here. `is_too_long` recognises vLLM's refusal of a conversation that exceeds the
+This module uses no terminal. `is_too_long` recognises vLLM's refusal of a conversation that exceeds the
 context length.
 """
 
@@ -23,7 +23,7 @@ Message = dict[str, str]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer, which may be the part of one that was stopped or cut."""
+    """A message and its answer, which is partial if it was stopped or broke off."""
 
     user: str
     assistant: str
@@ -31,37 +31,37 @@ class Turn:
 
 @dataclass
 class Conversation:
-    """Everything so far. ``left_out`` counts the oldest turns that are no longer sent."""
+    """All turns so far; the oldest ``left_out`` turns are no longer sent."""
 
     system: str | None = None
     turns: list[Turn] = field(default_factory=list)
     left_out: int = 0
 
     def messages(self, question: str | None = None) -> list[Message]:
-        """The messages to send: system, the turns that fit, and a question to be answered."""
-        found = [] if self.system is None else [{"role": "system", "content": self.system}]
+        """Return the messages to send: system, the turns that fit, and the new message."""
+        messages = [] if self.system is None else [{"role": "system", "content": self.system}]
         for turn in self.turns[self.left_out :]:
-            found += [_said("user", turn.user), _said("assistant", turn.assistant)]
-        return [*found, _said("user", question)] if question is not None else found
+            messages += [_message("user", turn.user), _message("assistant", turn.assistant)]
+        return [*messages, _message("user", question)] if question is not None else messages
 
     def transcript(self) -> list[Message]:
-        """All messages, those that are no longer sent included."""
+        """Return all messages, including those that are no longer sent."""
         return Conversation(self.system, self.turns).messages()
 
     def keep(self, question: str, answer: str) -> None:
-        """Remember a turn; one without a word of an answer is not remembered."""
+        """Add a turn, unless its answer is empty."""
         if answer:
             self.turns.append(Turn(question, answer))
 
     def leave_out_oldest(self) -> bool:
-        """Send the oldest turn no longer; False when none is left to leave out."""
+        """Stop sending the oldest turn that is still sent; return False if there is none."""
         if self.left_out >= len(self.turns):
             return False
         self.left_out += 1
         return True
 
     def take_back(self) -> str | None:
-        """Forget the last turn and return its question; None when there is none."""
+        """Remove the last turn and return its message; None if there is no turn."""
         if not self.turns:
             return None
         last = self.turns.pop()
@@ -69,45 +69,45 @@ class Conversation:
         return last.user
 
     def reset(self) -> None:
-        """Forget every turn; the system message stays."""
+        """Remove every turn; keep the system message."""
         self.turns.clear()
         self.left_out = 0
 
 
-def _said(role: str, content: str) -> Message:
+def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 
-# How vLLM says that a conversation is too long (vllm/renderers/params.py, v1/engine/input_processor.py).
+# vLLM's errors for a conversation that is too long (vllm/renderers/params.py, v1/engine/input_processor.py).
 _TOO_LONG = re.compile(r"context length|maximum model length", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is sent with every question; None leaves it to the engine."""
+    """Parameters sent with every message; None means the engine's default."""
 
     max_tokens: int
     temperature: float | None = None
     component: str | None = None
 
     def to_arguments(self) -> dict[str, Any]:
-        """The arguments of `Endpoint.stream`."""
-        told = {} if self.temperature is None else {"temperature": self.temperature}
+        """Return the arguments for `Endpoint.stream`."""
+        sampling = {} if self.temperature is None else {"temperature": self.temperature}
         return {
             "max_tokens": self.max_tokens,
             "component": self.component,
-            # Without these counts nothing could be said of an answer before its end.
+            # Token counts with each chunk, for the status line during an answer.
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-            **told,
+            **sampling,
         }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How a turn ended.
+    """The result of a turn.
 
-    ``summary`` is None for an answer that did not come to its end: it was ``stopped`` by Ctrl-C, or broke
-    with ``error``. ``dropped`` counts the turns that had to be left out for it.
+    ``summary`` is None if the answer is incomplete: it was ``stopped`` by Ctrl-C, or failed with ``error``.
+    ``dropped`` counts the turns that were left out to fit the context.
     """
 
     text: str
@@ -118,7 +118,7 @@ class Answer:
 
 
 def is_too_long(error: PeagleError) -> bool:
-    """Whether the engine refused because the conversation does not fit its context."""
+    """Return whether the engine refused because the conversation exceeds its context."""
     return isinstance(error, SpecError) and _TOO_LONG.search(error.message) is not None
 
 
@@ -131,10 +131,10 @@ def ask(
     *,
     keep_all: bool = False,
 ) -> Answer:
-    """Ask, and leave the oldest turns out while the engine finds the conversation too long.
+    """Send a message; leave out oldest turns while the engine refuses the length.
 
-    With ``keep_all`` none is left out. A request is sent again only when the engine refused it whole: never
-    after its first token. The conversation remembers the turn when this returns, whatever came of it.
+    With ``keep_all`` no turn is left out. A request is sent again only if the engine refused it, never after
+    its first token. The turn is added to the conversation in any case, unless its answer is empty.
     """
     dropped, before = 0, conversation.left_out
     while True:
@@ -143,7 +143,7 @@ def ask(
         if fits or keep_all or not conversation.leave_out_oldest():
             break
         dropped += 1
-    if not fits:  # the question alone is too long: leaving turns out has not helped
+    if not fits:  # the new message alone is too long: leaving out turns did not help
         dropped, conversation.left_out = 0, before
     conversation.keep(question, answer.text)
     return Answer(answer.text, answer.summary, answer.stopped, answer.error, dropped)

@@ -1,4 +1,4 @@
-"""The loop of a chat: read a line, run its slash command or send it, show the answer.
+"""The loop of a chat: read a line, run its command or send it, show the answer.
 
 Lines come from a terminal or from a pipe.
 """
@@ -13,47 +13,48 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.cli.commands.chat.conversation import Answer, Conversation, Settings, ask, is_too_long
 from peagle_sm.cli.commands.chat.screen import Meter, Screen, Spend, figures
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.files import CannotWrite, utf8_text, write_file
+from peagle_sm.core.words import utf8_text
 
 if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Chunk
     from peagle_sm.service import Endpoint
 
 
-#: Name, argument, what it does; `/help` prints them in this order.
+#: Name, argument and effect of each command; `/help` prints them in this order.
 COMMANDS = (
-    ("/help", "", "Show this."),
-    ("/reset", "", "Forget the conversation; the system message stays."),
-    ("/system", "TEXT", "Set the system message; `off` for none, nothing to show it."),
+    ("/help", "", "Show this list."),
+    ("/reset", "", "Delete the conversation; keep the system message."),
+    ("/system", "TEXT", "Set the system message; `off` removes it; without TEXT, show it."),
     ("/save", "FILE", "Write the conversation as JSON messages, for `invoke --messages`."),
-    ("/temperature", "X", "0 takes the likeliest token each time; `off` for the engine's own."),
-    ("/max-tokens", "N", "Stop an answer after N tokens."),
-    ("/retry", "", "Ask the last question again, in place of its answer."),
-    ("/exit", "", "Leave; so does Ctrl-D."),
+    ("/temperature", "X", "Set the sampling temperature; 0 is greedy, `off` the engine's default."),
+    ("/max-tokens", "N", "Set the maximum output tokens per answer."),
+    ("/retry", "", "Send the last message again and replace its answer."),
+    ("/exit", "", "End the chat; Ctrl-D does the same."),
 )
 NAMES = tuple(name for name, _, _ in COMMANDS)
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command and what follows it."""
+    """A slash command and its argument."""
 
     name: str
     argument: str
 
 
 class Unknown(ValueError):
-    """No such command; the message names what is meant, perhaps."""
+    """An unknown slash command; the message suggests a similar one."""
 
 
 def parse(line: str) -> Command | str:
-    """Return the command in a line, or the text that is to be said; `//` begins text that begins with `/`.
+    """Return a line's command, or the text to send; `//` escapes a leading slash.
 
     Raises:
-        Unknown: the line begins with a slash, and no command is called so.
+        Unknown: the line begins with a slash but is not a command.
     """
     if not line.startswith("/"):
         return line
@@ -63,20 +64,20 @@ def parse(line: str) -> Command | str:
     if name not in NAMES:
         close = get_close_matches(name, NAMES, n=1)
         guess = f"; did you mean {close[0]}?" if close else "."
-        raise Unknown(f"there is no command {name}{guess} /help lists them, // begins a line with a slash")
+        raise Unknown(f"unknown command {name}{guess} /help lists commands; // begins a line with a slash")
     return Command(name, argument.strip())
 
 
 def help_text() -> str:
-    """The commands and the keys, aligned."""
-    rows = [(f"{name} {argument}".strip(), does) for name, argument, does in COMMANDS]
+    """Render the commands and the keys, aligned."""
+    rows = [(f"{name} {argument}".strip(), effect) for name, argument, effect in COMMANDS]
     rows += [
-        ("line\\", "A backslash at the end goes on in the next line."),
-        ('"""', "Begins a text of several lines, and ends it."),
-        ("Ctrl-C", "Stop the answer; what came of it is kept."),
+        ("line\\", "A backslash at the end continues on the next line."),
+        ('"""', "Begins and ends a text of several lines."),
+        ("Ctrl-C", "Stop the answer; keep the received part."),
     ]
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name.ljust(width)}  {does}" for name, does in rows)
+    return "\n".join(f"  {name.ljust(width)}  {effect}" for name, effect in rows)
 
 
 _FENCE = '"""'
@@ -84,14 +85,14 @@ PROMPT, MORE = "> ", ". "
 
 
 class LeftOff(Exception):
-    """Ctrl-C at the prompt: what was typed is dropped."""
+    """Ctrl-C at the prompt; the typed text is discarded."""
 
 
 def texts(read: Callable[[str], str]) -> Iterator[str]:
-    """What is said, one text after the other: a line, or several that a backslash or `\"\"\"` join.
+    """Yield the user's texts: one line, or several joined by a backslash or `\"\"\"`.
 
-    ``read`` is given the prompt, and raises EOFError at the end, `LeftOff` when a line was dropped; that
-    error comes out once, and the next text begins anew. Blank lines are no text.
+    ``read`` gets the prompt. It raises EOFError at the end, and `LeftOff` when a line was discarded; that
+    error is passed on, and the next call begins a new text. Blank lines are skipped.
     """
     while True:
         try:
@@ -123,10 +124,10 @@ def _fenced(line: str, read: Callable[[str], str]) -> str:
 
 
 def from_pipe(prompt: str) -> str:
-    """The next line of stdin.
+    """Read the next line of stdin.
 
     Raises:
-        EOFError: there is none.
+        EOFError: stdin has ended.
         SpecError: it is not UTF-8.
     """
     line = utf8_text(sys.stdin.buffer.readline(), "stdin")
@@ -136,10 +137,10 @@ def from_pipe(prompt: str) -> str:
 
 
 def from_terminal(words: Sequence[str]) -> Callable[[str], str]:
-    """A reader of lines that can be edited and called back with the arrow keys; Tab completes ``words``."""
+    """Return a line reader with history and editing keys; Tab completes ``words``."""
     try:
         import readline
-    except ImportError:  # a Python without it: the terminal's own editing is left
+    except ImportError:  # a Python without readline: only the terminal's own editing works
         return _typed
 
     def complete(text: str, number: int) -> str | None:
@@ -161,14 +162,14 @@ def _typed(prompt: str) -> str:
 
 @dataclass
 class Tally:
-    """What the chat has come to."""
+    """Totals of the chat."""
 
     turns: int = 0
     tokens: int = 0
 
 
 class Chat:
-    """One chat with one endpoint. `run` returns when somebody leaves, or the script ends."""
+    """One chat with one endpoint. `run` returns when the user or the script ends it."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class Chat:
         stand_in: bool,
         monotonic: Callable[[], float],
     ) -> None:
-        """Take whom to talk to, where to show it, and how; ``scripted`` lines come from a pipe."""
+        """Take the endpoint, output and settings; ``scripted``: lines come from a pipe."""
         self._endpoint = endpoint
         self._screen = screen
         self._conversation = conversation
@@ -200,14 +201,14 @@ class Chat:
 
     @property
     def seconds(self) -> float:
-        """How long it has lasted."""
+        """Seconds since the chat began."""
         return self._monotonic() - self._began
 
     def run(self, read: Callable[[str], str]) -> None:
-        """Read and answer until the end of the lines, or /exit.
+        """Read lines and answer them until they end, or until /exit.
 
         Raises:
-            PeagleError: in a script: an answer failed, and no /retry followed.
+            PeagleError: in a script, an answer failed and no /retry followed.
         """
         self._status("")
         while True:
@@ -217,40 +218,40 @@ class Chat:
                         return
                 break
             except LeftOff:
-                self._screen.note("\n(Ctrl-D or /exit leaves)")
-        self._give_up()
+                self._screen.note("\n(Ctrl-D or /exit ends the chat)")
+        self._end_failed_script()
 
     def _take(self, text: str) -> bool:
-        """Do what a text says; False to leave."""
+        """Run a command or send a text; return False to end the chat."""
         try:
-            said = parse(text)
+            command = parse(text)
         except Unknown as error:
             self._screen.note(str(error))
             return True
-        if isinstance(said, str):
-            self._give_up()
-            self._ask(said)
+        if isinstance(command, str):
+            self._end_failed_script()
+            self._ask(command)
             return True
-        if said.name != "/retry":
-            self._give_up()
-        if said.name == "/exit":
+        if command.name != "/retry":
+            self._end_failed_script()
+        if command.name == "/exit":
             return False
-        self._obey(said)
+        self._execute(command)
         return True
 
-    def _give_up(self) -> None:
-        """Let a script end with the error that it did not retry; somebody at a terminal has seen it."""
+    def _end_failed_script(self) -> None:
+        """Raise a script's last error, unless it was retried; a terminal has already shown it."""
         if self._scripted and self._failed is not None:
             raise self._failed
         self._failed = None
 
-    def _obey(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         match command.name:
             case "/help":
                 self._screen.note(help_text())
             case "/reset":
                 self._conversation.reset()
-                self._screen.note("(the conversation is forgotten)")
+                self._screen.note("(the conversation was deleted)")
             case "/system":
                 self._system(command.argument)
             case "/save":
@@ -269,13 +270,13 @@ class Chat:
 
     def _save(self, name: str) -> None:
         if not name:
-            self._screen.note("write /save FILE")
+            self._screen.note("give a file name: /save FILE")
             return
         text = json.dumps(self._conversation.transcript(), indent=2, ensure_ascii=False) + "\n"
         try:
             write_file(Path(name).expanduser(), text, overwrite=False)
         except FileExistsError:
-            self._screen.note(f"{name} is there already, and was not touched; give another name")
+            self._screen.note(f"{name} already exists and was not changed; give another name")
         except CannotWrite as error:
             self._screen.note(error.message)
         else:
@@ -289,13 +290,14 @@ class Chat:
                 return
             self._settings = replace(self._settings, temperature=value)
         now = self._settings.temperature
-        self._screen.note(f"(temperature: {'left to the engine' if now is None else f'{now:g}'})")
+        default = "the engine's default"
+        self._screen.note(f"(temperature: {default if now is None else f'{now:g}'})")
 
     def _max_tokens(self, text: str) -> None:
         if text:
             value = _number(text, 1, 1_000_000)
             if value is None or value != int(value):
-                self._screen.note(f"max-tokens: found {text!r}; allowed: a whole number from 1")
+                self._screen.note(f"max-tokens: found {text!r}; allowed: a whole number, 1 or more")
                 return
             self._settings = replace(self._settings, max_tokens=int(value))
         self._screen.note(f"(an answer has at most {self._settings.max_tokens} tokens)")
@@ -303,10 +305,10 @@ class Chat:
     def _retry(self) -> None:
         question = self._unanswered or self._conversation.take_back()
         if question is None:
-            self._screen.note("nothing has been asked yet")
+            self._screen.note("there is no message to retry yet")
             return
         if self._unanswered is not None and self._last_question() == question:
-            self._conversation.take_back()  # the part of an answer that was kept gives way to the whole one
+            self._conversation.take_back()  # the whole answer replaces the partial one
         self._ask(question)
 
     def _last_question(self) -> str | None:
@@ -330,38 +332,38 @@ class Chat:
         self._screen.end_line()
         self._unanswered = None if answer.summary is not None else question
         self.tally.turns += 1
-        self._tell(question, answer, meter)
+        self._report(question, answer, meter)
 
-    def _tell(self, question: str, answer: Answer, meter: Meter) -> None:
-        told = figures(answer.summary) if answer.summary is not None else meter.text()
+    def _report(self, question: str, answer: Answer, meter: Meter) -> None:
+        metrics = figures(answer.summary) if answer.summary is not None else meter.text()
         ended = answer.summary.output_tokens if answer.summary is not None else None
         self.tally.tokens += meter.tokens if ended is None else ended  # a stopped answer has tokens too
         if answer.summary is not None:
-            self._screen.figures(told)
+            self._screen.figures(metrics)
         if answer.dropped:
             self._screen.note(
                 f"(the conversation no longer fits the model's context: its {_turns(answer.dropped)} "
-                "left out from now on; /save writes all of it, --keep-all refuses instead)"
+                "no longer sent; /save writes all turns, --keep-all gives an error instead)"
             )
         if answer.stopped:
-            kept = "what came of it is kept" if answer.text else "nothing had come of it"
-            self._screen.note(f"(stopped; {kept}. /retry asks again)")
+            kept = "the received part is kept" if answer.text else "no text was received"
+            self._screen.note(f"(stopped; {kept}. /retry sends the message again)")
         if answer.error is not None:
             self._explain(answer.error, answer.text)
-        self._status(told)
+        self._status(metrics)
         self._screen.turn(self._document(question, answer))
 
     def _explain(self, error: PeagleError, text: str) -> None:
         self._failed = error
         if self._scripted:
-            return  # it ends with this error, in its own words, unless /retry follows
+            return  # the command ends with this error, unless /retry follows
         self._screen.note(f"error: {error.message}")
         if is_too_long(error):
-            step = "/reset forgets the conversation" if self._keep_all else "ask something shorter"
-            self._screen.note(f"  next: {step}; /max-tokens with a smaller number makes room too")
+            step = "/reset deletes the conversation" if self._keep_all else "send a shorter message"
+            self._screen.note(f"  next: {step}; a smaller /max-tokens makes room too")
         else:
-            kept = "what came of the answer is kept; " if text else ""
-            self._screen.note(f"  next: {kept}/retry asks again")
+            kept = "the received part is kept; " if text else ""
+            self._screen.note(f"  next: {kept}/retry sends the message again")
 
     def _document(self, question: str, answer: Answer) -> dict[str, object]:
         error = answer.error
@@ -378,8 +380,8 @@ class Chat:
             "stand_in_weights": self._stand_in,
         }
 
-    def _status(self, told: str) -> None:
-        self._screen.status(" · ".join(filter(None, (told, self._spend.text(self.seconds), "/help"))))
+    def _status(self, metrics: str) -> None:
+        self._screen.status(" · ".join(filter(None, (metrics, self._spend.text(self.seconds), "/help"))))
 
 
 def _number(text: str, least: float, most: float) -> float | None:

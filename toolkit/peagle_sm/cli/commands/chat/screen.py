@@ -1,7 +1,7 @@
-"""What a chat shows: text on stdout, figures and notes beside it.
+"""The output of a chat: answers on stdout, notes on stderr, a status line.
 
-A status line below the scrolling text shows the figures of the answer. While an answer streams, typed keys
-are not echoed into it, and they are dropped.
+The status line below the scrolling text shows the metrics of the answer. While an answer streams, typed keys
+are neither echoed nor read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SAVE, _RESTORE = "\x1b7", "\x1b8"
 
 
 class Bar:
-    """Keeps the last row for itself by narrowing the terminal's scroll region; `close` gives it back.
+    """Status line in the terminal's last row, below the scroll region.
 
-    Where there is no terminal, or one that is too small or too simple, it does nothing.
+    It does nothing without a terminal, or on one that is too small or has TERM=dumb.
     """
 
     def __init__(self, stream: TextIO, term: str | None) -> None:
@@ -41,7 +41,7 @@ class Bar:
 
     @property
     def shown(self) -> bool:
-        """Whether the row is there."""
+        """Whether the status line is drawn."""
         return self._size is not None
 
     def show(self, text: str) -> None:
@@ -53,7 +53,7 @@ class Bar:
         self._write(f"{_SAVE}\x1b[{self._size.lines};1H\x1b[7m{shown}\x1b[0m{_RESTORE}")
 
     def close(self) -> None:
-        """Clear the row and let the text have the whole terminal again."""
+        """Clear the row and restore the scroll region."""
         if self._size is not None:
             self._write(f"{_SAVE}\x1b[r\x1b[{self._size.lines};1H\x1b[2K{_RESTORE}")
             self._size = None
@@ -66,7 +66,7 @@ class Bar:
         if size.lines < _LEAST_ROWS:
             return False
         self._size = size
-        # The line feed makes room below the cursor; setting the region moves the cursor, so it is put back.
+        # The line feed makes room below the cursor; setting the region moves the cursor, so restore it.
         self._write(f"\n{_SAVE}\x1b[1;{size.lines - 1}r{_RESTORE}\x1b[1A")
         return True
 
@@ -77,9 +77,9 @@ class Bar:
 
 @contextmanager
 def keys_ignored(keyboard: TextIO) -> Iterator[None]:
-    """Switch echo off while this is open; drop what was typed, and restore the terminal at the end.
+    """Turn echo off in this block; at its end discard typed keys and restore it.
 
-    Ctrl-C still interrupts. Where ``keyboard`` is not a terminal, nothing is changed.
+    Ctrl-C still interrupts. If ``keyboard`` is not a terminal, nothing is changed.
     """
     try:
         import termios
@@ -104,7 +104,7 @@ def keys_ignored(keyboard: TextIO) -> Iterator[None]:
 
 
 class Meter:
-    """Counts what comes. Tokens are counted where the engine says how many a chunk holds."""
+    """Counter of chunks, and of tokens if the engine counts them in each chunk."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         """Start now."""
@@ -115,7 +115,7 @@ class Meter:
         self._first_tokens = 0
 
     def chunk(self, chunk: Chunk) -> None:
-        """Take a chunk."""
+        """Count a chunk."""
         self._chunks += 1
         self._tokens += chunk.token_count or 0
         if self._first_at is None:
@@ -123,14 +123,14 @@ class Meter:
 
     @property
     def tokens(self) -> int:
-        """The tokens that have come so far, as far as the engine tells them with its chunks."""
+        """The tokens received so far; 0 if the engine does not send their number."""
         return self._tokens
 
     def text(self) -> str:
-        """`12 tokens, 34.5 tokens/s, about 2.41 a step`: the rate since the first chunk.
+        """Render `12 tokens · 34.5 tokens/s · about 2.41 per step` so far.
 
-        A chunk is what one step of the engine gave, so tokens a chunk come near the acceptance length, which
-        the engine itself tells only at the end.
+        Each engine step sends one chunk, so tokens per chunk approximate the acceptance length, which the
+        engine reports only at the end.
         """
         if self._first_at is None:
             return "waiting for the first token"
@@ -140,12 +140,12 @@ class Meter:
         parts = [f"{self._tokens} tokens"]
         if seconds > 0 and self._tokens > self._first_tokens:
             parts.append(f"{(self._tokens - self._first_tokens) / seconds:.1f} tokens/s")
-        parts.append(f"about {self._tokens / self._chunks:.2f} a step")
+        parts.append(f"about {self._tokens / self._chunks:.2f} per step")
         return " · ".join(parts)
 
 
 def figures(summary: StreamSummary) -> str:
-    """The figures of a whole answer, as the engine told them."""
+    """Render the metrics that the engine reported for a whole answer."""
     parts = []
     if summary.output_tokens is not None:
         parts.append(f"{summary.output_tokens} tokens")
@@ -153,7 +153,7 @@ def figures(summary: StreamSummary) -> str:
         parts.append(f"{summary.otps:.1f} tokens/s")
     if summary.acceptance is not None:
         most = summary.acceptance.num_speculative_tokens + 1
-        parts.append(f"acceptance {summary.acceptance.acceptance_length:.2f} of {most}")
+        parts.append(f"acceptance length {summary.acceptance.acceptance_length:.2f} of {most}")
     if summary.prompt_tokens is not None and summary.output_tokens is not None:
         parts.append(f"context {summary.prompt_tokens + summary.output_tokens} tokens")
     if summary.finish_reason == "length":
@@ -163,19 +163,19 @@ def figures(summary: StreamSummary) -> str:
 
 @dataclass(frozen=True)
 class Spend:
-    """The endpoint's price, USD per hour: 0 locally, None when it is not known.
+    """The endpoint's price in USD per hour: 0 locally, None if unknown.
 
-    An endpoint is paid by the hour, asked or not: a chat's spend is the price of its time.
+    An endpoint is billed by time, not by request: a chat costs the endpoint's price while it lasts.
     """
 
     usd_per_hour: float | None
 
     def usd(self, seconds: float) -> float | None:
-        """What so much time costs; None when the price is not known."""
+        """Return the cost of a time in seconds; None if the price is unknown."""
         return None if self.usd_per_hour is None else self.usd_per_hour * seconds / 3600
 
     def text(self, seconds: float) -> str:
-        """`no cost`, `price unknown`, or `0.07 USD so far`."""
+        """Render `no cost`, `price unknown`, or `0.07 USD so far`."""
         if self.usd_per_hour == 0:
             return "no cost"
         spent = self.usd(seconds)
@@ -183,17 +183,17 @@ class Spend:
 
 
 class Screen:
-    """Prints in the format that was asked for; only a terminal gets the status line at the bottom."""
+    """Output in the chosen format; only a terminal gets the status line."""
 
     def __init__(self, state: State) -> None:
-        """Draw nothing yet."""
+        """Prepare the status line without drawing it."""
         self._state = state
         self._bar = Bar(sys.stdout, state.environ.get("TERM") if state.format == "table" else None)
         self._thinking = False
         self._open = False
 
     def chunk(self, chunk: Chunk) -> None:
-        """Print what a chunk brings; what a model thinks is dim, and apart from what it says."""
+        """Print a chunk; reasoning is dim and goes to stderr."""
         if self._state.format == "json":
             return
         if chunk.reasoning and self._state.format == "table":
@@ -208,7 +208,7 @@ class Screen:
             self._open = not chunk.text.endswith("\n")
 
     def answering(self) -> AbstractContextManager[None]:
-        """Keep the keys that are typed meanwhile out of the answer."""
+        """Keep keys that are typed during an answer out of it."""
         return keys_ignored(sys.stdin)
 
     def end_line(self) -> None:
@@ -222,20 +222,20 @@ class Screen:
         self._bar.show(text)
 
     def note(self, text: str) -> None:
-        """A remark for people."""
+        """Print a note on stderr."""
         note(self._state, text)
 
     def figures(self, text: str) -> None:
-        """The figures of an answer, where no status line shows them."""
+        """Print the metrics of an answer if no status line shows them."""
         if not self._bar.shown and self._state.format == "table":
             note(self._state, f"({text})")
 
     def turn(self, document: dict[str, Any]) -> None:
-        """With --format json: one object a turn, on one line."""
+        """With --format json, print the turn as one object on one line."""
         if self._state.format == "json":
             click.echo(to_json(document, indent=None))
             sys.stdout.flush()
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         self._bar.close()

@@ -1,1 +1,1 @@
-"""Commands that create, show, use, turn off and delete endpoints."""
+"""Commands that create, show, invoke, pause and delete endpoints."""

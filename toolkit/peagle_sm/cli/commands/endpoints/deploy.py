@@ -1,4 +1,4 @@
-"""`peagle-sm deploy` and `update`: create an endpoint from its spec, or change it.
+"""`peagle-sm deploy` and `update`: create an endpoint from a spec, or change it.
 
 Both show the plan and its price, ask, and follow the endpoint until it is in service. An update is either
 in place or stop-and-start.
@@ -14,7 +14,7 @@ import click
 from peagle_sm.cli.arguments import given, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.planning.doctor import skip_option
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, say, to_json
+from peagle_sm.cli.console import confirmed, emit, need_terminal, note, show_offer, to_json
 from peagle_sm.cli.endpoint_status import when
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.words import usd
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @spec_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and create nothing.")
-@click.option("--wait/--no-wait", default=True, help="Follow until the endpoint serves.  [default: wait]")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON; create nothing.")
+@click.option(
+    "--wait/--no-wait", default=True, help="Wait until the endpoint is in service.  [default: wait]"
+)
 @click.option(
     "--unguarded",
     is_flag=True,
-    help="Deploy without an installed guard: only the lifetime limit ends what is forgotten.",
+    help="Deploy without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="List each override of the local engine at the end.")
+@click.option("--verbose", "-v", is_flag=True, help="At the end, list each override of the local engine.")
 @skip_option
 @global_options
 @click.pass_obj
@@ -50,22 +52,24 @@ def deploy(
     verbose: bool,
     skip: tuple[str, ...],
 ) -> None:
-    """Create the endpoint of a spec and follow it until it serves.
+    """Create an endpoint from a spec and wait until it is in service.
 
-    SPEC is a YAML file (default: peagle.yaml; - reads stdin). The plan and its price come first, then a
-    question. The schedule that deletes the endpoint at the end of its lifetime is made before the endpoint.
-    The guard turns idle endpoints off and keeps their hours. Where it is not installed, the command offers to
-    install it; --local installs it without a question. With --yes on AWS it must be installed already
-    (`peagle-sm guard install`), or --unguarded spelled out.
-    Before the question comes the preflight, as `peagle-sm doctor` shows it: nothing is made where it finds
-    an error; --skip-check leaves one out.
-    A deploy that fails, or that Ctrl-C stops, is cleaned up; what a killed one left is adopted by the next
-    deploy of the same spec. Where the endpoint is in service with this spec already, nothing is created, and
-    nothing is asked; `peagle-sm update` brings it to another spec.
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). The command runs the same checks as
+    `peagle-sm doctor` and stops if one finds an error. Then it shows the plan with its price and asks for
+    confirmation. The schedule that deletes the endpoint at the end of its lifetime is created first.
+
+    The guard turns idle endpoints off and applies their hours. If it is not installed, the command offers to
+    install it; with --local it installs it without asking. With --yes on AWS, it must be installed already
+    (`peagle-sm guard install`), unless you give --unguarded.
+
+    If the deploy fails, or if you stop it with Ctrl-C, it deletes what it created. After a killed deploy, the
+    next one of the same spec continues with the resources that exist. If the endpoint is already in service
+    with this spec, nothing is created and you are not asked. To change its spec, use `peagle-sm update`.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed
+    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
@@ -88,7 +92,7 @@ def deploy(
 
         def ask(made: Plan) -> bool:
             follow.pause()
-            _show_plan(state, made, asked=not yes)
+            show_offer(state, yes, render_plan(made), {"plan": plan_data(made)})
             return confirmed(state, question(states[-1], made), yes)
 
         def attempt() -> Endpoint:
@@ -99,7 +103,7 @@ def deploy(
                 progress=follow,
                 wait=wait,
                 unguarded=unguarded,
-                preflight=lambda made: look_first(state, session, made, skip),
+                preflight=lambda made: check_first(state, session, made, skip),
                 skip_checks=skip,
                 surveyed=lambda found: states.append(found.state),
             )
@@ -108,71 +112,58 @@ def deploy(
     emit_ready(state, endpoint.name, endpoint.status, session, verbose)
 
 
-def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
-    """Look before anything is made; what is not in order but does not refuse is told on stderr."""
+def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
+    """Run the preflight checks; print warnings, unknown and skipped checks on stderr."""
     from peagle_sm.cli.commands.planning.plan import render_deploy_notes
     from peagle_sm.service.preflight import require_preflight, results_data
 
     results = require_preflight(session, made, skip=skip)
-    told = [each for each in results if each.status in ("warning", "unknown", "skipped")]
-    if not told:
+    notable = [each for each in results if each.status in ("warning", "unknown", "skipped")]
+    if not notable:
         return
     if state.format == "json":
-        click.echo(to_json({"preflight": results_data(told)}, indent=None), err=True)
+        click.echo(to_json({"preflight": results_data(notable)}, indent=None), err=True)
     else:
-        note(state, render_deploy_notes(told) + "\n")
-
-
-def _show_plan(state: State, made: Plan, asked: bool) -> None:
-    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
-
-    if state.format == "json":
-        click.echo(to_json({"plan": plan_data(made)}, indent=None), err=True)
-    elif asked:  # even with --format quiet: nobody says yes to what was not shown
-        say(render_plan(made) + "\n")
-    else:
-        note(state, render_plan(made) + "\n")
+        note(state, render_deploy_notes(notable) + "\n")
 
 
 def question(found: str, made: Plan) -> str:
-    """What a deploy will do, given the state of the endpoint under the name."""
+    """Return the confirmation prompt for the state of an endpoint with this name."""
     name, price = made.names.endpoint, _price_words(made)
     questions = {
-        "creating": f"Go on with {name}, which an earlier run began to create,{price}?",
-        "failed": f"Delete {name}, which has failed, and create it again{price}?",
-        "leaving": f"Create {name} again{price}, once its deletion is over?",
+        "creating": f"An earlier run began to create {name}. Continue{price}?",
+        "failed": f"{name} has failed. Delete it and create it again{price}?",
+        "leaving": f"{name} is being deleted. Create it again afterwards{price}?",
     }
     if found in ("live", "settling"):
-        return f"{name} is in service with this spec, without a lifetime limit. Arm one?"
+        return f"{name} is in service with this spec, but has no lifetime schedule. Create the schedule?"
     return questions.get(found, f"Create {name}{price}?")
 
 
 def _price_words(made: Plan) -> str:
-    from peagle_sm.core.words import usd
-
     return f" for {usd(made.usd_per_hour, 'hour')}" if made.usd_per_hour is not None else " (price unknown)"
 
 
 @click.command(cls=Command)
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Show what would change and what that costs; change nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--strategy",
     type=click.Choice(("in-place", "off-update-on")),
-    help="A second fleet beside the first, or none and no service meanwhile.  [default: the spec's update]",
+    help="How to replace the instances; see above.  [default: the spec's update]",
 )
 @click.option(
     "--alarm",
     "alarms",
     multiple=True,
     metavar="NAME",
-    help="A CloudWatch alarm of yours that undoes an update in place too; may be repeated.",
+    help="Also roll back an in-place update on this CloudWatch alarm of yours. May be repeated.",
 )
 @click.option(
     "--unguarded",
     is_flag=True,
-    help="Update without an installed guard: only the lifetime limit ends what is forgotten.",
+    help="Update without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
 )
 @skip_option
 @global_options
@@ -187,15 +178,18 @@ def update(
     unguarded: bool,
     skip: tuple[str, ...],
 ) -> None:
-    """Bring an endpoint to what its spec says now.
+    """Update an endpoint to its spec as it is now.
 
-    SPEC is a YAML file (default: peagle.yaml; - reads stdin). What differs comes first, with the price while
-    it changes, then a question. In place, a second fleet runs beside the first until it serves, and is paid
-    for; requests are answered throughout. If the new engine does not come up, or an alarm goes off, SageMaker
-    rolls back: the old config serves on, and the command ends with exit code 7. With off-update-on the
-    endpoint is paused, and started with the new spec; if that fails, `peagle-sm resume` brings the old one
-    back. Where only tags differ (idle minutes, hours, budget) nothing is started. The lifetime begins anew.
-    An update that was killed is taken up by the next one.
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). The command shows what differs and what the
+    update costs, then asks for confirmation. The lifetime starts again. If only tags differ (idle minutes,
+    hours, budget), no instance is started. If an update was killed, run it again to continue it.
+
+    in-place starts a second fleet beside the first; you pay for both until the new one is in service.
+    Requests are answered throughout. If the new engine does not start, or an alarm goes off, SageMaker rolls
+    back: the old config stays in service, and the command ends with exit code 7.
+
+    off-update-on pauses the endpoint and starts it with the new spec. It is not in service meanwhile. If the
+    start fails, `peagle-sm resume` starts the old config.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
@@ -220,12 +214,7 @@ def update(
                     names=[one.field for one in offer.changes],
                 )
                 return False
-            if state.format == "json":
-                click.echo(to_json({"update": offer.to_dict()}, indent=None), err=True)
-            elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-                say(render_update(offer) + "\n")
-            else:
-                note(state, render_update(offer) + "\n")
+            show_offer(state, yes, render_update(offer), {"update": offer.to_dict()})
             return confirmed(state, update_question(offer), yes)
 
         def attempt() -> Endpoint:
@@ -237,7 +226,7 @@ def update(
                 confirm=ask,
                 progress=follow,
                 unguarded=unguarded or dry_run,
-                preflight=lambda made: look_first(state, session, made, skip),
+                preflight=lambda made: check_first(state, session, made, skip),
                 skip_checks=skip,
             )
 
@@ -254,8 +243,8 @@ _LONGEST_VALUE = 60
 
 
 def render_update(offer: UpdateOffer) -> str:
-    """What differs, what the way there costs, and the new end of its life."""
-    changed = "\n".join(_change(one) for one in offer.changes) or "nothing that the spec names"
+    """Render the changes, the strategy, its cost, and the new end of the lifetime."""
+    changed = "\n".join(_change(one) for one in offer.changes) or "no field of the spec"
     fields = [
         (
             "update",
@@ -265,17 +254,17 @@ def render_update(offer: UpdateOffer) -> str:
         ("how", _how(offer)),
         ("price", f"{usd(offer.usd_per_hour, 'hour')} afterwards ({offer.price_source})"),
         ("meanwhile", _meanwhile(offer)),
-        ("undone by", _undone_by(offer)),
+        ("rollback on", _rollback_alarms(offer)),
         ("lifetime", _lifetime(offer)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
 
 
 def update_question(offer: UpdateOffer) -> str:
-    """What is asked."""
+    """Return the confirmation prompt of an update."""
     if not offer.fleet:
         return f"Update {offer.name}?"
-    stops = "" if offer.strategy == "in-place" else " It does not answer meanwhile."
+    stops = "" if offer.strategy == "in-place" else " It is not in service meanwhile."
     return f"Update {offer.name} {offer.strategy}?{stops}"
 
 
@@ -293,10 +282,10 @@ def _how(offer: UpdateOffer) -> str:
     if not offer.fleet:
         return "tags and lifetime only: nothing is started"
     if offer.strategy == "in-place":
-        return "in-place: a second fleet beside the first, which serves until the new one does"
+        return "in-place: a second fleet starts; the first one serves until the second is in service"
     if offer.is_off:
-        return "off-update-on: it is off already, and starts with the new config"
-    return "off-update-on: it is turned off, and does not serve until the new config does"
+        return "off-update-on: it is already off, and starts with the new config"
+    return "off-update-on: it is turned off, and is not in service until the new config is"
 
 
 def _meanwhile(offer: UpdateOffer) -> str:
@@ -305,18 +294,18 @@ def _meanwhile(offer: UpdateOffer) -> str:
     price = usd(offer.second_fleet_usd_per_hour, "hour")
     most = ""
     if offer.second_fleet_usd_per_hour is not None:
-        most = f", at most {usd(offer.second_fleet_usd_per_hour * offer.second_fleet_hours)}"
-    return f"{price} on top while both fleets run ({offer.second_fleet_hours:g} h at the most{most})"
+        most = f" or {usd(offer.second_fleet_usd_per_hour * offer.second_fleet_hours)}"
+    return f"{price} extra while both fleets run (at most {offer.second_fleet_hours:g} h{most})"
 
 
-def _undone_by(offer: UpdateOffer) -> str:
+def _rollback_alarms(offer: UpdateOffer) -> str:
     if not offer.alarms:
         return ""
     # AWS's guide, "Auto-rollback configuration and monitoring".
-    rights = "the execution role needs cloudwatch:DescribeAlarms; the guard's has it"
+    rights = "the execution role needs cloudwatch:DescribeAlarms; the guard's role has it"
     return f"alarm {', '.join(offer.alarms)} ({rights})"
 
 
 def _lifetime(offer: UpdateOffer) -> str:
-    before = f", before: {when(offer.expired_at)}" if offer.expired_at else ""
-    return f"deleted at {when(offer.expires_at)} whatever happens{before}"
+    before = f" (before: {when(offer.expired_at)})" if offer.expired_at else ""
+    return f"deleted at {when(offer.expires_at)} even if in use{before}"

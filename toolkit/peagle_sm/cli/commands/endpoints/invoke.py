@@ -1,4 +1,4 @@
-"""`peagle-sm invoke`: send one request, stream the answer, and print its figures.
+"""`peagle-sm invoke`: send one request, stream the answer, and print its metrics.
 
 The request is a prompt, messages or a whole body, from options, files or stdin.
 """
@@ -17,8 +17,7 @@ from peagle_sm.cli.arguments import endpoint_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import note, to_json
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import encoded_utf8, utf8_text
-from peagle_sm.core.words import STAND_IN
+from peagle_sm.core.words import STAND_IN, encoded_utf8, utf8_text
 
 if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Choice, Chunk, Completion, StreamSummary
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 
 MAX_TOKENS = 256
-"""Where an answer stops unless told otherwise; vLLM stops a prompt at 16, a chat at the context's end."""
+"""The default; vLLM's own is 16 tokens for a prompt, and the rest of the context for a chat."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Exactly one of the three is given."""
+    """A request: exactly one of the three fields is set."""
 
     prompt: str | None = None
     messages: list[Any] | None = None
@@ -41,7 +40,7 @@ class Question:
 def question(
     prompt: str | None, messages: Path | None, body: Path | None, stdin_text: str | None
 ) -> Question:
-    """Build the question from the options; stdin counts only when no option was given.
+    """Build the request from the options; stdin counts only if no option was given.
 
     Raises:
         SpecError: none or several are given, a file cannot be read, or it is not the JSON that it should be.
@@ -53,8 +52,8 @@ def question(
     ]
     if len(given) > 1:
         raise SpecError(
-            f"several questions at once: {' and '.join(given)}",
-            next_step="give one of --prompt, --messages and --body",
+            f"several requests given: {' and '.join(given)}",
+            next_step="give only one of --prompt, --messages and --body",
             details={"found": given, "allowed": "exactly one"},
         )
     if prompt is not None:
@@ -68,7 +67,7 @@ def question(
 
 
 def parameters(asked: Question, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
-    """The fields to add to a question: what was given, and a token limit except to a whole body."""
+    """Return the fields to add; a whole body gets no default token limit."""
     limit = MAX_TOKENS if max_tokens is None and asked.body is None else max_tokens
     given = {"max_tokens": limit, "temperature": temperature}
     return {name: value for name, value in given.items() if value is not None}
@@ -78,10 +77,10 @@ BODY_HINT = "--body FILE sends a JSON request body, --body - reads it from stdin
 
 
 def refuse_loose_words(name: str, extra: list[str]) -> None:
-    """Refuse a question that was typed without its option.
+    """Refuse a prompt or body that was typed without its option.
 
     Raises:
-        UsageError: there are words besides the endpoint's name, or a JSON body in its place.
+        UsageError: there are words after the endpoint's name, or the name is a JSON body.
     """
     loose = extra if not name.startswith(("{", "[")) else [name]
     if not loose:
@@ -94,13 +93,13 @@ def refuse_loose_words(name: str, extra: list[str]) -> None:
 
 
 def body_hint(asked: Question) -> str | None:
-    """What to say of a prompt that looks like a request body: it is sent as text."""
+    """Return a note if the prompt looks like a JSON request body; it is sent as text."""
     try:
         value = json.loads(asked.prompt or "")
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict) and value.keys() & {"prompt", "messages"}:
-        return f"note: the prompt looks like a JSON request body, and is sent as plain text; {BODY_HINT}"
+        return f"note: the prompt looks like a JSON request body, but is sent as plain text; {BODY_HINT}"
     return None
 
 
@@ -116,7 +115,7 @@ def stdin_text() -> str:
 def _from_stdin(text: str | None) -> Question:
     if text is None or not text.strip():
         raise SpecError(
-            "no question was given",
+            "no prompt was given",
             next_step="add -p 'your prompt', --messages FILE or --body FILE, or pipe text or JSON into stdin",
             details={"allowed": "--prompt, --messages, --body or stdin"},
         )
@@ -135,7 +134,7 @@ def _json_file(path: Path) -> Any:
     except OSError as error:
         raise SpecError(
             f"{path}: cannot be read: {error.strerror or error}",
-            next_step="name a file with JSON in it",
+            next_step="give a JSON file that can be read",
         ) from error
     try:
         return json.loads(text)
@@ -150,7 +149,7 @@ def _messages(value: Any, origin: str) -> list[Any]:
         return value
     raise SpecError(
         f'{origin}: found {type(value).__name__}; allowed: a list like [{{"role": "user", "content": "…"}}]',
-        next_step="write the messages as OpenAI's chat format has them",
+        next_step="write the messages in OpenAI's chat format",
         details={"found": type(value).__name__, "allowed": "a list of objects with role and content"},
     )
 
@@ -160,7 +159,7 @@ def _object(value: Any, origin: str) -> dict[str, Any]:
         return value
     raise SpecError(
         f"{origin}: found {type(value).__name__}; allowed: a JSON object",
-        next_step="write the body as OpenAI's API has it: an object with messages or prompt",
+        next_step="write a request body of the OpenAI API: an object with messages or prompt",
         details={"found": type(value).__name__, "allowed": "object"},
     )
 
@@ -176,30 +175,30 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
-    help=f"Maximum output tokens.  [default: {MAX_TOKENS}; with a whole body, the body's]",
+    help=f"Maximum output tokens.  [default: {MAX_TOKENS}; with --body, the body's]",
 )
 @click.option(
     "--temperature",
     type=click.FloatRange(0, 2),
-    help="0 takes the likeliest token each time.  [default: the engine's]",
+    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
 )
 @click.option(
     "--component",
-    help="The inference component to ask.  [default: the one of the endpoint's own name, if it runs some]",
+    help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",
 )
 @click.option(
     "--read-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop when a stream is silent this long.  [default: 490]",
+    help="Stop if the stream sends nothing for this long.  [default: 490]",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop when a stream has not ended after this time.  [default: 500]",
+    help="Stop if the stream has not ended after this long.  [default: 500]",
 )
-@click.option("--no-stream", is_flag=True, help="Ask for the whole answer in one piece.")
+@click.option("--no-stream", is_flag=True, help="Get the whole answer in one response.")
 @global_options
 @click.pass_context
 def invoke(
@@ -218,9 +217,9 @@ def invoke(
 ) -> None:
     """Send one request and stream the answer.
 
-    The answer goes to stdout, with each tool call on a line of its own; time to first token, tokens per
-    second and acceptance go to stderr. Without an option the question is read from stdin: JSON messages, a
-    JSON body, or plain text as the prompt.
+    The answer goes to stdout, each tool call on its own line. Time to first token, tokens per second and
+    acceptance length go to stderr. Without --prompt, --messages or --body, the request is read from stdin:
+    JSON messages, a JSON body, or plain text as the prompt. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import connect
@@ -228,7 +227,7 @@ def invoke(
     refuse_loose_words(name, ctx.args)
     state = ctx.ensure_object(State)
     piped = None
-    if prompt == "-":  # as --messages - and --body - do; here text stays text
+    if prompt == "-":  # as with --messages and --body, but never parsed as JSON
         prompt = stdin_text() or None
     if prompt is None and messages is None and body is None and not state.stdin_is_tty():
         piped = stdin_text()
@@ -258,10 +257,8 @@ def _refuse_times(read_timeout: float | None, timeout: float | None) -> None:
     given = {"--read-timeout": read_timeout, "--timeout": timeout}
     named = [option for option, value in given.items() if value is not None]
     if named:
-        from peagle_sm.core.errors import SpecError
-
         raise SpecError(
-            f"{' and '.join(named)} beside --no-stream: SageMaker itself gives a whole answer up after 60 s.",
+            f"--no-stream cannot be used with {' and '.join(named)}: SageMaker has its own limit of 60 s.",
             next_step="Leave one of them out.",
         )
 
@@ -287,7 +284,7 @@ def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Co
     finally:
         stream.close()
         if show:
-            click.echo()  # whatever ends the text, a message or a prompt begins on a line of its own
+            click.echo()  # the text may end without a newline
     if show:
         _print_calls(stream.completion)
     return stream.completion
@@ -299,22 +296,22 @@ def _print_calls(answer: Completion | Choice) -> None:
 
 
 def _print_chunk(state: State, chunk: Chunk) -> None:
-    if chunk.reasoning and state.format == "table":  # so that the terminal is not silent while a model thinks
+    if chunk.reasoning and state.format == "table":  # shows that the model works before it answers
         click.secho(chunk.reasoning, dim=True, nl=False, err=True)
     click.echo(chunk.text, nl=False)
 
 
 class Described(Protocol):
-    """An endpoint as far as the end of an invocation needs it."""
+    """The part of an endpoint that `finish` needs."""
 
     name: str
 
     def status(self) -> EndpointStatus:
-        """Return everything known of the endpoint."""
+        """Return everything known about the endpoint."""
 
 
 def finish(state: State, endpoint: Described, answer: Completion) -> None:
-    """Print the answer as JSON, or its figures below the text; the status only decorates them."""
+    """Print the answer as JSON, or its metrics below the text."""
     from peagle_sm.cli.endpoint_status import is_stand_in, read_status
 
     summary = answer.summary
@@ -332,7 +329,7 @@ def finish(state: State, endpoint: Described, answer: Completion) -> None:
 
 
 def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
-    """TTFT, tokens, rate, acceptance and why it ended; what is not known is left out."""
+    """Render TTFT, tokens, OTPS, acceptance and finish reason, as far as known."""
     parts = []
     if summary.ttft_ms is not None:
         parts.append(f"TTFT {summary.ttft_ms:.0f} ms")
@@ -346,13 +343,13 @@ def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
             f"of at most {summary.acceptance.num_speculative_tokens + 1}"
         )
     if summary.finish_reason is not None:
-        parts.append(f"ended: {summary.finish_reason}")
+        parts.append(f"finish reason: {summary.finish_reason}")
     line = " · ".join(parts)
     return f"{line}\n({STAND_IN})" if stand_in else line
 
 
 def answer_data(answer: Completion) -> dict[str, Any]:
-    """The answer as JSON-able data: the first choice, then `choices` with every one, then the figures."""
+    """Return the answer for --format json: first choice, all `choices`, metrics."""
     choices = [_choice_data(choice) for choice in answer.choices]
     first = {key: choices[0][key] for key in ("text", "reasoning", "tool_calls", "logprobs")}
     return {**first, "choices": choices, "summary": answer.summary.to_dict()}
@@ -378,13 +375,13 @@ def _choice_data(choice: Choice) -> dict[str, Any]:
 
 
 def acceptance_note(summary: StreamSummary, status: EndpointStatus, answers: int = 1) -> str | None:
-    """Why a speculating endpoint did not report acceptance; None when it did, or does not speculate."""
+    """Explain why a speculating endpoint reported no acceptance; None if it did."""
     if summary.acceptance is not None or status.speculative_config is None:
         return None
     if answers > 1:
-        return f"note: no acceptance: vLLM reports it only for a request of one answer, not of {answers}"
+        return f"note: no acceptance length: vLLM reports it only for requests with one answer, not {answers}"
     image = (status.image or "unknown").rpartition("/")[2]
     return (
-        "note: acceptance is not reported, though this endpoint speculates: "
-        f"that needs vLLM 0.32 or later (image: {image})"
+        "note: the engine speculates but reported no acceptance length: "
+        f"this needs vLLM 0.32 or later (image: {image})"
     )

@@ -1,4 +1,4 @@
-"""`peagle-sm openai` and `serve`: reach an endpoint through the OpenAI API.
+"""`peagle-sm openai` and `serve`: use an endpoint through the OpenAI API.
 
 `openai` prints the environment variables for an OpenAI client that calls SageMaker directly. `serve` runs a
 proxy on this machine for tools that cannot sign requests.
@@ -32,12 +32,12 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
 def shell_of(environ: Mapping[str, str]) -> str:
-    """Return the shell whose syntax to print by default."""
+    """Return the shell to print for by default."""
     return "fish" if environ.get("SHELL", "").rpartition("/")[2] == "fish" else "bash"
 
 
 def export_lines(shell: str, variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield one line for each variable that a shell can evaluate, whatever the value holds."""
+    """Yield one line for each variable, quoted for the shell."""
     for name, value in variables.items():
         if shell == "powershell":
             yield f"$env:{name} = '{value.replace(chr(39), chr(39) * 2)}'"
@@ -50,48 +50,49 @@ def export_lines(shell: str, variables: Mapping[str, str]) -> Iterator[str]:
 
 
 def advice(name: str, expires_at: datetime, flags: str, hours: float) -> Iterator[str]:
-    """Yield what a person must know beside the lines: the end, the model's name, and what is not served."""
-    longer = "" if hours > 11 else "; --hours 12 is the most"
-    yield f"the token ends at {when(expires_at)}{longer}; run this again for a new one"
-    yield 'model: leave it empty ("" in the request): the endpoint has one model, and the URL names it'
+    """Yield notes for the user: token expiry, model name, what is not served."""
+    longer = "" if hours > 11 else " (at most 12 h, with --hours 12)"
+    yield f"the token expires at {when(expires_at)}{longer}; run this command again for a new one"
+    yield 'model: leave it empty ("" in the request); the URL already selects the endpoint and its one model'
     yield (
-        "served: chat completions only; for tools that insist on a model's name, on /v1/models, "
-        f"/v1/completions or /v1/responses: peagle-sm serve {name}{flags}"
+        "served: chat completions only; for tools that need a model name, /v1/models, /v1/completions or "
+        f"/v1/responses, run: peagle-sm serve {name}{flags}"
     )
 
 
 def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
-    """Return the endpoint's price and the end of its life, which go on whether anybody asks or not."""
+    """Return the endpoint's price and the end of its lifetime."""
     price = "price unknown" if usd_per_hour is None else f"{usd_per_hour:,.2f} USD/hour while it is on"
-    end = f"deleted at {when(expires_at)} whatever happens" if expires_at else "NO lifetime limit ends it"
+    end = f"deleted at {when(expires_at)} even if in use" if expires_at else "NO lifetime schedule"
     return f"{price}; {end}"
 
 
 @click.command("openai", cls=Command)
 @click.argument("name", shell_complete=complete_endpoint)
 @click.option(
-    "--component", help="The inference component to ask.  [default: the one of the endpoint's name]"
+    "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
 )
 @click.option(
     "--hours",
     type=float,
     default=1.0,
     show_default=True,
-    help="How long the token lasts: at most 12, and never longer than the credentials that sign it.",
+    help="Lifetime of the token: at most 12, and at most that of the credentials that sign it.",
 )
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),
-    help="Whose syntax to print.  [default: fish where SHELL says so, else bash]",
+    help="Shell syntax of the output.  [default: fish if SHELL is fish, else bash]",
 )
 @global_options
 @click.pass_obj
 def openai(state: State, name: str, component: str | None, hours: float, shell: str | None) -> None:
-    """Print the environment for any OpenAI tool.
+    """Print the environment variables for OpenAI clients.
 
-    OPENAI_BASE_URL and OPENAI_API_KEY; to set them: eval "$(peagle-sm openai NAME)". The key is a bearer
-    token with the rights of your AWS credentials: it is printed on stdout and kept nowhere. The route serves
-    chat completions only, and tools must leave the model's name empty; for others there is `peagle-sm serve`.
+    Prints OPENAI_BASE_URL and OPENAI_API_KEY. To set them: eval "$(peagle-sm openai NAME)". The key is a
+    bearer token with the rights of your AWS credentials. It is printed on stdout and not stored. SageMaker
+    serves chat completions only, and the client must leave the model name empty. For other clients, use
+    `peagle-sm serve`.
     """
     from peagle_sm.aws.session.signing import bearer_token
     from peagle_sm.cli.arguments import open_session
@@ -103,8 +104,8 @@ def openai(state: State, name: str, component: str | None, hours: float, shell: 
     chosen = component_of(session, name, component)
     url = openai_base_url(session, name, chosen)
     if state.format == "json":
-        told = {"base_url": url, "api_key": token.token, "expires_at": token.expires_at, "model": ""}
-        click.echo(to_json({"endpoint": name, "component": chosen, **told}))
+        client = {"base_url": url, "api_key": token.token, "expires_at": token.expires_at, "model": ""}
+        click.echo(to_json({"endpoint": name, "component": chosen, **client}))
         return
     syntax = shell or shell_of(state.environ)
     for line in export_lines(syntax, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": token.token}):
@@ -116,14 +117,14 @@ def openai(state: State, name: str, component: str | None, hours: float, shell: 
 
 
 def _note_if_missing(state: State, session: Session, name: str) -> None:
-    """Say that there is no such endpoint, as far as the caller may know."""
+    """Raise NotFound for an unknown endpoint; print a note if it cannot be checked."""
     from peagle_sm.core.errors import CredentialsError
     from peagle_sm.service import connect
 
     try:
         connect(name, session=session)
-    except CredentialsError as error:  # who may invoke need not be allowed to describe
-        note(state, f"not looked whether {name} exists: {error.message}")
+    except CredentialsError as error:  # permission to invoke does not include permission to describe
+        note(state, f"could not check whether {name} exists: {error.message}")
 
 
 def _how(shell: str, name: str, flags: str) -> str:
@@ -152,21 +153,23 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
     "--host",
     default=LOOPBACK,
     show_default=True,
-    help="Address to listen on. Any other lets other machines spend on your account: give --api-key too.",
+    help="Address to listen on. If it is not loopback, other machines can send requests that you pay for: "
+    "give --api-key.",
 )
 @click.option(
-    "--component", help="The inference component to ask.  [default: the one of the endpoint's name]"
+    "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
 )
-@click.option("--api-key", envvar=_KEY, help=f"Answer only to this key.  [env: {_KEY}]")
+@click.option("--api-key", envvar=_KEY, help=f"API key that clients must send.  [env: {_KEY}]")
 @global_options
 @click.pass_obj
 def serve(state: State, name: str, port: int, host: str, component: str | None, api_key: str | None) -> None:
-    """Serve OpenAI's API on this machine for an endpoint.
+    """Run a local proxy with the OpenAI API for an endpoint.
 
-    For tools that cannot sign, that need /v1/completions, /v1/responses or /v1/models, or that insist on a
-    model's name: here it is the endpoint's. Streams come as the engine makes them; one that breaks ends with
-    an error event and without [DONE]. One line a request goes to stderr. Ctrl-C lets what is under way end; a
-    second one does not. Whole answers take at most 60 s on SageMaker, streams 8 minutes.
+    For clients that cannot sign requests, that need /v1/completions, /v1/responses or /v1/models, or that
+    need a model name (here: the endpoint's name). Streams arrive as the engine produces them. A broken stream
+    ends with an error event and without [DONE]. Each request is logged as one line on stderr. Ctrl-C waits
+    for requests in flight; a second Ctrl-C ends them. SageMaker's limits: 60 s for a whole answer, 8 minutes
+    for a stream.
     """
     _need_extra()
     from peagle_sm.cli.arguments import open_session
@@ -183,14 +186,17 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
         on_served=lambda served: _log(state, served),
     )
     if host != LOOPBACK:
-        keyed = "whoever has the key" if api_key else "ANYBODY who reaches it (there is no --api-key)"
-        note(state, f"warning: listening on {host}, not on loopback: {keyed} can spend on your account")
+        keyed = "anyone with the key" if api_key else "ANYONE who can connect (there is no --api-key)"
+        note(
+            state,
+            f"warning: listening on {host}, not on loopback: {keyed} can send requests that you pay for",
+        )
     run(
         proxy,
         host,
         port,
         ready=lambda running: _announce(state, session, running, status),
-        draining=lambda busy: note(state, f"waiting for {busy} requests under way; Ctrl-C again ends them"),
+        draining=lambda busy: note(state, f"waiting for {busy} requests in flight; Ctrl-C again ends them"),
     )
 
 
@@ -206,15 +212,15 @@ def _need_extra() -> None:
 
 
 def _status_if_allowed(state: State, session: Session, name: str) -> EndpointStatus | None:
-    """Return what is known of the endpoint; None where the caller may invoke it and not describe it."""
+    """Return the endpoint's status; None if the caller may not describe it."""
     from peagle_sm.core.errors import CredentialsError
     from peagle_sm.service import status
 
     try:
         return status(name, session=session)
     except CredentialsError as error:
-        session.credentials()  # without any, nothing can be signed either: that error is the one to tell
-        note(state, f"price and lifetime are not known: {error.message}")
+        session.credentials()  # raises the clearer error if there are no credentials at all
+        note(state, f"price and lifetime unknown: {error.message}")
         return None
 
 
@@ -224,7 +230,7 @@ def _announce(state: State, session: Session, running: Running, status: Endpoint
     summary = status.summary if status else None
     proxy = running.proxy
     if state.format == "json":
-        told = {
+        started = {
             "url": running.url,
             "pid": os.getpid(),
             "model": proxy.model,
@@ -232,7 +238,7 @@ def _announce(state: State, session: Session, running: Running, status: Endpoint
             "usd_per_hour": summary and summary.usd_per_hour,
             "expires_at": summary and summary.expires_at,
         }
-        click.echo(to_json(told, indent=None))
+        click.echo(to_json(started, indent=None))
     else:
         click.echo(running.url)
     sys.stdout.flush()
@@ -241,9 +247,9 @@ def _announce(state: State, session: Session, running: Running, status: Endpoint
         if summary.status != "InService":
             step = serving_step(session, summary.name, summary.status)
             note(state, f"warning: its status is {summary.status}. {step}")
-    key = "the key of --api-key" if proxy.keyed else "any key: none is looked at"
+    key = "the key of --api-key" if proxy.keyed else "any value (keys are not checked)"
     note(state, f'OPENAI_BASE_URL={running.url}  model "{proxy.model}"  OPENAI_API_KEY: {key}')
-    note(state, "Ctrl-C lets what is under way end; the endpoint stays, and costs what it costs")
+    note(state, "Ctrl-C ends the proxy after the requests in flight; the endpoint stays on and is billed")
 
 
 def _log(state: State, served: Served) -> None:

@@ -1,4 +1,4 @@
-"""`peagle-sm pause`, `resume`, `keep`: turn an endpoint off and on, or keep it running.
+"""`peagle-sm pause`, `resume`, `keep`: turn an endpoint off or on, or keep it on.
 
 `pause` deletes what costs money and keeps what `resume` needs. `resume` and `keep` show the price before
 they ask; `keep` also shows the end of the lifetime.
@@ -12,7 +12,7 @@ import click
 
 from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, say, to_json
+from peagle_sm.cli.console import confirmed, emit, need_terminal, note, show_offer
 from peagle_sm.cli.endpoint_status import when
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.plan.cost import rest_costs
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def pause(state: State, name: str, yes: bool) -> None:
-    """Turn an endpoint off, and keep what brings it back.
+    """Turn an endpoint off; keep its config and model, so that it can be resumed.
 
-    The endpoint goes, and with it the instances' cost; config and model stay, for nothing. An endpoint of a
-    stack is turned off by its stack, so that nothing drifts; the stack's key, alarms and dashboard stay, for
-    a few USD a month. Its timetable does not wake it before `peagle-sm resume`. The command
-    waits until AWS says that the endpoint is gone.
+    Deletes the endpoint, so that no instance is billed. Config and model are kept; they cost nothing. An
+    endpoint of a stack is turned off by its stack, so that the stack does not drift. The stack's key, alarms
+    and dashboard are kept and cost a few USD a month. The endpoint stays off, also in the hours of its spec,
+    until `peagle-sm resume`. The command waits until AWS reports that the endpoint is gone. Without NAME, the
+    name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.console import termination_is_ctrl_c
@@ -48,10 +49,7 @@ def pause(state: State, name: str, yes: bool) -> None:
 
         def ask(running: EndpointSummary) -> bool:
             follow.pause()
-            if state.format == "json":
-                click.echo(to_json({"pausing": running.to_dict()}, indent=None), err=True)
-            elif not yes or state.format == "table":
-                say(render_running(running) + "\n")
+            show_offer(state, yes, render_running(running), {"pausing": running.to_dict()})
             return confirmed(state, f"Pause {name}? It stops answering.", yes)
 
         report = turn_off(name, session=session, confirm=ask, progress=follow)
@@ -65,28 +63,27 @@ def pause(state: State, name: str, yes: bool) -> None:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--unguarded",
     is_flag=True,
-    help="Resume without an installed guard: only the lifetime limit ends what is forgotten.",
+    help="Resume without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
 )
 @global_options
 @click.pass_obj
 def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
-    """Bring a paused endpoint back and follow it until it serves.
+    """Turn a paused endpoint on again and wait until it is in service.
 
-    The price comes first, then a question. Its lifetime begins anew: the schedule that ends it is armed
-    before the endpoint. A resume that fails, or that Ctrl-C stops, leaves the endpoint paused. An endpoint
-    of a stack is turned on by its stack. Without a stack it needs the guard, as `peagle-sm deploy` does, or
-    --unguarded spelled out.
+    The command shows the price and asks for confirmation. The lifetime starts again: the schedule that
+    deletes the endpoint is created first. If the resume fails, or if you stop it with Ctrl-C, the endpoint
+    stays paused. An endpoint of a stack is turned on by its stack. An endpoint without a stack needs the
+    guard, as with `peagle-sm deploy`, or --unguarded. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
-    from peagle_sm.core.words import usd
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 
@@ -96,12 +93,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
         def ask(offer: ResumeOffer) -> bool:
             follow.pause()
-            if state.format == "json":
-                click.echo(to_json({"resume": offer.to_dict()}, indent=None), err=True)
-            elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-                say(render_offer(offer) + "\n")
-            else:
-                note(state, render_offer(offer) + "\n")
+            show_offer(state, yes, render_offer(offer), {"resume": offer.to_dict()})
             return confirmed(state, f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?", yes)
 
         def attempt() -> ResumeOffer:
@@ -115,16 +107,16 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[NAME] DURATION", shell_complete=complete_endpoint)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_context
 def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
-    """Keep an endpoint for a while, idle or not, and move the end of its life.
+    """Keep an endpoint running for a while, even if idle, and extend its lifetime.
 
-    DURATION counts from now: 90m, 2h, 1d. The guard does not turn the endpoint off for being idle, or at the
-    end of its hours, before then; where its lifetime would end earlier, the schedules that end it move too.
-    Nothing is shortened. The budget holds all the same. For work that begins again and again, renew it.
-    Without NAME it is the endpoint of ./peagle.yaml.
+    DURATION counts from now: 90m, 2h, 1d. Until then the guard does not turn the endpoint off for being idle
+    or at the end of its hours. If its lifetime ends earlier, the lifetime is extended to the same time; it is
+    never shortened. The budget still applies. To keep the endpoint longer, run the command again. Without
+    NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import keep as renew
@@ -137,12 +129,7 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
     session = open_session(state)
 
     def ask(lease: Lease) -> bool:
-        if state.format == "json":
-            click.echo(to_json({"keep": lease.to_dict()}, indent=None), err=True)
-        elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-            say(render_lease(lease) + "\n")
-        else:
-            note(state, render_lease(lease) + "\n")
+        show_offer(state, yes, render_lease(lease), {"keep": lease.to_dict()})
         return confirmed(state, f"Keep {name}?", yes)
 
     lease = renew(name, wanted, session=session, confirm=ask)
@@ -161,7 +148,7 @@ def _length(text: str) -> timedelta:
 
 
 def render_running(running: EndpointSummary) -> str:
-    """What stops, and what it costs until then."""
+    """Render what is paused, and what it costs while it is on."""
     owner = f", turned off by its stack {running.stack}" if running.stack else ""
     return (
         f"{running.name} is {running.status} and costs {usd(running.usd_per_hour, 'hour')} "
@@ -170,36 +157,36 @@ def render_running(running: EndpointSummary) -> str:
 
 
 def render_paused(report: PauseReport, flags: str) -> str:
-    """What stays, and how it comes back."""
+    """Render what is kept, and the command that resumes the endpoint."""
     first = "was off already" if report.was_off else "is off"
     lines = [f"{report.name} {first}: {rest_costs(report.stack, report.usd_per_hour)}"]
     lines += [f"kept     {resource}" for resource in report.kept]
     if report.stack:
-        lines.append(f"stack    {report.stack} knows: `cdk diff` stays empty")
-    return "\n".join([*lines, f"back     peagle-sm resume {report.name}{flags}"])
+        lines.append(f"stack    {report.stack} is in sync: `cdk diff` shows no change")
+    return "\n".join([*lines, f"resume   peagle-sm resume {report.name}{flags}"])
 
 
 def render_offer(offer: ResumeOffer) -> str:
-    """What resuming costs, and when it ends."""
+    """Render what the resumed endpoint costs, and when its lifetime ends."""
     fields = [
         ("resume", f"{offer.name} with config {offer.config}"),
         ("stack", offer.stack or ""),
         ("price", usd(offer.usd_per_hour, "hour")),
         ("at most", f"{usd(offer.max_usd)} in its lifetime of {offer.lifetime_hours:g} h"),
-        ("lifetime", f"deleted at {when(offer.expires_at)} whatever happens"),
-        ("hours", f"{offer.hours}: the guard turns it off at their next end" if offer.hours else ""),
+        ("lifetime", f"deleted at {when(offer.expires_at)} even if in use"),
+        ("hours", f"{offer.hours}: the guard turns it off when they next end" if offer.hours else ""),
     ]
     return render_fields([(name, value) for name, value in fields if value])
 
 
 def render_lease(lease: Lease) -> str:
-    """Until when it is kept, when it ends, and what that costs on top."""
+    """Render how long it is kept, when its lifetime ends, and what that costs more."""
     fields = [
         ("keep", lease.name),
-        ("until", f"{when(lease.keep_until)}, idle or not" if lease.guarded else ""),
+        ("until", f"{when(lease.keep_until)}, even if idle" if lease.guarded else ""),
         ("lifetime", _lifetime(lease)),
         ("price", usd(lease.usd_per_hour, "hour")),
-        ("on top", f"at most {usd(lease.more_usd)}" if lease.expires_at > lease.expired_at else ""),
+        ("extra cost", f"at most {usd(lease.more_usd)}" if lease.expires_at > lease.expired_at else ""),
         ("budget", _budget(lease)),
         ("note", _note(lease)),
     ]
@@ -208,16 +195,16 @@ def render_lease(lease: Lease) -> str:
 
 def _lifetime(lease: Lease) -> str:
     if not lease.limit_acts:
-        return f"the limit at {when(lease.expires_at)} cannot act: its role went with the guard"
+        return f"the schedule at {when(lease.expires_at)} cannot act: its role was deleted with the guard"
     if lease.expires_at == lease.expired_at:
-        return f"deleted at {when(lease.expires_at)} whatever happens, as before"
-    return f"deleted at {when(lease.expires_at)} whatever happens, before: {when(lease.expired_at)}"
+        return f"deleted at {when(lease.expires_at)} even if in use (unchanged)"
+    return f"deleted at {when(lease.expires_at)} even if in use (before: {when(lease.expired_at)})"
 
 
 def _note(lease: Lease) -> str:
     if lease.guarded:
         return ""
-    ends = "only the lifetime limit ends it" if lease.limit_acts else "nothing ends it by itself"
+    ends = "only the lifetime schedule deletes it" if lease.limit_acts else "nothing deletes it automatically"
     return f"no guard is installed: {ends}"
 
 
@@ -225,12 +212,15 @@ def _budget(lease: Lease) -> str:
     if lease.budget_usd is None:
         return ""
     spent = "" if lease.spent_usd is None else f", {usd(lease.spent_usd)} of it spent"
-    return f"{usd(lease.budget_usd)}{spent}: it is turned off when that is reached"
+    return f"{usd(lease.budget_usd)}{spent}: the guard turns it off when the budget is spent"
 
 
 def render_kept(lease: Lease) -> str:
-    """The new ends, in one line."""
+    """Render in one line until when it is kept, and when its lifetime ends."""
     if not lease.limit_acts:
-        return f"{lease.name}: nothing ends it by itself, since the role of its limit went with the guard"
+        return (
+            f"{lease.name}: nothing deletes it automatically: the role of its lifetime schedule was deleted "
+            "with the guard"
+        )
     kept = f"{lease.name} is kept until {when(lease.keep_until)}; " if lease.guarded else f"{lease.name}: "
     return f"{kept}its lifetime ends at {when(lease.expires_at)}"

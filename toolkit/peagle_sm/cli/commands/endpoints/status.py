@@ -1,4 +1,4 @@
-"""`peagle-sm list`, `status`, `wait`, `logs`: show endpoints, wait, print engine logs.
+"""`peagle-sm list`, `status`, `wait`, `logs`: inspect endpoints and engine logs.
 
 None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C.
 """
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 @click.command("list", cls=Command)
-@click.option("--all", "everything", is_flag=True, help="Also the endpoints that peagle-sm did not make.")
+@click.option("--all", "everything", is_flag=True, help="Include endpoints not created by peagle-sm.")
 @global_options
 @click.pass_obj
 def list_(state: State, everything: bool) -> None:
-    """List the endpoints made by peagle-sm.
+    """List the endpoints created by peagle-sm.
 
-    What a killed run left without an endpoint is listed too, as Orphaned.
+    Resources that a killed deploy left without an endpoint are listed as Orphaned.
 
-    It makes one call a page and service, however many endpoints there are. K and the instances are what
-    the last deploy or update wrote into tags; `peagle-sm status` reads what runs now. With autoscaling the
-    column shows its bounds (1-4), and ~ marks amounts at the count where it starts. A dash means not known:
-    an older peagle-sm wrote no such tags, and `peagle-sm update` adds them. Without permission for
-    tag:GetResources, each endpoint is read by calls of its own.
+    K and the instances come from tags that the last deploy or update wrote; `peagle-sm status` reads what
+    runs now. With autoscaling, the instances are its bounds (1-4), and ~ marks costs at the initial instance
+    count. A dash means unknown: older versions of peagle-sm wrote fewer tags; `peagle-sm update` adds them.
+    The number of AWS calls does not grow with the number of endpoints, unless you lack the permission
+    tag:GetResources.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.endpoint_status import render_list
@@ -56,16 +56,18 @@ _LEAST_PAUSE_S = 1.0
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--watch", "-w", is_flag=True, help="Show it again and again until Ctrl-C.")
-@click.option("--verbose", "-v", is_flag=True, help="Also a long failure reason and the overrides, whole.")
+@click.option("--watch", "-w", is_flag=True, help="Show changes until Ctrl-C.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Show a long failure reason and all engine overrides in full."
+)
 @global_options
 @click.pass_obj
 def status(state: State, name: str, watch: bool, verbose: bool) -> None:
-    """Show one endpoint: state, mode, config, cost, end of life.
+    """Show one endpoint: status, mode, config, cost and lifetime.
 
-    With --watch a terminal is redrawn; a pipe gets one line for each change, with --format json one object
-    on a line. It ends at Ctrl-C, or when the endpoint no longer exists. To wait in a script, use
-    `peagle-sm wait`. Without NAME it is the endpoint of ./peagle.yaml.
+    With --watch, a terminal is redrawn, and a pipe gets one line for each change (with --format json, one
+    object per line). The watch ends with Ctrl-C, or when the endpoint no longer exists. To wait in a script,
+    use `peagle-sm wait`. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.console import until_ctrl_c
@@ -94,7 +96,7 @@ def _show(state: State, session: Session, found: EndpointStatus, verbose: bool =
 
 
 def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
-    """Show the status and its changes until the endpoint is gone; Ctrl-C raises KeyboardInterrupt."""
+    """Show the status and its changes until the endpoint is gone, or Ctrl-C."""
     from peagle_sm.aws.session.errors import is_unsettled
     from peagle_sm.core.errors import NotFound, PeagleError
     from peagle_sm.service import Pacing
@@ -119,7 +121,7 @@ def watch_status(state: State, session: Session, found: EndpointStatus, verbose:
         except PeagleError as error:
             if not is_unsettled(error):
                 raise
-            note(state, f"note: the status could not be read, trying again: {error.message}")
+            note(state, f"note: the status could not be read, retrying: {error.message}")
 
 
 def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: str | None) -> str:
@@ -139,23 +141,23 @@ def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: s
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--deleted", is_flag=True, help="Wait until the endpoint is gone.")
+@click.option("--deleted", is_flag=True, help="Wait until the endpoint is deleted.")
 @click.option(
     "--timeout",
     metavar="DURATION",
     callback=as_seconds,
     default="2h30m",
     show_default=True,
-    help="Give up then, with exit code 16.",
+    help="Give up after this time, with exit code 16.",
 )
 @global_options
 @click.pass_obj
 def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
-    """Wait until an endpoint is in service, or gone.
+    """Wait until an endpoint is in service, or deleted.
 
-    Progress goes to stderr. Exit code 0: it is in service, or gone with --deleted. 4: there is no such
-    endpoint. 7: it failed, or was deleted meanwhile. 16: the timeout. Ctrl-C ends the waiting and changes
-    nothing. Without NAME it is the endpoint of ./peagle.yaml.
+    Progress goes to stderr. Exit code 0: the endpoint is in service, or with --deleted, it is deleted. 4:
+    there is no such endpoint. 7: it failed, or was deleted during the wait. 16: timeout. Ctrl-C stops the
+    command and changes nothing. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.progress import follower
@@ -176,20 +178,21 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--follow", "-f", is_flag=True, help="Go on printing new lines until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C.")
 @click.option(
     "--tail",
     type=click.IntRange(1, 10000),
     default=100,
     show_default=True,
-    help="Begin with the last N lines.",
+    help="Start with the last N lines.",
 )
 @global_options
 @click.pass_obj
 def logs(state: State, name: str, follow: bool, tail: int) -> None:
-    """Print what the engine behind an endpoint wrote.
+    """Print the engine logs of an endpoint.
 
-    With --format json each line is a JSON object of its own; with quiet, the message alone.
+    With --format json, each line is a JSON object; with quiet, only the message is printed. Without NAME, the
+    name comes from ./peagle.yaml.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.console import until_ctrl_c

@@ -1,7 +1,7 @@
-"""`peagle-sm bench`: measure an endpoint, or a bare vLLM server, at several loads.
+"""`peagle-sm bench`: measure an endpoint, or a vLLM server, at several loads.
 
-`--managed` runs a SageMaker benchmark job instead of the built-in client. The text before the run and the
-results at its end are rendered here.
+`--managed` runs SageMaker benchmark jobs instead of the built-in client. This module also renders the text
+before the run and the results.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.argument("endpoint")
 @workload_option
 @workload_file_option
-@click.option("--prompts", type=click.IntRange(min=1), help="How many of its prompts.  [default: all]")
+@click.option(
+    "--prompts", type=click.IntRange(min=1), help="Number of prompts of the workload.  [default: all]"
+)
 @click.option(
     "--concurrency",
     type=Numbers(whole=True),
@@ -55,7 +57,7 @@ _MODES = ("none", "eagle3", "p-eagle")
 )
 @click.option("--rate", type=Numbers(whole=False), help="Arrivals per second (open loop, Poisson).")
 @click.option(
-    "--requests", type=click.IntRange(min=1), help="Requests measured per load.  [default: each prompt]"
+    "--requests", type=click.IntRange(min=1), help="Requests measured per load.  [default: one per prompt]"
 )
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds measured per load.")
 @click.option(
@@ -63,50 +65,54 @@ _MODES = ("none", "eagle3", "p-eagle")
     type=click.IntRange(min=0),
     help="Requests sent before measuring.  [default: the concurrency]",
 )
-@click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Seconds in which a load builds up.")
+@click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Ramp-up time of a load in seconds.")
 @repeat_option
 @max_tokens_option
 @temperature_option
 @api_option
 @first_turn_option
-@click.option("--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
-@click.option("--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
-@click.option("--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
 @click.option(
-    "--expect-mode", type=click.Choice(_MODES), help="Refuse to measure an endpoint in another mode."
+    "--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: time to first token."
 )
-@click.option("--component", help="The inference component to measure.")
+@click.option(
+    "--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: time per output token."
+)
+@click.option(
+    "--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: end-to-end latency."
+)
+@click.option("--expect-mode", type=click.Choice(_MODES), help="Fail if the endpoint runs in another mode.")
+@click.option("--component", help="Inference component to measure.")
 @click.option(
     "--usd-per-hour",
     type=click.FloatRange(min=0),
-    help="What the machine costs, where no price is known or another one holds.",
+    help="Price of the endpoint, if it is unknown or you pay another one.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts, order and arrivals.")
-@click.option("--keep-text", is_flag=True, help="Keep the answers in the results file.")
-@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
-@click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished loads.")
-@click.option("--managed", is_flag=True, help="Let SageMaker's own AI benchmark jobs (AIPerf) measure.")
-@click.option("--role-arn", help="Role of the managed jobs.  [default: the model's]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts, order and arrivals.")
+@click.option("--keep-text", is_flag=True, help="Save the answers in the results file.")
+@click.option("--out", "-o", type=FILE, help="Results file.  [default: results/bench-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Run the unfinished loads of this results file; same command.")
+@click.option("--managed", is_flag=True, help="Measure with SageMaker AI benchmark jobs (AIPerf).")
+@click.option("--role-arn", help="--managed: execution role of the jobs.  [default: the model's role]")
 @click.option(
     "--s3-output",
     metavar="S3URI",
-    help="Where the managed jobs write.  [default: SageMaker's default bucket]",
+    help="--managed: output of the jobs.  [default: SageMaker's default bucket]",
 )
 @click.option(
     "--tokenizer",
     metavar="ID|DIR",
-    help="Tokenizer with which the managed jobs count tokens.  [default: the target's]",
+    help="--managed: tokenizer for counting tokens.  [default: the target's]",
 )
 @global_options
 @click.pass_obj
 def bench(state: State, /, endpoint: str, **options: Any) -> None:
     """Measure an endpoint under load.
 
-    ENDPOINT is an endpoint's name, or the http(s) address of a bare vLLM. Every request is written to the
-    results file (JSON lines) as it ends, so that Ctrl-C keeps what is there. Warm-up and drain are left out
-    of the figures, answers end where the model ends them, and no prompt is sent twice at one load unless
-    --repeat says so. Figures are withheld where this client was the bottleneck; where that is so at every
-    load, the exit code is 1.
+    ENDPOINT is an endpoint's name, or the http(s) URL of a vLLM server. Each request is written to the
+    results file (JSON lines) when it ends, so Ctrl-C loses no finished request. The figures do not include
+    warm-up and drain. Answers end where the model ends them. At each load every prompt is sent only once,
+    unless you give --repeat. Figures are withheld if this client was the bottleneck; exit code 1 if that was
+    so at every load.
     """
     need_packages()
     outcome, stand_in = _run(state, endpoint, options)
@@ -128,7 +134,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     from peagle_sm.measure.benchmark.acceptance import engine_source
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
     from peagle_sm.measure.benchmark.plan import check_plan
-    from peagle_sm.measure.benchmark.run import Around, bench
+    from peagle_sm.measure.benchmark.run import BenchDependencies, bench
     from peagle_sm.measure.load import make_target
     from peagle_sm.measure.results.provenance import origin
 
@@ -149,7 +155,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
             workload,
             plan,
             path,
-            Around(
+            BenchDependencies(
                 progress=follow,
                 look=lambda: look_at(session, arm),
                 provenance=lambda: origin(plan.seed),
@@ -205,7 +211,7 @@ def _show_before(state: State, described: Described, workload: Workload, plan: B
     note(state, render_before(described.arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
 
 
-# What an AI benchmark job has no counterpart for.
+# Options that AI benchmark jobs do not support, with their defaults.
 _NOT_MANAGED = {"ramp": 0.0, "keep_text": False}
 
 
@@ -218,10 +224,10 @@ def run_managed(
     path: Path,
     options: dict[str, Any],
 ) -> Outcome:
-    """Show the price, run the jobs and follow them.
+    """Show the price, run the jobs and wait for them.
 
     Raises:
-        SpecError: a bare vLLM, or an option that the jobs cannot honour.
+        SpecError: the endpoint is a URL, or an option is not supported by the jobs.
     """
     import secrets
     from datetime import UTC, datetime
@@ -230,23 +236,23 @@ def run_managed(
     from peagle_sm.cli.progress import follower
     from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.benchmark import managed
-    from peagle_sm.measure.benchmark.managed_files import find_place
+    from peagle_sm.measure.benchmark.managed_files import find_job_resources
     from peagle_sm.measure.results.provenance import origin
     from peagle_sm.service.progress import Pacing
 
     if session is None:
         raise SpecError(
-            "--managed measures an endpoint of SageMaker, and a URL was given",
-            next_step="give an endpoint's name, or leave --managed out",
+            "--managed measures only SageMaker endpoints, but a URL was given",
+            next_step="give an endpoint's name, or leave out --managed",
         )
     asked = [name for name, unset in _NOT_MANAGED.items() if options[name] != unset]
     if asked:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
         raise SpecError(
-            f"--managed goes without {words}: an AI benchmark job has no such thing",
-            next_step=f"leave {words} out",
+            f"--managed cannot be used with {words}: SageMaker AI benchmark jobs do not support it",
+            next_step=f"leave out {words}",
         )
-    place = find_place(
+    resources = find_job_resources(
         session,
         described.arm.endpoint,
         stand_in_weights=described.stand_in_weights,
@@ -256,7 +262,7 @@ def run_managed(
     )
     note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
     with termination_is_ctrl_c(), follower(state) as follow:
-        around = managed.Surroundings(
+        around = managed.ManagedDependencies(
             progress=follow,
             pacing=Pacing.for_session(session),
             provenance=lambda: origin(plan.seed),
@@ -264,15 +270,15 @@ def run_managed(
             token=lambda: secrets.token_hex(4),
         )
         resume = options["resume"] is not None
-        return managed.run_managed(session, described, workload, plan, place, path, around, resume=resume)
+        return managed.run_managed(session, described, workload, plan, resources, path, around, resume=resume)
 
 
-_RATES = ("load", "requests", "failed", "tokens/s", "a request", "requests/s", "acceptance")
+_RATES = ("load", "requests", "failed", "tokens/s", "per request", "requests/s", "acceptance")
 _TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
 
 
 def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
-    """What is about to be measured, and what it costs."""
+    """Render what will be measured, and what it costs."""
     lines = [
         ("endpoint", f"{arm.name}, {_mode(arm)}" + (f" ({STAND_IN})" if stand_in else "")),
         ("workload", _workload(workload)),
@@ -288,24 +294,24 @@ def _mode(arm: ArmRecord) -> str:
 
 
 def _workload(workload: Workload) -> str:
-    said = f"{workload.name}: {len(workload.items)} prompts"
+    text = f"{workload.name}: {len(workload.items)} prompts"
     if workload.license:
-        said += f"; licence: {workload.license}"
-    return "\n".join([said, *workload.notes])
+        text += f"; licence: {workload.license}"
+    return "\n".join([text, *workload.notes])
 
 
 def _price(arm: ArmRecord, plan: BenchPlan) -> str:
     if not arm.usd_per_hour:
         return arm.price_source or "unknown"
-    said = f"the endpoint bills {usd(arm.usd_per_hour, 'hour')}, measured or not ({arm.price_source})"
+    text = f"the endpoint costs {usd(arm.usd_per_hour, 'hour')}, also without this run ({arm.price_source})"
     if plan.seconds is not None:
         windows = arm.usd_per_hour * plan.seconds * len(plan.loads) / 3600
-        said += f"; the windows of this run: {usd(windows)}, and warm-ups"
-    return said
+        text += f"; {usd(windows)} for the measured time of this run, plus warm-up"
+    return text
 
 
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
-    """Rates, latencies, survival and what to know of them; withheld where the client was the bottleneck."""
+    """Render rates, latencies, survival and notes; leave out withheld loads."""
     from peagle_sm.measure.load.points import is_late, is_short, is_withheld
 
     results = outcome.results
@@ -316,7 +322,7 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
         parts += [
             _rates(published, arm) + _star(any(map(is_short, published)), "tokens/s and requests/s"),
             render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
-            + "\n(p50 / p95 / p99; ITL is between chunks, of which one may hold several tokens)"
+            + "\n(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)"
             + _star(any(is_late(point.client) for point in published), "latencies"),
             _survival(published),
         ]
@@ -326,12 +332,12 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
 
 
 def _star(marked: bool, what: str) -> str:
-    """The footnote of a table in which loads are marked."""
-    return f"\n(* these {what} are in doubt: see the note)" if marked else ""
+    """Return the footnote of a table with marked loads."""
+    return f"\n(* these {what} are uncertain: see the note)" if marked else ""
 
 
 def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
-    """The table of rates; goodput and cost where they were asked for and are known."""
+    """Render the table of rates, with goodput and cost if they are known."""
     from peagle_sm.measure.report.costs import cost_rows
 
     headers, rows = list(_RATES), [_row(point) for point in points]
@@ -411,22 +417,21 @@ _SOURCES = {
 
 
 def _temperature(point: PointRecord) -> str:
-    return "as each request says" if point.temperature is None else f"{point.temperature:g}"
+    return "as in each request" if point.temperature is None else f"{point.temperature:g}"
 
 
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
-    """The same as JSON-able data; a point that is not published has no figures."""
+    """Return the same data for --format json; a withheld point has no figures."""
     from peagle_sm.measure.load.points import is_short, is_withheld
     from peagle_sm.measure.results.result_file import encode
 
     points = []
     for point in outcome.results.points:
         published = not is_withheld(point.client)
-        told = encode(point) if published else {"client": encode(point.client)}
+        load = {"load": point.load.label}
+        figures = encode(point) | load if published else {"client": encode(point.client)}
         known = {"published": published, "window_too_short": is_short(point)}
-        points.append({"load": point.load.label, **known, **told, "arm": point.arm})
-    for told, point in zip(points, outcome.results.points, strict=True):
-        told["load"] = point.load.label
+        points.append({**load, **known, **figures, "arm": point.arm})
     return {
         "file": str(outcome.path),
         "stand_in_weights": stand_in,
@@ -437,9 +442,9 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
 
 
 def withheld(outcome: Outcome) -> PeagleError:
-    """The error where no load's figures may be published."""
+    """Return the error for a run in which the figures of every load are withheld."""
     return PeagleError(
-        "no figure is published: at every load this client, not the endpoint, was the bottleneck",
+        "all figures are withheld: at every load this client, not the endpoint, was the bottleneck",
         next_step="run it on a machine with a free core, or at a lower concurrency; the requests are in"
         f" {outcome.path}",
         details={"file": str(outcome.path)},

@@ -1,7 +1,4 @@
-"""`peagle-sm compare`: which endpoint or mode is faster, and whether it is significant.
-
-The price is shown before the run, the ratios with their confidence intervals at the end.
-"""
+"""`peagle-sm compare`: which endpoint is faster, and is that significant."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import confirmed, emit, note, say, to_json
+from peagle_sm.cli.console import confirmed, emit, show_offer
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages, results_file
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Estimate, Setup
-    from peagle_sm.measure.compare.run import Around, Outcome
+    from peagle_sm.measure.compare.run import CompareDependencies, Outcome
     from peagle_sm.measure.results.records import (
         ArmRecord,
         ComparisonRecord,
@@ -52,26 +49,36 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("arms", metavar="[ARM…]", nargs=-1)
 @click.option("--modes", metavar="LIST", help="Deploy these modes of --spec, measure and delete them.")
-@click.option("--spec", "spec_path", type=FILE, help="What --modes deploys.  [default: peagle.yaml]")
+@click.option("--spec", "spec_path", type=FILE, help="Spec for --modes.  [default: peagle.yaml]")
 @click.option(
     "--deployments",
     type=click.IntRange(min=1, max=20),
     help="With --modes: number of times to deploy each mode, for intervals over deployments.  [default: 1]",
 )
-@click.option("--k", "ks", metavar="MODE=K", multiple=True, help="A mode's num_speculative_tokens.")
-@click.option("--head", "heads", metavar="MODE=ID", multiple=True, help="A mode's draft head.")
+@click.option(
+    "--k", "ks", metavar="MODE=K", multiple=True, help="num_speculative_tokens of a mode. May be repeated."
+)
+@click.option(
+    "--head", "heads", metavar="MODE=ID", multiple=True, help="Draft head of a mode. May be repeated."
+)
 @workload_option
 @workload_file_option
-@click.option("--prompts", type=click.IntRange(min=2), help="How many of its prompts.  [default: all]")
+@click.option(
+    "--prompts", type=click.IntRange(min=2), help="Number of prompts of the workload.  [default: all]"
+)
 @click.option(
     "--concurrency",
     type=Numbers(whole=True),
     default="1",
     show_default=True,
-    help="Requests in flight: 1 is paired by prompt, more are compared by blocks of time.",
+    help="Requests in flight. At 1 the arms are paired by prompt, above 1 by blocks of time.",
 )
 @click.option(
-    "--blocks", type=click.IntRange(min=2), default=6, show_default=True, help="Blocks above concurrency 1."
+    "--blocks",
+    type=click.IntRange(min=2),
+    default=6,
+    show_default=True,
+    help="Number of time blocks above concurrency 1.",
 )
 @repeat_option
 @max_tokens_option
@@ -81,24 +88,25 @@ if TYPE_CHECKING:
 @click.option(
     "--control/--no-control",
     default=True,
-    help="Ask the first arm twice: an A/A pair, whose ratio is 1.  [default: control]",
+    help="Also compare the first arm with itself (A/A test); the ratio should be 1.  [default: control]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
-@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/compare-TIME.jsonl]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--out", "-o", type=FILE, help="Results file.  [default: results/compare-TIME.jsonl]")
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before --modes deploys.")
+@click.option("--yes", "-y", is_flag=True, help="With --modes: do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
-    """Compare endpoints, or modes of one spec: which is faster, and is that significant.
+    """Compare the speed of endpoints, or of one spec's modes; test for significance.
 
-    ARM is an endpoint's name, NAME/COMPONENT, or the http(s) address of a bare vLLM; LABEL=ARM names it (a
-    mode as the label is checked), ARM,ARM are deployments of the same thing. All arms are up together and
-    take turns: prompt by prompt at concurrency 1, by blocks of time in ABBA order above. Each ratio comes
-    with its 95% interval; one that holds 1 reads "no difference shown".
+    ARM is an endpoint's name, NAME/COMPONENT, or the http(s) URL of a vLLM server. LABEL=ARM gives it a name;
+    if the label is a mode, the arm must run in that mode. ARM,ARM are several deployments of one arm. All
+    arms run at the same time and take turns: prompt by prompt at concurrency 1, in time blocks in ABBA order
+    above. Each ratio has a 95% confidence interval. If the interval contains 1, the result is "no significant
+    difference".
 
-    With --modes none,eagle3,p-eagle the arms are deployed from a spec after their price was shown, and
-    deleted however it ends. Each mode should run its own best K (--k), chosen on other prompts.
+    With --modes none,eagle3,p-eagle, the command shows the price, deploys the modes from a spec, and deletes
+    them at the end, also after an error. Use the best K of each mode (--k), chosen with other prompts.
     """
     need_packages()
     outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
@@ -146,8 +154,8 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
     if texts:
         raise SpecError(
-            f"--modes deploys the arms, and {' '.join(texts)} were given too.",
-            next_step="Give endpoints to compare, or --modes with --spec.",
+            f"--modes deploys the arms, but arms were given too: {' '.join(texts)}",
+            next_step="Give either endpoints to compare, or --modes with --spec.",
         )
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     specs = _specs(base, options)
@@ -160,7 +168,7 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
     _show_price(state, session, specs, setup, options)
     names = ", ".join(spec.name for spec in specs[0].values())
-    if not confirmed(state, f"Deploy {names}, measure and delete them?", options["yes"]):
+    if not confirmed(state, f"Deploy {names}, measure them and delete them?", options["yes"]):
         raise Declined("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
     config = {"modes": list(specs[0]), "deployments": len(specs), **_settings(options)}
     config["specs"] = {
@@ -179,8 +187,8 @@ def _refuse_options_of_modes(options: dict[str, Any]) -> None:
     if alone:
         flags = {"spec_path": "--spec", "ks": "--k", "heads": "--head"}
         raise SpecError(
-            f"{', '.join(flags.get(name, '--' + name) for name in alone)}: only with --modes, which deploys.",
-            next_step="Add for example --modes none,p-eagle, or leave it out.",
+            f"{', '.join(flags.get(name, '--' + name) for name in alone)}: allowed only with --modes",
+            next_step="Add --modes, for example --modes none,p-eagle, or leave the option out.",
         )
 
 
@@ -234,18 +242,15 @@ def _show_price(
             raise in_terms_of_the_options(error, mode) from error
     arms = len(plans) + bool(options["control"])
     found = estimate(plans, setup, arms=arms, deployments=len(specs))
-    if state.format == "json":
-        click.echo(to_json({"plan": estimate_data(plans, found)}, indent=None), err=True)
-    elif options["yes"]:
-        note(state, render_estimate(plans, found) + "\n")
-    else:  # even with --format quiet: nobody says yes to what was not shown
-        say(render_estimate(plans, found) + "\n")
+    show_offer(state, options["yes"], render_estimate(plans, found), {"plan": estimate_data(plans, found)})
 
 
-def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:
+def _around(
+    state: State, session: Session | None, follow: Follower, options: dict[str, Any]
+) -> CompareDependencies:
     from peagle_sm.measure.benchmark.acceptance import engine_source
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
-    from peagle_sm.measure.compare.run import Around
+    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.load import make_target
     from peagle_sm.measure.results.provenance import origin
 
@@ -253,11 +258,11 @@ def _around(state: State, session: Session | None, follow: Follower, options: di
         return look_at(session, arm)
 
     def drafts_of(arm: ArmRecord) -> bool | None:
-        # Of an endpoint of SageMaker the mode is read from its model; of a bare server it is only claimed.
+        # The mode of a SageMaker endpoint is read from its model; the mode of a URL is only the user's label.
         source = engine_source(session, arm) if arm.transport == "http" else None
         return source.drafts if source is not None else None
 
-    return Around(
+    return CompareDependencies(
         progress=follow,
         target_of=lambda arm: make_target(session, arm),
         look=look,
@@ -271,7 +276,7 @@ def _compare(
     rounds: list[Round],
     setup: Setup,
     workload: Workload,
-    around: Around,
+    around: CompareDependencies,
     options: dict[str, Any],
     config: dict[str, Any],
 ) -> Outcome:
@@ -283,16 +288,16 @@ def _compare(
         return run(rounds, setup, workload, path, around, control=options["control"], config=config)
 
 
-NO_DIFFERENCE = "no difference shown"
+NO_DIFFERENCE = "no significant difference"
 WITHHELD = "withheld"
-FINE = 1.02  #: the difference that "about so many" is told for
-CONTROL_WITHIN = 0.10  #: so far from 1 an arm's interval beside itself may reach for "as it should be"
+FINE = 1.02  #: the verdict estimates how many prompts are needed to detect this ratio
+CONTROL_WITHIN = 0.10  #: the A/A interval must be within 1 +- this for "1, as expected"
 _RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
 _ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
 
 
 def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
-    """What --modes deploys, and what it is likely to cost."""
+    """Render what --modes deploys, and what it is likely to cost."""
     rows = [
         (
             plan.names.endpoint,
@@ -301,14 +306,14 @@ def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
         )
         for plan in plans
     ]
-    times = "" if found.deployments == 1 else f", {found.deployments} times after each other"
+    times = "" if found.deployments == 1 else f", {found.deployments} times, one after the other"
     minutes = max(1, round(found.minutes))
     about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
     fields = [
-        ("deploys", f"all of these together{times}; each is deleted after it was measured"),
-        ("price", usd(found.usd_per_hour, "hour") + " while they are up"),
+        ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
+        ("price", usd(found.usd_per_hour, "hour") + " for all of them"),
         ("likely", f"{about}, {usd(found.usd)}"),
-        ("at most", f"{usd(found.most_usd)}, if all of them lived to the end of their lifetime limits"),
+        ("at most", f"{usd(found.most_usd)}, if all of them run until the end of their lifetime"),
         ("price from", "\n".join(found.price_sources)),
     ]
     return (
@@ -317,14 +322,14 @@ def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
 
 
 def estimate_data(plans: Sequence[Plan], found: Estimate) -> dict[str, Any]:
-    """The same as JSON-able data."""
+    """Return the same data for --format json."""
     from dataclasses import asdict
 
     return {"endpoints": [plan.names.endpoint for plan in plans], **asdict(found)}
 
 
 def render_outcome(outcome: Outcome) -> str:
-    """The arms, the ratios of all pairs, by category, and what to know of them."""
+    """Render the arms, the ratios of all pairs, the ratios by category, and notes."""
     from peagle_sm.measure.load.points import separate_withheld
 
     results = outcome.results
@@ -344,12 +349,12 @@ def render_outcome(outcome: Outcome) -> str:
 
 
 def _star(points: Sequence[PointRecord]) -> str:
-    """The footnote of the table of arms, where a figure is marked."""
+    """Return the footnote of the table of arms if a figure is marked."""
     from peagle_sm.measure.load.points import is_late, is_short, is_withheld
 
     shown = [one for one in points if not is_withheld(one.client)]
     marked = any(is_short(one) or is_late(one.client) for one in shown)
-    return "\n(* in doubt: see the note)" if marked else ""
+    return "\n(* uncertain: see the note)" if marked else ""
 
 
 def _notes(outcome: Outcome) -> list[str]:
@@ -358,10 +363,10 @@ def _notes(outcome: Outcome) -> list[str]:
 
 def _legend(outcome: Outcome) -> str:
     temperatures = {point.temperature for point in outcome.results.points}
-    told = {"as each request says" if one is None else f"{one:g}" for one in temperatures}
+    texts = {"as in each request" if one is None else f"{one:g}" for one in temperatures}
     return (
-        "(95% intervals; ratio = acceptance x step time, each above 1 where it helps the first arm; "
-        f"temperature {', '.join(sorted(told))})"
+        "(95% confidence intervals; ratio = acceptance x step time; a factor above 1 favours the first arm; "
+        f"temperature {', '.join(sorted(texts))})"
     )
 
 
@@ -399,7 +404,7 @@ def _withheld(one: ComparisonRecord) -> tuple[str, ...]:
 
 
 def _pair(one: ComparisonRecord) -> str:
-    return f"{one.slower} beside itself" if one.control else f"{one.faster} over {one.slower}"
+    return f"{one.slower} over itself" if one.control else f"{one.faster} over {one.slower}"
 
 
 def _ratio(one: ComparisonRecord) -> tuple[str, ...]:
@@ -423,27 +428,27 @@ def _factor(factor: Interval | None) -> str:
 
 
 def _control_verdict(one: ComparisonRecord) -> str:
-    """A wide interval holds 1 whether or not the comparison can be trusted, so it is no all-clear."""
+    """Return the A/A test's verdict; a wide interval contains 1 but proves nothing."""
     if one.ratio.shown:
         return "differs from 1: see the note"
     if one.ratio.low >= 1 - CONTROL_WITHIN and one.ratio.high <= 1 + CONTROL_WITHIN:
-        return "1, as it should be"
-    return f"no difference shown (too few {one.over} to tell)"
+        return "1, as expected"
+    return f"{NO_DIFFERENCE}, but too few {one.over} to be sure"
 
 
 def verdict(one: ComparisonRecord) -> str:
-    """What the interval says, in words; for an arm beside itself, whether the comparison can be trusted."""
+    """Return the result in words; for the A/A test, if the run can be trusted."""
     if one.control:
         return _control_verdict(one)
     if one.ratio.shown:
         reach = " in this deployment" if one.deployments == 1 else ""
         return f"{one.faster if one.ratio.value > 1 else one.slower} is faster{reach}"
     half = math.log(one.ratio.high / one.ratio.low) / 2
-    told = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
+    text = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
     if one.over != "deployments" and half > math.log(FINE):
         needed = math.ceil(one.units * (half / math.log(FINE)) ** 2)
-        told += f"; +-{FINE - 1:.0%} takes about {needed:,} {one.over}"
-    return told + ")"
+        text += f"; +-{FINE - 1:.0%} needs about {needed:,} {one.over}"
+    return text + ")"
 
 
 def _categories(comparisons: Sequence[ComparisonRecord]) -> str:
@@ -459,12 +464,12 @@ def _categories(comparisons: Sequence[ComparisonRecord]) -> str:
 
 
 def _interval(found: Interval) -> tuple[str, str]:
-    told = f"[{found.low:.3f}, {found.high:.3f}]"
-    return f"{found.value:.3f}", told if found.shown else f"{told} {NO_DIFFERENCE}"
+    interval = f"[{found.low:.3f}, {found.high:.3f}]"
+    return f"{found.value:.3f}", interval if found.shown else f"{interval} {NO_DIFFERENCE}"
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """The same as JSON-able data."""
+    """Return the same data for --format json."""
     from peagle_sm.measure.load.points import separate_withheld
     from peagle_sm.measure.results.result_file import encode
 

@@ -1,6 +1,6 @@
-"""`peagle-sm cost`: what measured tokens cost, and when a head has paid for itself.
+"""`peagle-sm cost`: the cost of measured tokens; a custom head's break-even.
 
-Prices are given, recorded in the results, or looked up once for each instance type.
+Prices come from an option or the results file, or are looked up once for each instance type.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.command(cls=Command)
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
 @click.option("--otps", type=_POSITIVE, help="Size a fleet for this many output tokens per second.")
-@click.option(
-    "--requests-per-s", type=_POSITIVE, help="Size a fleet for this many requests like the measured ones."
-)
+@click.option("--requests-per-s", type=_POSITIVE, help="Size a fleet for this many requests per second.")
 @click.option(
     "--headroom",
     type=click.FloatRange(0, 0.95),
@@ -41,24 +39,24 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     show_default=True,
     help="Share of the measured throughput to keep free.",
 )
-@click.option("--ttft-ms", type=_POSITIVE, help="Only loads whose p95 time to first token is at most this.")
-@click.option("--tpot-ms", type=_POSITIVE, help="Only loads whose p95 time per output token is at most this.")
-@click.option("--e2e-ms", type=_POSITIVE, help="Only loads whose p95 whole answer takes at most this.")
+@click.option("--ttft-ms", type=_POSITIVE, help="Only loads with at most this p95 time to first token.")
+@click.option("--tpot-ms", type=_POSITIVE, help="Only loads with at most this p95 time per output token.")
+@click.option("--e2e-ms", type=_POSITIVE, help="Only loads with at most this p95 end-to-end latency.")
 @click.option(
     "--usd-per-hour",
     type=_POSITIVE,
-    help="Price of one instance, in place of the recorded one (a savings plan, your own contract).",
+    help="Price of one instance, instead of the recorded price; for example with a savings plan.",
 )
-@click.option("--reprice", is_flag=True, help="Look prices up anew: Price List API, else the catalogue.")
+@click.option("--reprice", is_flag=True, help="Look up prices again: Price List API, else the catalogue.")
 @click.option(
     "--used",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.3,
     show_default=True,
-    help="Share of the capacity that your day uses: idle hours cost the same.",
+    help="Share of the capacity that you use over a day; idle hours cost the same.",
 )
-@click.option("--training-usd", type=_POSITIVE, help="What training a custom head cost: show its break-even.")
-@click.option("--head", metavar="ARM", help="The arm with the custom head.  [default: the P-EAGLE arm]")
+@click.option("--training-usd", type=_POSITIVE, help="Training cost of a custom head; shows its break-even.")
+@click.option("--head", metavar="ARM", help="Arm with the custom head.  [default: the P-EAGLE arm]")
 @click.option("--baseline", metavar="ARM", help="Arm to compare it with.  [default: EAGLE-3, else none]")
 @global_options
 @click.pass_obj
@@ -78,15 +76,16 @@ def cost(
     head: str | None,
     baseline: str | None,
 ) -> None:
-    """Turn results into money: USD per million output tokens at each measured load.
+    """Show what tokens cost: USD per million output tokens at each measured load.
 
-    The price is for full use, and for the share of --used. Its 95% confidence interval is over the requests
-    of the measured deployment. A load with more than 1% failed requests is never the cheapest.
+    FILE is a results file of bench or compare. The cost is shown at full use and at the share --used. Its 95%
+    confidence interval is over the requests of the measured deployment. A load with more than 1% failed
+    requests is never reported as the cheapest.
 
-    With --otps or --requests-per-s also the instances and GPUs for that load; with
-    --training-usd also when a custom head has paid for its training. Prices are those of the file;
-    one that is missing is looked up (the free call pricing:GetProducts, else the catalogue with its date).
-    Exit code 2 when no file holds a measured load, as those of tune and verify do not.
+    With --otps or --requests-per-s, also shows the instances and GPUs for that demand. With --training-usd,
+    also shows when a custom head has paid for its training. Prices come from the file. A missing price is
+    looked up: by the free call pricing:GetProducts, else in the catalogue, with its date. Exit code 2 if no
+    file contains a measured load; files of tune and verify do not.
     """
     from peagle_sm.core.plan.cost import Demand
     from peagle_sm.measure.load.points import Objective
@@ -95,7 +94,7 @@ def cost(
     from peagle_sm.measure.report.merging import demand_loads, uncosted_notes, view_of
 
     if otps is not None and requests_per_s is not None:
-        raise click.UsageError("--otps and --requests-per-s ask for the same thing twice; give one.")
+        raise click.UsageError("--otps and --requests-per-s both set the demand; give only one.")
     results = read_files(files)
     view = view_of(results)
     for warning in view.warnings:
@@ -119,7 +118,7 @@ def cost(
         pair = head or view.name_of("p-eagle"), baseline or view.name_of("eagle3", "none")
         values = head_value(rows, view.comparisons, head=pair[0], baseline=pair[1], training_usd=training_usd)
     for point in view.withheld:
-        note(state, f"left out: {view.label(point.arm)} at {point.load.label}: {point.client.reason}")
+        note(state, f"skipped: {view.label(point.arm)} at {point.load.label}: {point.client.reason}")
     best = cheapest(rows)
     emit(
         state,
@@ -130,9 +129,9 @@ def cost(
 
 
 def pricing_for(state: State, view: View, usd_per_hour: float | None, reprice: bool) -> Pricing:
-    """What an arm's endpoint costs an hour, and the source.
+    """Return a function for an arm's price per hour and its source.
 
-    ``usd_per_hour`` is of one instance and goes before all; ``reprice`` looks up what is recorded too.
+    ``usd_per_hour`` is for one instance and overrides the others; ``reprice`` also looks up recorded prices.
     """
     from peagle_sm.aws.control.prices import HourlyPrice, hourly
     from peagle_sm.measure.report.costs import recorded
@@ -151,12 +150,12 @@ def pricing_for(state: State, view: View, usd_per_hour: float | None, reprice: b
         if key not in known:
             known[key] = hourly(session() if arm.instance_type else None, *key, region=region)
             if known[key].note:
-                note(state, f"{(known[key].note or '').rstrip('.')}; taken: {known[key].source}")
+                note(state, f"{(known[key].note or '').rstrip('.')}; used: {known[key].source}")
         return known[key].usd_per_hour, known[key].source
 
     def price(arm: ArmRecord) -> tuple[float | None, str]:
         if usd_per_hour is not None:
-            return usd_per_hour * max(1, arm.instance_count), "the price that was given with --usd-per-hour"
+            return usd_per_hour * max(1, arm.instance_count), "the price given with --usd-per-hour"
         if arm.usd_per_hour is None or reprice:
             return look_up(arm)
         return recorded(arm)
@@ -170,7 +169,7 @@ def _region_of(view: View) -> str | None:
 
 
 def _session(state: State, region: str | None) -> Session | None:
-    """A session to ask AWS with; None without a region or profile, since the catalogue is left."""
+    """Open a session for price lookups; None without a region or profile."""
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.errors import CredentialsError
 
@@ -184,7 +183,7 @@ def _session(state: State, region: str | None) -> Session | None:
 def render_cost(
     view: View, rows: Sequence[CostRow], demand: Demand | None, values: Sequence[HeadValue]
 ) -> str:
-    """Cautions, the sheet, what to run for the demand, the break-even, and where prices come from."""
+    """Render cautions, costs, the fleet for the demand, break-even, price sources."""
     blocks = [*caution_lines(view), _sheet(view, rows, demand)]
     if demand is not None:
         blocks.append(_answer(view, rows, demand))
@@ -203,7 +202,7 @@ def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
     heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens", "95%"]
     heads.append(f"at {formatting.share(rows[0].used)} use" if rows else "at part use")
     if demand is not None:
-        heads += ["instances", "GPUs", "USD/hour for it", "used"]
+        heads += ["instances", "GPUs", "USD/hour in total", "used"]
     missed = any(row.misses for row in rows)
     lines = []
     for row in rows:
@@ -249,14 +248,14 @@ def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
     asked += f" with {formatting.share(demand.headroom)} headroom"
     best = cheapest(rows)
     if best is None or best.fleet is None:
-        return f"No measured load serves {asked}: each misses the objective, has failed requests or no price."
+        return f"No measured load fits {asked}: each misses the objective, has failed requests or no price."
     fleet = best.fleet
     gpus = f" ({formatting.plural(fleet.gpus, 'GPU')})" if fleet.gpus else ""
     return (
-        f"Least for {asked}: {formatting.plural(fleet.instances, 'instance')}{gpus} of"
+        f"Cheapest for {asked}: {formatting.plural(fleet.instances, 'instance')}{gpus} of"
         f" {view.label(best.arm.name)} at {best.load.label} each,"
-        f" {formatting.usd(fleet.usd_per_hour)} USD/hour,"
-        f" {formatting.share(fleet.use)} of what was measured is used."
+        f" {formatting.usd(fleet.usd_per_hour)} USD/hour;"
+        f" uses {formatting.share(fleet.use)} of the measured throughput."
     )
 
 
@@ -265,18 +264,18 @@ def _training(view: View, values: Sequence[HeadValue]) -> str:
 
     first = values[0]
     worth = first.break_even
-    said = (
+    title = (
         f"Training for {formatting.usd(worth.training_usd)} USD:"
-        f" {view.label(first.head)} set against {view.label(first.baseline)}"
+        f" {view.label(first.head)} compared with {view.label(first.baseline)}"
     )
     if worth.days is not None:
         return (
-            f"{said}; the cheapest fleet for the load above saves {formatting.usd(worth.saved_usd_per_hour)}"
+            f"{title}; the cheapest fleet for this demand saves {formatting.usd(worth.saved_usd_per_hour)}"
             f" USD/hour: paid back after {formatting.number(worth.days)} days"
         )
     if worth.saved_usd_per_hour is not None:
-        return f"{said}; the cheapest fleet for the load above is no cheaper: not paid back at that load"
-    return said
+        return f"{title}; the cheapest fleet for this demand is not cheaper: not paid back"
+    return title
 
 
 def _value(each: HeadValue) -> str:
@@ -285,17 +284,17 @@ def _value(each: HeadValue) -> str:
     at = f"  {each.load.label}:"
     worth = each.break_even
     if each.shown is False:
-        return f"{at} no difference shown ({formatting.ratio(each.ratio)}), so no saving is either"
+        return f"{at} no significant difference ({formatting.ratio(each.ratio)}), so no saving"
     if worth.million_tokens is None:
-        return f"{at} nothing is saved ({formatting.ratio(each.ratio)}): not paid back"
-    said = (
+        return f"{at} saves nothing ({formatting.ratio(each.ratio)}): not paid back"
+    saving = (
         f"{at} saves {formatting.usd(worth.saved_usd_per_million)} USD/1M tokens, paid back after"
         f" {formatting.tokens(worth.million_tokens)} output tokens"
     )
     if each.shown is None:
-        return f"{said} (no interval was measured)"
+        return f"{saving} (no interval was measured)"
     latest = formatting.tokens(each.latest) if each.latest is not None else "never"
-    return f"{said} [{formatting.tokens(each.soonest)}, {latest}]"
+    return f"{saving} [{formatting.tokens(each.soonest)}, {latest}]"
 
 
 def _sources(rows: Sequence[CostRow]) -> list[str]:
@@ -305,7 +304,7 @@ def _sources(rows: Sequence[CostRow]) -> list[str]:
 def cost_data(
     view: View, rows: Sequence[CostRow], demand: Demand | None, values: Sequence[HeadValue]
 ) -> dict[str, Any]:
-    """The same as plain JSON types; None is unknown."""
+    """Return the same data for --format json; None means unknown."""
     from peagle_sm.measure.report.costs import cheapest
 
     best = cheapest(rows)

@@ -1,6 +1,6 @@
-"""Options that the measuring commands share, and the workload that they choose.
+"""Options that the measuring commands share, and the workload that they select.
 
-The options are decorators. Each command puts them where they read best in its help.
+The options are decorators. Each command places them in the order of its help page.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 class _ResultsFile(click.Path):
-    """A results file; a folder is refused with the files in it."""
+    """Type of a results file; the error for a folder lists the files in it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(value)
         if path.is_dir():
             inside = sorted(str(each) for each in path.glob("*.jsonl"))
             hint = (
-                f"Name the files in it: {' '.join(inside[:3])}{' …' if len(inside) > 3 else ''}"
+                f"Give the files in it: {' '.join(inside[:3])}{' …' if len(inside) > 3 else ''}"
                 if inside
-                else "It holds no results file (*.jsonl)."
+                else "It contains no results file (*.jsonl)."
             )
             self.fail(f"{str(path)!r} is a folder. {hint}", param, ctx)
         return super().convert(value, param, ctx)
@@ -49,30 +49,36 @@ workload_option = click.option(
     help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
 )
 workload_file_option = click.option(
-    "--workload-file", type=FILE, help="The named workload's file, where it cannot be fetched."
+    "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."
 )
 repeat_option = click.option(
-    "--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache."
+    "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
 )
 max_tokens_option = click.option(
     "--max-tokens", type=click.IntRange(min=1), help="Maximum output tokens per answer.  [default: 256]"
 )
 temperature_option = click.option(
-    "--temperature", type=click.FloatRange(0, 2), help="[default: 0, or the value in your request body]"
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="Sampling temperature.  [default: 0, or the value in your request body]",
 )
 api_option = click.option(
-    "--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True
+    "--api",
+    type=click.Choice(("auto", "chat", "completion")),
+    default="auto",
+    show_default=True,
+    help="API of the requests; auto: as the workload needs.",
 )
 first_turn_option = click.option(
-    "--first-turn-only", is_flag=True, help="Of a conversation ask the first question only."
+    "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
 )
 
 
 def chosen_workload(options: Mapping[str, Any]) -> Workload:
-    """Load what the options of a command name.
+    """Load the workload that the options of a command select.
 
     Raises:
-        SpecError, NotFound: as `peagle_sm.measure.workloads.load_workload`.
+        SpecError, NotFound: as in `peagle_sm.measure.workloads.load_workload`.
     """
     from peagle_sm.measure.workloads import load_workload
 
@@ -89,15 +95,15 @@ def chosen_workload(options: Mapping[str, Any]) -> Workload:
 
 
 class Numbers(_Type):
-    """``1,8,32``: positive numbers with commas between them, each once."""
+    """Type of a list such as ``1,8,32``: positive numbers without duplicates."""
 
     def __init__(self, *, whole: bool) -> None:
-        """``whole`` allows whole numbers only."""
+        """Take whether only whole numbers are allowed."""
         self.name = "list"
         self._whole = whole
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a tuple of int or float; tuples pass as they are."""
+        """Return a tuple of int or float; return a tuple unchanged."""
         if isinstance(value, tuple):
             return value
         kind = int if self._whole else float
@@ -108,6 +114,6 @@ class Numbers(_Type):
         if not numbers or len(set(numbers)) < len(numbers) or not all(0 < each < 1e6 for each in numbers):
             what = "whole numbers" if self._whole else "numbers"
             self.fail(
-                f"{value!r}: write {what} above 0 with commas between them, each once: 1,8,32", param, ctx
+                f"{value!r}: give {what} above 0, separated by commas, without duplicates: 1,8,32", param, ctx
             )
         return numbers

@@ -1,4 +1,4 @@
-"""`peagle-sm report`: results files as an HTML page, as Markdown, and as a summary."""
+"""`peagle-sm report`: results files as text, as an HTML page, or as Markdown."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(cls=Command)
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
-@click.option("--html", "page", type=_FILE, help="Write the page here: one file, with its data inside.")
-@click.option("--markdown", is_flag=True, help="Print Markdown for a pull request in place of the summary.")
-@click.option("--title", help="What the report is called.  [default: P-EAGLE report]")
+@click.option("--html", "page", type=_FILE, help="Write an HTML page to this file; it contains its data.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for example for a pull request.")
+@click.option("--title", help="Title of the report.  [default: P-EAGLE report]")
 @global_options
 @click.pass_obj
 def report(
     state: State, files: tuple[Path, ...], page: Path | None, markdown: bool, title: str | None
 ) -> None:
-    """Show what results files say: a summary here, a page, or Markdown.
+    """Summarise results files: in the terminal, as an HTML page, or as Markdown.
 
-    FILE is what bench, compare, tune or verify wrote, or a page that this command wrote: its data is
-    inside. Several files make one report with a part for each
-    run: figures of two runs cannot be compared. Exit code 2 when a file cannot be read as results,
-    or none of them holds a load that was finished.
+    FILE is a results file of bench, compare, tune or verify, or an HTML page that this command wrote. Several
+    files make one report with one part for each run; figures of different runs cannot be compared. Exit code
+    2 if a file is not a results file, or if no file contains a finished load.
     """
     from dataclasses import asdict
 
@@ -73,7 +72,7 @@ def report(
 
 
 def render_reports(parts: Sequence[Part]) -> str:
-    """One run's report, or those of several under their names."""
+    """Render the report of one run, or of several runs with their titles."""
     if len(parts) == 1:
         return render_report(parts[0].view)
     blocks = [f"{part.title}\n{'=' * len(part.title)}\n{render_report(part.view)}" for part in parts]
@@ -81,15 +80,15 @@ def render_reports(parts: Sequence[Part]) -> str:
 
 
 def render_report(view: View) -> str:
-    """The verdict with how far it reaches, then every table that has rows."""
+    """Render the verdict with its limits, then every table that has rows."""
     from peagle_sm.measure.load.points import doubt_lines
     from peagle_sm.measure.report import tables
     from peagle_sm.measure.report.trust import trust
     from peagle_sm.measure.report.verdict import checked, verdict
 
-    said = verdict(view)
-    first = [*caution_lines(view), said.headline]
-    first += [f"  {line}" for line in (said.second, "; ".join(said.limits)) if line]
+    outcome = verdict(view)
+    first = [*caution_lines(view), outcome.headline]
+    first += [f"  {line}" for line in (outcome.second, "; ".join(outcome.limits)) if line]
     blocks = ["\n".join(first)]
     measured = tables.ratios(view), tables.points(view), tables.best_k(view), tables.rates(view)
     for table in (*measured, tables.checks(view, power=False)):
@@ -97,18 +96,18 @@ def render_report(view: View) -> str:
             blocks.append(render_rows(table))
     if view.checks:
         blocks.append(checked(view.checks))
-    if told := trust(view):
-        blocks.append("\n".join([told, *(f"note: {line}" for line in doubt_lines(view.points))]))
+    if warning := trust(view):
+        blocks.append("\n".join([warning, *(f"note: {line}" for line in doubt_lines(view.points))]))
     return "\n\n".join(blocks)
 
 
 def caution_lines(view: View) -> list[str]:
-    """What must be read before any figure."""
+    """Render the cautions that a reader must see before any figure."""
     from peagle_sm.measure.report.view import cautions
 
     return [f"{one.name.upper()}. {one.text}" for one in cautions(view)]
 
 
 def render_rows(table: Rows) -> str:
-    """Aligned columns, figures to the right."""
+    """Render a table with figures aligned to the right."""
     return render_table(table.heads, table.rows, right=table.figures)

@@ -1,7 +1,4 @@
-"""`peagle-sm tune`: find the best num_speculative_tokens (K), and write it into the spec.
-
-The best K is found for each concurrency.
-"""
+"""`peagle-sm tune`: find the best num_speculative_tokens (K) for a spec."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from peagle_sm.measure.results.records import FitRecord
     from peagle_sm.measure.tune.arms import HostPlan
     from peagle_sm.measure.tune.job import Done, Job
-    from peagle_sm.measure.tune.predict import Against
+    from peagle_sm.measure.tune.predict import BaselineRatio
     from peagle_sm.measure.tune.run import Estimate
 
 
@@ -35,33 +32,33 @@ if TYPE_CHECKING:
 @click.option(
     "--concurrency", type=Numbers(whole=True), help="Requests in flight, separated by commas.  [default: 1,8]"
 )
-@click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="The largest K.")
+@click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="Largest K to try.")
 @click.option(
     "--by",
     type=click.Choice(("auto", "runtime", "deployments")),
     default="auto",
-    help="runtime: K changes inside one engine (the local one, or an image with the plugin of container/); "
-    "deployments: one for each K.  [default: runtime locally, else deployments]",
+    help="runtime: change K inside one engine (the local one, or an image with the plugin in container/); "
+    "deployments: deploy each K.  [default: runtime locally, else deployments]",
 )
 @click.option(
     "--components",
     type=click.IntRange(3, 64),
     metavar="ARMS",
-    help="Measure this many arms side by side, as inference components of one endpoint: the baseline, and K "
-    "from small to the largest. Eight fit an instance with eight accelerators.",
+    help="Measure this many arms as inference components of one endpoint: the baseline, and several K up to "
+    "the largest. An instance with eight accelerators has room for eight.",
 )
 @click.option(
     "--max-deployments",
     type=click.IntRange(2, 16),
-    help="The most K to deploy for each mode, besides the baseline. Stops earlier when another K is not "
+    help="Maximum number of K to deploy for each mode, besides the baseline. Stops earlier if no other K is "
     "expected to be faster.  [default: 4; 6 with --max-k above 12]",
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(2, 50),  # one alone does not tell how noisy the machine is
+    type=click.IntRange(2, 50),  # a single round cannot measure the machine's noise
     default=4,
     show_default=True,
-    help="Most rounds over the K that may still be the best (runtime K only).",
+    help="Maximum number of rounds over the K that may still be the best (runtime only).",
 )
 @workload_option
 @workload_file_option
@@ -79,30 +76,32 @@ if TYPE_CHECKING:
     show_default=True,
     help="Maximum output tokens per answer.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
 @click.option(
     "--sweep",
     type=click.IntRange(0, 100),
     default=0,
     metavar="ROUNDS",
-    help="Measure every K in this many rounds afterwards, to confirm the choice (runtime K only).",
+    help="Afterwards measure every K in this many rounds, to confirm the choice (runtime only).",
 )
-@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
-@click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished windows.")
-@click.option("--write/--no-write", default=True, help="Write the K into SPEC.  [default: write]")
-@click.option("--dry-run", is_flag=True, help="Print the requests that come first as JSON; do nothing.")
+@click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
+@click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.  [default: write]")
+@click.option("--dry-run", is_flag=True, help="Print the first requests as JSON; create nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     """Find the best num_speculative_tokens (K) for each concurrency, and the best mode.
 
-    SPEC is a YAML file (default: peagle.yaml). The model is deployed without speculation and with it, a few K
-    are measured, acceptance and step time are fitted, and the other K predicted, so that the most promising K
-    is measured next. Everything is deleted at the end. Only a K that was measured is chosen; of those that do
-    not differ significantly, the smaller. One K for all the concurrencies is written into SPEC, its evidence
-    in a comment above it. The price comes first, then a confirmation prompt.
+    SPEC is a YAML file (default: peagle.yaml). The command shows the price and asks for confirmation. It
+    deploys the model without and with speculation and measures a few K. From these it fits acceptance and
+    step time and predicts the other K; it then measures the most promising one. At the end it deletes
+    everything that it deployed.
+
+    Only a measured K is chosen. If the difference between two K is not significant, the smaller one is
+    chosen. One K for all concurrencies is written into SPEC, with the evidence in a comment above it.
     """
     need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
@@ -127,7 +126,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
         return
     cost = tuning.price_of(job, plans, session)
     note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
-    if not confirmed(state, f"Go on ({cost.words()})?", yes):
+    if not confirmed(state, f"Continue ({cost.words()})?", yes):
         from peagle_sm.core.errors import Declined
 
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
@@ -187,7 +186,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
 
 
 def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
-    """Those of the endpoint that carries all arms, or those of each arm's own."""
+    """Print the requests of each arm's endpoint, or of the one that hosts all arms."""
 
     def listed(requests: Sequence[Request]) -> list[dict[str, Any]]:
         return [vars(one) for one in requests]
@@ -200,10 +199,10 @@ _HEADS = ("K", "accepted", "step ms", "tokens/s", "95% interval", "")
 
 
 def render_before(job: Job, cost: Estimate, price_source: str) -> str:
-    """What is about to be done, and what it costs."""
+    """Render what will be measured, and what it costs."""
     settings = job.settings
     how = (
-        f"{job.components} arms side by side as inference components of one endpoint"
+        f"{job.components} arms as inference components of one endpoint"
         if job.components
         else "K changes inside one engine"
         if settings.runtime
@@ -221,7 +220,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 
 def render_done(done: Done) -> str:
-    """The curve of each mode at each concurrency, the best mode, the sweep's verdict, and the cost."""
+    """Render the curve of each mode and load, the best mode, the sweep, the cost."""
     from peagle_sm.measure.tune.outcome import best_mode, common_against_none
 
     tuned = done.tuned
@@ -233,22 +232,22 @@ def render_done(done: Done) -> str:
         )
     lines = []
     for result in tuned.results:
-        lines.append(f"{result.mode}: one K for all loads, measured at each: {result.common.reason}")
+        lines.append(f"{result.mode}: one K for all loads, measured at each load: {result.common.reason}")
         lines += [f"  at c={c}: {one.words}" for c, one in common_against_none(result).items()]
     for concurrency in tuned.results[0].choices:
         mode, k, rate = best_mode(tuned.results, concurrency)
-        lines.append(f"best guess at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
+        lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
     for one in tuned.agreements:
         words = "agrees" if one.agrees else "DISAGREES" if one.decided else "NOT DECIDED"
         lines.append(
             f"sweep of {one.mode} at c={one.concurrency}: {words}: K={one.tuned} has {one.ratio.value:.3f} "
-            f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] of the rate of the sweep's best K={one.swept}"
+            f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] times the tokens/s of the sweep's K={one.swept}"
         )
     parts.append("\n".join(lines))
     notes = _slower(done)
-    notes += [f"not to be published: {line}" for line in tuned.untrusted]
+    notes += [f"do not publish: {line}" for line in tuned.untrusted]
     notes += [STAND_IN] if done.stand_in else []
-    notes.append("the intervals are over windows of this deployment only")
+    notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
     ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
     if done.written:
@@ -257,7 +256,7 @@ def render_done(done: Done) -> str:
 
 
 def _slower(done: Done) -> list[str]:
-    """Where the one K of a mode costs more than it brings."""
+    """Return a note for each mode that is slower than no speculation at some loads."""
     from peagle_sm.measure.tune.outcome import common_against_none
 
     found = []
@@ -273,9 +272,9 @@ def _slower(done: Done) -> list[str]:
 
 
 def spent(done: Done) -> str:
-    """``cost 3.20 USD``, or why nobody can say."""
+    """Render ``cost 3.20 USD``, or why the cost is unknown."""
     if done.tuned.usd is None:
-        return "cost unknown: no price is known"
+        return "cost unknown: no price found"
     return f"cost {done.tuned.usd:.2f} USD" if done.tuned.usd else "nothing was billed"
 
 
@@ -295,7 +294,7 @@ def _curve(record: FitRecord) -> str:
 
 
 def done_data(done: Done) -> dict[str, Any]:
-    """For --format json."""
+    """Return the results for --format json."""
     from peagle_sm.measure.tune.outcome import best_mode, common_against_none
     from peagle_sm.measure.tune.predict import against_none
 
@@ -348,8 +347,8 @@ def done_data(done: Done) -> dict[str, Any]:
     }
 
 
-def _against_data(one: Against | None) -> dict[str, Any] | None:
-    """None where no baseline was measured."""
+def _against_data(one: BaselineRatio | None) -> dict[str, Any] | None:
+    """Return the comparison with the baseline; None if no baseline was measured."""
     if one is None:
         return None
     figures = {"ratio": one.ratio, "low": one.low, "high": one.high}

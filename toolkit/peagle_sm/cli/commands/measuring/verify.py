@@ -1,4 +1,4 @@
-"""`peagle-sm verify`: check that speculation gives the target model's own answers.
+"""`peagle-sm verify`: check that speculation does not change the answers.
 
 It prints one line for each check, and what each check could have detected.
 """
@@ -22,11 +22,10 @@ from peagle_sm.measure.verify import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from peagle_sm.core.errors import PeagleError
     from peagle_sm.measure.results.records import CheckRecord
-    from peagle_sm.measure.verify.run import Side
+    from peagle_sm.measure.verify.run import OpenedEngine
 
 
 _EVERY_S = 10.0
@@ -35,27 +34,31 @@ _EVERY_S = 10.0
 @click.command(cls=Command)
 @click.argument("endpoint")
 @click.option("--baseline", required=True, metavar="ENDPOINT", help="The same target without speculation.")
-@click.option("--component", help="The inference component of ENDPOINT to ask.")
-@click.option("--baseline-component", help="The inference component of the baseline to ask.")
+@click.option("--component", help="Inference component of ENDPOINT to invoke.")
+@click.option("--baseline-component", help="Inference component of the baseline to invoke.")
 @workload_option
 @click.option(
-    "--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: up to 164; --quick: up to 32]"
+    "--prompts",
+    type=click.IntRange(min=1),
+    help="Number of prompts.  [default: up to 164; --quick: up to 32]",
 )
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=2),
     help="Maximum tokens of a greedy answer.  [default: 256; --quick: 96]",
 )
-@click.option("--concurrency", type=click.IntRange(1, 128), default=8, show_default=True)
 @click.option(
-    "--checks", metavar="LIST", help=f"Only these, separated by commas.  [default: {','.join(CHECKS)}]"
+    "--concurrency", type=click.IntRange(1, 128), default=8, show_default=True, help="Requests in flight."
 )
-@click.option("--quick", is_flag=True, help="A fifth of the tokens: detects only larger faults.")
-@click.option("--allow-undecided", is_flag=True, help="Exit 0 although a check could not be decided.")
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Chooses prompts, seeds and stop strings."
+    "--checks", metavar="LIST", help=f"Run only these, separated by commas.  [default: {','.join(CHECKS)}]"
 )
-@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/verify-NAME-TIME.jsonl]")
+@click.option("--quick", is_flag=True, help="Use a fifth of the tokens; detects only larger faults.")
+@click.option("--allow-undecided", is_flag=True, help="Exit with 0 although a check could not be decided.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed for prompts, seeds and stop strings."
+)
+@click.option("--out", "-o", type=FILE, help="Results file.  [default: results/verify-NAME-TIME.jsonl]")
 @global_options
 @click.pass_obj
 def verify(
@@ -74,24 +77,23 @@ def verify(
     seed: int,
     out: Path | None,
 ) -> None:
-    """Check that an endpoint's answers are the target's own.
+    """Check that speculation does not change the target model's answers.
 
-    ENDPOINT and the baseline are names of endpoints, or http(s) URLs of a bare vLLM. Greedy answers must
-    equal the baseline's, or differ by no more than the baseline differs from itself; samples must come as
-    often as the baseline's probabilities say; tool calls, JSON by schema, long prompts, log-probabilities,
-    stop strings, seeds and streaming are each compared. A check that cannot decide says so: it never passes.
-    A check is not applicable where neither side is set up for it: tool calls without a tool parser.
+    ENDPOINT and the baseline are names of endpoints, or http(s) URLs of vLLM servers. Greedy answers must
+    equal the baseline's, or differ no more than the baseline differs from itself. Sampled tokens must have
+    the frequencies that the baseline's probabilities predict. Tool calls, JSON schemas, long prompts, log
+    probabilities, stop strings, seeds and streaming are compared too. A check that cannot decide is
+    "undecided"; it does not pass. A check is "not applicable" if neither side supports it, for example tool
+    calls without a tool parser.
 
-    Exit code 0 when all applicable checks passed, 12 when one failed, 13 when none failed and one could not
-    be decided.
+    Exit code 0 if all applicable checks passed; 12 if one failed; 13 if none failed but one is undecided.
     """
     need_packages()
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.benchmark.endpoint_arm import is_url
     from peagle_sm.measure.results.result_file import ResultWriter
     from peagle_sm.measure.verify import run as verification
-    from peagle_sm.measure.verify.engines import Lab, Options
-    from peagle_sm.measure.verify.run import verify as run
+    from peagle_sm.measure.verify.engines import EnginePair, Options
 
     wanted = _chosen(checks)
     out = out or results_file("verify", endpoint)
@@ -101,17 +103,17 @@ def verify(
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
     session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
-    plain = verification.open_side(session, baseline, baseline_component)
+    plain = verification.open_engine(session, baseline, baseline_component)
     verification.demand_plain(plain.described)
-    mine = verification.open_side(session, endpoint, component)
+    mine = verification.open_engine(session, endpoint, component)
     head = verification.header(mine.described, plain.described, source, options, wanted)
     _announce(state, mine, plain, verification.tokens_asked(options, len(bodies), wanted))
     records: list[CheckRecord] = []
     with ResultWriter(out) as writer:
         for line in (head, mine.described.arm, plain.described.arm):
             writer.append(line)
-        lab = Lab(plain.engine, mine.engine, options, tick=_counting(state))
-        for record in run(lab, bodies, wanted, lambda text: note(state, text)):
+        engines = EnginePair(plain.engine, mine.engine, options, tick=_counting(state))
+        for record in verification.verify(engines, bodies, wanted, lambda text: note(state, text)):
             records.append(record)
             writer.append(record)
     stand_in = head.stand_in_weights
@@ -134,21 +136,21 @@ def _chosen(checks: str | None) -> tuple[str, ...]:
     if unknown or not asked:
         raise SpecError(
             f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(CHECKS)}",
-            next_step="correct the names, or leave --checks out for all of them",
+            next_step="correct the names, or leave out --checks to run all of them",
         )
     return tuple(name for name in CHECKS if name in asked)
 
 
 def _demand_free(out: Path) -> None:
-    """A verification is not resumed: what was found before and after a change must not be mixed."""
+    """Refuse an existing results file: two runs must not be mixed."""
     from peagle_sm.core.errors import SpecError
 
     if out.exists() and out.stat().st_size:
-        raise SpecError(f"{out} exists already", next_step="give another file (--out), or remove that one")
+        raise SpecError(f"{out} already exists", next_step="give another file (--out), or delete that one")
 
 
 def _counting(state: State) -> Callable[[], None]:
-    """What each answer calls: now and then it says how many there were, since a check takes minutes."""
+    """Return a callback for each answer that prints progress every few seconds."""
     from peagle_sm.core.words import elapsed
 
     began = last = state.monotonic()
@@ -165,7 +167,7 @@ def _counting(state: State) -> Callable[[], None]:
     return tick
 
 
-def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
+def _announce(state: State, mine: OpenedEngine, plain: OpenedEngine, tokens: int) -> None:
     from peagle_sm.core.words import usd
 
     rates = [side.described.arm.usd_per_hour for side in (mine, plain)]
@@ -174,16 +176,16 @@ def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
     )
     note(
         state,
-        f"about {tokens:,} output tokens from the endpoint and twice that from the baseline, at most; "
-        "the greedy answers among them are asked for in any case: the other checks build on them",
+        f"at most about {tokens:,} output tokens from the endpoint, and twice that from the baseline; this "
+        "always includes greedy answers, which the other checks need",
     )
-    note(state, f"both bill {price} together, verified or not; nothing is deployed or deleted")
+    note(state, f"both together are billed {price}, also without this run; nothing is deployed or deleted")
     if mine.described.arm.mode == "none":
-        note(state, "the endpoint runs without speculation too: this compares the target with itself")
+        note(state, "the endpoint does not speculate either: this compares the target with itself")
 
 
 def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | None:
-    """The error that ends the command, None where all applicable checks passed."""
+    """Return the error that ends the command; None if all applicable checks passed."""
     from peagle_sm.core.errors import OutputsDiffer, Undecided
 
     failed = [each.name for each in records if each.passed is False]
@@ -191,13 +193,13 @@ def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | 
     if failed:
         return OutputsDiffer(
             conclusion(records),
-            next_step="serve without speculation until this is understood; the examples name what to repeat",
+            next_step="serve without speculation until you know the cause; repeat the examples to find it",
             details={"failed": failed, "undecided": open_},
         )
     if passed(records) is None and not allow_undecided:
         return Undecided(
             conclusion(records),
-            next_step="set up what is missing, leave these out (--checks), or accept it (--allow-undecided)",
+            next_step="fix the cause, skip these checks (--checks), or accept it (--allow-undecided)",
             details={"undecided": open_},
         )
     return None
@@ -205,15 +207,15 @@ def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | 
 
 _WORDS = {True: "pass", False: "FAIL", None: "undecided"}
 _NOT_APPLICABLE = "not applicable"
-STAND_IN = "small stand-in weights: this says nothing of a large model on a GPU"
+STAND_IN = "small stand-in weights: this says nothing about a large model on a GPU"
 
 
 def render_checks(
     records: Sequence[CheckRecord], stand_in: bool, out: Path | None = None, *, concluded: bool = False
 ) -> str:
-    """The table, the examples of what failed, the power of what was tested, and where the results are.
+    """Render the table, examples of failures, and what each check can detect.
 
-    ``concluded``: an error message with the conclusion follows, so it is left out here.
+    ``concluded``: an error message with the conclusion follows, so leave it out here.
     """
     rows = [(each.name, _result(each)) for each in records]
     width = max((len(name) for name, _ in rows), default=0) + 4
@@ -225,7 +227,7 @@ def render_checks(
         parts += [f"{' ' * width}- {example}" for example in record.examples if record.passed is False]
     tested = [each for each in records if each.passed is not None]
     if tested:
-        parts += ["", "What these checks can find:"]
+        parts += ["", "What these checks can detect:"]
         name_width = max(len(each.name) for each in tested) + 2
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
@@ -253,27 +255,27 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def conclusion(records: Sequence[CheckRecord]) -> str:
-    """One sentence for all checks."""
+    """Return the conclusion of all checks."""
     by = {
         word: [r.name for r in records if _result(r) == word] for word in (*_WORDS.values(), _NOT_APPLICABLE)
     }
     applicable = [each for each in records if each.applicable]
     besides = f" Not applicable: {', '.join(by[_NOT_APPLICABLE])}." if by[_NOT_APPLICABLE] else ""
     if by["FAIL"]:
-        return f"The answers are not the target's own: {', '.join(by['FAIL'])} failed."
+        return f"The answers differ from the target's: {', '.join(by['FAIL'])} failed."
     if by["undecided"]:
         return (
-            f"No fault found in {len(by['pass'])} of {len(applicable)} checks; "
-            f"could not be decided: {', '.join(by['undecided'])}.{besides}"
+            f"{len(by['pass'])} of {len(applicable)} checks passed; "
+            f"undecided: {', '.join(by['undecided'])}.{besides}"
         )
     if not applicable:
         return f"Nothing was checked.{besides}"
     counted = f"these {len(applicable)} checks" if len(applicable) > 1 else "this check"
-    return f"The answers are the target's own, as far as {counted} can see.{besides}"
+    return f"The answers are the target's own, as far as {counted} can detect.{besides}"
 
 
 def passed(records: Sequence[CheckRecord]) -> bool | None:
-    """Whether all checks that apply passed; None where one could not be decided, or none applies."""
+    """Return whether all applicable checks passed; None if undecided."""
     found = [each.passed for each in records if each.applicable]
     return False if False in found else None if None in found or not found else True
 
@@ -281,7 +283,7 @@ def passed(records: Sequence[CheckRecord]) -> bool | None:
 def checks_data(
     records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
 ) -> dict[str, Any]:
-    """For --format json."""
+    """Return the results for --format json."""
     return {
         "endpoint": endpoint,
         "baseline": baseline,

@@ -1,1 +1,1 @@
-"""Commands before an endpoint exists: models, heads, specs, plans, locks and checks."""
+"""Commands used before a deploy: models, heads, specs, plans, locks and checks."""

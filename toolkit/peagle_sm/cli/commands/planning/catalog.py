@@ -1,4 +1,4 @@
-"""`peagle-sm models` and `heads list`: the models and draft heads of the catalogue."""
+"""`peagle-sm models` and `heads list`: models and draft heads in the catalogue."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _MODEL_HEADERS = (
 @global_options
 @click.pass_obj
 def models(state: State) -> None:
-    """List the models and draft heads of the catalogue.
+    """List the models and draft heads in the catalogue.
 
-    --format json has every fact with its source and date. A dash: not known.
+    A dash means unknown. --format json has all facts with their sources and dates.
     """
     from peagle_sm.core.catalog import load_catalog
 
@@ -64,7 +64,7 @@ def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
         for head_name, head in heads.items():
             default = entry.default_num_speculative_tokens.get(head.method)
             rows.append((*facts, head_name, head.method, _text(head.trained_depth), _text(default)))
-            facts = ("", "", "", "", "")  # said once for a model, whatever the number of its heads
+            facts = ("", "", "", "", "")  # only in the first row of a model
     return rows
 
 
@@ -83,7 +83,7 @@ def _data(catalog: Catalog) -> list[dict[str, Any]]:
     ]
 
 
-_HEAD_HEADERS = ("head", "target", "mode", "trained K", "layers", "licence", "revision", "where")
+_HEAD_HEADERS = ("head", "target", "mode", "trained K", "layers", "licence", "revision", "location")
 
 
 @click.command("list", cls=Command)
@@ -91,16 +91,16 @@ _HEAD_HEADERS = ("head", "target", "mode", "trained K", "layers", "licence", "re
 @global_options
 @click.pass_obj
 def list_(state: State, model: str | None) -> None:
-    """List the draft heads of the catalogue.
+    """List the draft heads in the catalogue.
 
-    MODEL leaves those of one target. A dash: not known; where no revision is pinned, `heads stage` takes the
-    newest commit and records it. --format json has each head's source and date.
+    MODEL selects the heads of one target. A dash means unknown. If a head has no pinned revision, `heads
+    stage` uses the newest commit and records it. --format json has each head's source and date.
     """
     from peagle_sm.core.catalog import load_catalog
 
     catalog = load_catalog()
     if model is not None:
-        catalog.model(model)  # refuses a name that it does not have
+        catalog.model(model)  # raises for an unknown model
     found = dict(catalog.heads) if model is None else catalog.heads_for(model)
     emit(
         state,

@@ -1,4 +1,4 @@
-"""`peagle-sm doctor` and `checks`: run or list the checks before a deploy, and fix faults.
+"""`peagle-sm doctor` and `checks`: run, fix or list the checks before a deploy.
 
 The checks read the account, the spec and this machine.
 """
@@ -33,7 +33,7 @@ skip_option = click.option(
     "skip",
     metavar="ID",
     multiple=True,
-    help="Leave a check out, and say so; may be given again. `peagle-sm checks` lists them.",
+    help="Skip a check; the output says so. May be repeated. `peagle-sm checks` lists the IDs.",
 )
 
 
@@ -41,8 +41,8 @@ skip_option = click.option(
 @click.argument(
     "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path, dir_okay=False)
 )
-@click.option("--fix", is_flag=True, help="Fix what can be fixed; shows what it would do, and asks.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--fix", is_flag=True, help="Show and apply fixes, after confirmation.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @skip_option
 @click.option(
     "--timeout",
@@ -50,7 +50,7 @@ skip_option = click.option(
     type=click.FloatRange(1, 600),
     default=30.0,
     show_default=True,
-    help="Seconds for everything that is looked up; what takes longer is unknown.",
+    help="Seconds for all lookups; a check that takes longer is unknown.",
 )
 @click.option(
     "--verbose", "-v", is_flag=True, help="Also print reasons, sources, and the checks that passed."
@@ -68,10 +68,13 @@ def doctor(
 ) -> None:
     """Check the account, the spec and this machine.
 
-    Nothing is created. SPEC is a YAML file (default: peagle.yaml where there is one; - reads stdin). Without
-    one, credentials, guard and this machine are looked at. A check is ok, warning, error, or unknown where it
-    could not look; the missing permission is then named. An error ends with exit code 3, or 5 where nobody is
-    logged in. --fix writes fields into SPEC and offers commands; what costs shows its price and asks.
+    SPEC is a YAML file (default: peagle.yaml if it exists; - reads stdin). Without a spec, only credentials,
+    guard and this machine are checked. The status of a check is ok, warning, error, or unknown if it could
+    not run, for example for lack of a permission, which is named. Exit code 3 if a check has an error; 5 if
+    there are no valid credentials.
+
+    Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
+    price of those that cost money, and asks first.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.errors import CredentialsError, SpecError
@@ -82,36 +85,36 @@ def doctor(
     spec = read_spec(path) if path is not None else None
     try:
         session = open_session(state, spec.placement.region if spec else None)
-    except CredentialsError as error:  # without a region the machine can be checked all the same
-        _show(state, _of_the_machine(error, skip), verbose)
+    except CredentialsError as error:  # the checks of this machine need no session
+        _show(state, _check_machine(error, skip), verbose)
         return
     plan = planned(session, spec)
-    results = _look(session, plan, skip, timeout_s)
+    results = _check(session, plan, skip, timeout_s)
     try:
-        mended = fix and _mend(ctx, results, session, plan, path, yes)
-    except SpecError:  # nobody can answer, or the fields do not fit: what was found is told all the same
-        _tell(state, results, verbose)
+        fixed = fix and _fix(ctx, results, session, plan, path, yes)
+    except SpecError:  # stdin is not a terminal, or a field cannot be written: still print the results
+        _print(state, results, verbose)
         raise
-    if mended:
+    if fixed:
         spec = read_spec(path) if path is not None else None
         plan = planned(session, spec)
-        results = _look(session, plan, skip, timeout_s)
+        results = _check(session, plan, skip, timeout_s)
     _show(state, results, verbose)
 
 
-def _of_the_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
+def _check_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
     from peagle_sm.service.preflight import machine_only, read_machine
 
     return machine_only(error, read_machine(), skip=skip)
 
 
-def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
+def _check(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
     from peagle_sm.service.preflight import preflight, read_machine
 
     return preflight(session, plan, skip=skip, timeout_s=timeout_s, more={"machine": partial(read_machine)})
 
 
-def _tell(state: State, results: tuple[Result, ...], verbose: bool) -> None:
+def _print(state: State, results: tuple[Result, ...], verbose: bool) -> None:
     from peagle_sm.cli.commands.planning.plan import render_results
     from peagle_sm.service.preflight import results_data
 
@@ -127,20 +130,20 @@ def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
     from peagle_sm.core.errors import CredentialsError
     from peagle_sm.service.preflight import PreflightFailed, refuse_errors
 
-    _tell(state, results, verbose)
+    _print(state, results, verbose)
     try:
         refuse_errors(results)
     except (CredentialsError, PreflightFailed) as error:
-        # What was just shown is not told twice.
+        # The results were just printed, so the message has only the names.
         names = ", ".join(dict.fromkeys(each.check for each in results if each.status == "error"))
         raise type(error)(
-            f"checks in error: {names}",
+            f"checks with errors: {names}",
             next_step="Fix the errors above, then run `peagle-sm doctor` again.",
             details=error.details,
         ) from None
 
 
-def _mend(
+def _fix(
     ctx: click.Context,
     results: tuple[Result, ...],
     session: Session,
@@ -148,7 +151,7 @@ def _mend(
     path: Path | None,
     yes: bool,
 ) -> bool:
-    """Whether anything was changed."""
+    """Apply the fixes after confirmation; return whether anything was changed."""
     from peagle_sm.cli.commands.guard import install
     from peagle_sm.cli.console import confirmed
     from peagle_sm.service.preflight import draft_of, mending, own_buckets
@@ -159,20 +162,20 @@ def _mend(
     if found.fields and path is not None and str(path) != "-":
         for name, reason in found.reasons.items():
             click.echo(f"  {name}: {found.fields[name]!r}    ({reason})", err=True)
-        if confirmed(ctx.obj, f"Write {len(found.fields)} field(s) into {path}?", yes):
+        if confirmed(ctx.obj, f"Write these fields into {path}?", yes):
             _write(path, found.fields)
             changed = True
     if ("guard", "install") in found.commands:
-        say("peagle-sm guard install makes the guard and both roles:")
+        say("peagle-sm guard install creates the guard and both roles:")
         ctx.invoke(install, yes=yes, model_buckets=own_buckets(draft))
         changed = True
     if not found.fields and not found.commands:
-        note(ctx.obj, "there is nothing that --fix can mend")
+        note(ctx.obj, "there is nothing that --fix can fix")
     return changed
 
 
 def _write(path: Path, fields: dict[str, object]) -> None:
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
     from peagle_sm.core.spec.editing import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
@@ -182,17 +185,17 @@ def _write(path: Path, fields: dict[str, object]) -> None:
 @global_options
 @click.pass_obj
 def checks(state: State) -> None:
-    """List what is checked before a deploy.
+    """List the checks that run before a deploy.
 
-    `doctor` runs them all. --format json has of each what it looks for, why, who says so, how to fix it.
-    docs/reference/checks.md is the same to read.
+    `peagle-sm doctor` runs all of them. --format json also has the reason, source and remedy of each check;
+    docs/reference/checks.md is the same list to read.
     """
     from peagle_sm.core.checks import ALL_CHECKS
 
     emit(
         state,
         table=lambda: render_table(
-            ("check", "at worst", "looks at", "fix", "what"), [_row(each) for each in ALL_CHECKS]
+            ("check", "severity", "reads", "--fix", "description"), [_row(each) for each in ALL_CHECKS]
         ),
         data=lambda: [check_data(each) for each in ALL_CHECKS],
         names=[each.id for each in ALL_CHECKS],
@@ -204,7 +207,7 @@ def _row(each: Check) -> tuple[str, ...]:
 
 
 def check_data(each: Check) -> dict[str, Any]:
-    """One check as JSON-able data."""
+    """Return one check for --format json."""
     return {
         "id": each.id,
         "severity": each.severity,

@@ -1,4 +1,4 @@
-"""`peagle-sm heads`: check draft heads, and stage them to S3 with or without their model.
+"""`peagle-sm heads`: check draft heads, or copy them to S3.
 
 A head is in a folder, in S3, on the Hugging Face hub or in the catalogue.
 """
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 ENTRIES = (
-    Entry("list", "peagle_sm.cli.commands.planning.catalog:list_", "List the draft heads of the catalogue."),
+    Entry("list", "peagle_sm.cli.commands.planning.catalog:list_", "List the draft heads in the catalogue."),
     Entry(
         "check",
         "peagle_sm.cli.commands.planning.heads:check",
-        "Say all that is wrong with a head, before an engine loads it.",
+        "Check a draft head for faults before an engine loads it.",
     ),
     Entry(
         "stage",
         "peagle_sm.cli.commands.planning.heads:stage",
-        "Put a head, or a model with its head, into S3.",
+        "Copy a draft head, or a model with its head, to S3.",
     ),
 )
 
@@ -41,34 +41,34 @@ ENTRIES = (
 @click.group(cls=LazyGroup, entries=ENTRIES)
 @global_options
 def heads() -> None:
-    """List, check and stage draft heads.
+    """List draft heads, check them, or copy them to S3.
 
-    vLLM loads some broken heads without a word: the answers stay right, and nothing is faster.
+    vLLM loads some faulty heads without an error: the answers are correct, but not faster.
     """
 
 
 @click.command(cls=Command)
 @click.argument("head")
 @click.option(
-    "--target", metavar="TARGET", help="Target to hold it against: as HEAD.  [default: the catalogue's]"
+    "--target",
+    metavar="TARGET",
+    help="Target model to check against; same forms as HEAD.  [default: the catalogue's]",
 )
 @click.option(
-    "--mode", type=click.Choice(("eagle3", "p-eagle")), help="How it is to draft.  [default: as it is]"
+    "--mode", type=click.Choice(("eagle3", "p-eagle")), help="Mode to check it for.  [default: the head's]"
 )
-@click.option(
-    "--k", type=click.IntRange(1), metavar="K", help="num_speculative_tokens that it is to propose."
-)
+@click.option("--k", type=click.IntRange(1), metavar="K", help="num_speculative_tokens to check it for.")
 @click.option("--revision", metavar="COMMIT", help="Commit, branch or tag on the hub.  [default: main]")
 @global_options
 @click.pass_obj
 def check(
     state: State, head: str, target: str | None, mode: str | None, k: int | None, revision: str | None
 ) -> None:
-    """Say all that is wrong with a head, before an engine loads it.
+    """Check a draft head for faults before an engine loads it.
 
-    HEAD is a folder, s3://BUCKET/PREFIX/, OWNER/NAME on the Hugging Face hub, or a head or model of the
-    catalogue. Only configs, headers and the vocabulary's map are read; of a folder, every file's sha256 too.
-    Ends with exit code 3 when the head must not be deployed.
+    HEAD is a folder, s3://BUCKET/PREFIX/, OWNER/NAME on the Hugging Face hub, or a head or model in the
+    catalogue. The command reads only configs, tensor headers and the vocabulary map; in a local folder it
+    also computes each file's sha256. Exit code 3 if the head must not be deployed.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.heads.layout import refused
@@ -82,7 +82,7 @@ def check(
         state,
         table=lambda: render_report(report),
         data=report.to_dict,
-        names=[fault.code for fault in report.faults if fault.severity == "error"],
+        names=[fault.check for fault in report.faults if fault.severity == "error"],
     )
     if not report.ok:
         raise refused(report.place, report.faults, shown=state.format == "table")
@@ -93,45 +93,47 @@ _EVERY_S = 5.0
 
 @click.command(cls=Command)
 @click.argument("what", required=False)
-@click.option("--to", "uri", metavar="S3_URI", required=True, help="Prefix of its own: s3://BUCKET/PREFIX/.")
-@click.option("--head", metavar="HEAD", help="Head to put below the target.  [default: the catalogue's]")
-@click.option("--target", metavar="TARGET", help="Target to put the head below: as WHAT.")
-@click.option("--mode", type=click.Choice(("eagle3", "p-eagle")), help="How the head is to draft.")
+@click.option(
+    "--to", "uri", metavar="S3_URI", required=True, help="Prefix used only for this: s3://BUCKET/PREFIX/."
+)
+@click.option("--head", metavar="HEAD", help="Head to copy with the target.  [default: the catalogue's]")
+@click.option("--target", metavar="TARGET", help="Target to copy with the head; same forms as WHAT.")
+@click.option("--mode", type=click.Choice(("eagle3", "p-eagle")), help="Mode to check the head for.")
 @click.option("--revision", metavar="COMMIT", help="Commit, branch or tag of the head.  [default: main]")
-@click.option("--target-revision", metavar="COMMIT", help="The same of the target.  [default: main]")
+@click.option(
+    "--target-revision", metavar="COMMIT", help="Commit, branch or tag of the target.  [default: main]"
+)
 @click.option("--write", "spec_path", metavar="SPEC",
               type=click.Path(path_type=Path, dir_okay=False, exists=True),
-              help="Write the addresses into this spec.")  # fmt: skip
-@click.option(
-    "--abort", is_flag=True, help="Remove what an interrupted staging left below --to, and do no more."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and fetch and send nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+              help="Write the S3 URIs into this spec.")  # fmt: skip
+@click.option("--abort", is_flag=True, help="Only delete the incomplete uploads below --to.")
+@click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def stage(
     state: State, /, what: str | None, uri: str, abort: bool, dry_run: bool, yes: bool, **given: Any
 ) -> None:
-    """Put a head, or a model with its head, into S3.
+    """Copy a draft head, or a model with its head, to S3.
 
-    WHAT is a model of the catalogue (target and head go under one prefix, the head as p-eagle/), or a head
-    alone: a folder, OWNER/NAME on the Hugging Face hub, a head of the catalogue. The head is checked first,
-    every file's checksum afterwards; manifest.json comes last. Run again, it goes on where it ended, and
-    sends nothing twice. What the prefix holds already is never written over.
+    WHAT is a model in the catalogue, or only a head: a folder, OWNER/NAME on the Hugging Face hub, or a head
+    in the catalogue. A model and its head are copied under one prefix, the head in the folder p-eagle/. The
+    command first checks the head. After the upload it verifies each file's checksum and writes manifest.json.
+    If it was interrupted, run it again to continue. It never overwrites existing objects under the prefix.
     """
     from peagle_sm.aws.storage.s3 import split_uri
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.errors import SpecError
 
-    split_uri(uri)  # an address that is none is said before anybody is asked for --yes
+    split_uri(uri)  # raises for a bad URI before the command asks for --yes
     session = open_session(state)
     if abort:
         _abort(state, uri, session)
         return
     if what is None:
         raise SpecError(
-            "WHAT is missing: the model or head to stage.",
-            next_step="`peagle-sm heads list` shows the catalogue's.",
+            "WHAT is missing: the model or head to copy.",
+            next_step="Run `peagle-sm heads list` to see the heads in the catalogue.",
         )
     if not dry_run:
         need_terminal(state, yes, f"peagle-sm heads stage {what} --to {uri} --dry-run{state.flags}")
@@ -156,7 +158,7 @@ def _stage(
     state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
 ) -> None:
     from peagle_sm import __version__
-    from peagle_sm.aws.storage.downloads import cache_dir
+    from peagle_sm.aws.files import cache_dir
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.service.heads import plan_staging
     from peagle_sm.service.heads import stage as carry_out
@@ -170,7 +172,7 @@ def _stage(
         )
         return
     note(state, render_staging(plan) + "\n")
-    if not confirmed(state, f"Put {len(plan.sizes)} files below {plan.uri}?", yes):
+    if not confirmed(state, f"Copy {len(plan.sizes)} files to {plan.uri}?", yes):
         from peagle_sm.core.errors import Declined
 
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
@@ -191,7 +193,7 @@ def _stage(
 
 
 def plan_data(plan: StagingPlan) -> dict[str, Any]:
-    """A staging's plan as plain data."""
+    """Return the plan of a staging for --format json."""
     return {
         "uri": plan.uri,
         "files": plan.sizes,
@@ -215,7 +217,7 @@ def plan_data(plan: StagingPlan) -> dict[str, Any]:
 
 
 def staged_data(staged: Staged, fields: dict[str, str]) -> dict[str, Any]:
-    """What was staged as plain data."""
+    """Return the result of a staging for --format json."""
     import json
 
     return {
@@ -228,33 +230,33 @@ def staged_data(staged: Staged, fields: dict[str, str]) -> dict[str, Any]:
 
 
 def _follow(state: State) -> Callable[[str, str, int, int], None]:
-    """Progress on stderr: a line when something begins, and every few seconds while it goes on."""
+    """Return a callback that prints progress for each file, every few seconds."""
 
-    said: dict[tuple[str, str], float] = {}
+    printed_at: dict[tuple[str, str], float] = {}
 
-    def told(step: str, name: str, done: int, size: int) -> None:
-        now, last = state.monotonic(), said.get((step, name))
+    def follow(step: str, name: str, done: int, size: int) -> None:
+        now, last = state.monotonic(), printed_at.get((step, name))
         if state.format == "quiet" or (last is not None and now - last < _EVERY_S and done < size):
             return
-        said[(step, name)] = now
+        printed_at[(step, name)] = now
         if state.format == "json":
             row = {"progress": {"step": step, "name": name, "bytes": done, "of": size}}
             click.echo(to_json(row, indent=None), err=True)
         elif step in ("fetch", "send"):
             click.echo(f"  {step} {name}: {size_text(done)} of {size_text(size)}", err=True)
 
-    return told
+    return follow
 
 
 def _write(path: Path, fields: dict[str, str]) -> None:
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
     from peagle_sm.core.spec.editing import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
 
 
 def sources_for(state: State, session: Callable[[], Session]) -> Sources:
-    """The catalogue, S3 by the global options, and the hub by HF_ENDPOINT and HF_TOKEN."""
+    """Return the sources of heads: catalogue, S3, the hub (HF_ENDPOINT, HF_TOKEN)."""
     from peagle_sm.service.heads import Sources
 
     def hub() -> Hub:
@@ -265,12 +267,12 @@ def sources_for(state: State, session: Callable[[], Session]) -> Sources:
     return Sources(session, hub)
 
 
-_METHODS = {"p-eagle": "P-EAGLE (one pass)", "eagle3": "EAGLE-3 (one token after the other)"}
+_METHODS = {"p-eagle": "P-EAGLE (one pass for all draft tokens)", "eagle3": "EAGLE-3 (one pass per token)"}
 _SHOWN_FILES = 12
 
 
 def size_text(size: int) -> str:
-    """`13.7 GB`, `18.1 MB`, `812 bytes`; a GB is 10^9 bytes."""
+    """Render a size: `13.7 GB`, `18.1 MB`, `812 bytes`; a GB is 10^9 bytes."""
     for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= step:
             return f"{size / step:.1f} {unit}"
@@ -278,32 +280,32 @@ def size_text(size: int) -> str:
 
 
 def render_report(report: HeadReport) -> str:
-    """A head's facts, its files with their sums, and what is wrong with it."""
+    """Render a head's facts, its files with checksums, and its faults."""
     lines = [report.place, "", render_fields(_facts(report), indent="  "), "", _files(report)]
     for fault in report.faults:
-        lines.append(f"\n{fault.severity}: {fault.code}: {fault.message}")
+        lines.append(f"\n{fault.severity}: {fault.check}: {fault.message}")
         if fault.next_step:
             lines.append(f"  next: {fault.next_step}")
     return "\n".join([*lines, "", "This head may be deployed."] if report.ok else lines)
 
 
 def _facts(report: HeadReport) -> list[tuple[str, str]]:
-    def told(value: object) -> str:
-        return "not known" if value is None else str(value)
+    def text(value: object) -> str:
+        return "unknown" if value is None else str(value)
 
-    held = "its config was read" if report.target_known else "its config was not read"
+    read = "its config was read" if report.target_known else "its config was not read"
     rows = [
-        ("format", f"{told(report.format)}, {told(report.architecture)}"),
-        ("method", _METHODS.get(report.method or "", "not known")),
-        ("layers", told(report.layers)),
-        ("hidden size", f"{told(report.hidden_size)}, reads states of {told(report.target_hidden_size)}"),
-        ("vocabulary", f"{told(report.draft_vocab_size)} of {told(report.vocab_size)}"),
-        ("mask token", told(report.mask_token_id)),
-        ("reads layers", ", ".join(map(str, report.aux_layer_ids)) or "not said"),
-        ("trained K", told(report.trained_k)),
-        ("weights", f"{report.parameters:,} parameters, {told(report.dtype)}"),
-        ("target", f"{told(report.target)} ({held})"),
-        ("licence", told(report.licence)),
+        ("format", f"{text(report.format)}, {text(report.architecture)}"),
+        ("method", _METHODS.get(report.method or "", "unknown")),
+        ("layers", text(report.layers)),
+        ("hidden size", f"{text(report.hidden_size)}, of the target {text(report.target_hidden_size)}"),
+        ("vocabulary", f"{text(report.draft_vocab_size)} of {text(report.vocab_size)}"),
+        ("mask token", text(report.mask_token_id)),
+        ("aux layers", ", ".join(map(str, report.aux_layer_ids)) or "unknown"),
+        ("trained K", text(report.trained_k)),
+        ("weights", f"{report.parameters:,} parameters, {text(report.dtype)}"),
+        ("target", f"{text(report.target)} ({read})"),
+        ("licence", text(report.licence)),
     ]
     return rows if report.revision is None else [*rows, ("revision", report.revision)]
 
@@ -317,7 +319,7 @@ def _files(report: HeadReport) -> str:
 
 
 def render_staging(plan: StagingPlan) -> str:
-    """What goes where, what it costs, and what is there already."""
+    """Render the parts to copy, their target, what exists already, and the cost."""
     rows = []
     for part in plan.parts:
         commit = part.place.folder.revision
@@ -326,7 +328,7 @@ def render_staging(plan: StagingPlan) -> str:
                 part.kind,
                 part.place.name,
                 (commit or "-")[:12],
-                part.licence or "not known",
+                part.licence or "unknown",
                 str(len(part.names)),
                 size_text(part.size),
                 plan.uri + part.folder,
@@ -338,34 +340,34 @@ def render_staging(plan: StagingPlan) -> str:
         if part.left_out:
             names = ", ".join(part.left_out[:3]) + (" ..." if len(part.left_out) > 3 else "")
             lines.append(
-                f"left out of the {part.kind}: {len(part.left_out)} files an engine does not read ({names})"
+                f"skipped: {len(part.left_out)} files of the {part.kind} that engines do not read ({names})"
             )
         asked = part.place.snapshot.asked if part.place.snapshot else None
         if asked and asked != part.place.folder.revision:
             lines.append(
-                f"{part.place.name}: {asked} is now at {part.place.folder.revision}, which is recorded"
+                f"{part.place.name}: {asked} is now commit {part.place.folder.revision}, which is recorded"
             )
     there = sum(1 for name in plan.sizes if name in plan.there)
     if there:
-        lines.append(f"{there} of {len(plan.sizes)} files are there already, by name and size")
+        lines.append(f"{there} of {len(plan.sizes)} files exist already, by name and size")
     if plan.incomplete:
-        lines.append(f"{len(plan.incomplete)} uploads were begun before: what fits is gone on with")
+        lines.append(f"{len(plan.incomplete)} incomplete uploads are continued, if their parts match")
     lines.append(
-        f"to send: {size_text(plan.to_send)}; keeping all of it: {plan.usd_per_month:.2f} USD a month "
+        f"to upload: {size_text(plan.to_send)}; storage of all files: {plan.usd_per_month:.2f} USD a month "
         f"({SOURCE})"
     )
     return "\n".join(lines)
 
 
 def render_staged(staged: Staged, lines: list[str]) -> str:
-    """What is in S3 now, and the spec's lines for it."""
-    done = f"{staged.sent} files sent, {staged.skipped} were there; every checksum is as it should be"
+    """Render what is in S3 now, and the lines for the spec."""
+    done = f"{staged.sent} files uploaded, {staged.skipped} existed already; every checksum matches"
     price = f"{size_text(staged.size)} at {staged.uri}, {usd_per_month(staged.size):.2f} USD a month"
     return "\n".join([done, price, "", *lines])
 
 
 def spec_lines(fields: dict[str, str]) -> list[str]:
-    """The fields as they stand in a spec."""
+    """Render the fields as lines of a spec."""
     plain = [f"{name}: {value}" for name, value in fields.items() if "." not in name]
     inner = [f"  {name.split('.')[1]}: {value}" for name, value in fields.items() if "." in name]
     return [*plain, "speculation:", *inner] if inner else plain

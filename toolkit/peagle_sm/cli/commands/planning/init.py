@@ -1,7 +1,7 @@
-"""`peagle-sm init`, `schema`, `cdk init`: write peagle.yaml, its schema, the CDK app.
+"""`peagle-sm init`, `schema`, `cdk init`: write a spec, its schema, the CDK app.
 
-`init` writes the schema beside the spec, so that editors check it. `cdk init` serves those who installed
-the wheel: a clone of the project already has the same app.py.
+`init` writes the schema beside the spec, so that editors check it. `cdk init` is for users of the wheel: a
+clone of the project already has the same app.py.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 @click.command(cls=Command)
 @click.argument("model", required=False, shell_complete=_complete_model)
-@click.option("--mode", type=click.Choice(MODES), default="p-eagle", show_default=True, help="Speculation.")
+@click.option(
+    "--mode", type=click.Choice(MODES), default="p-eagle", show_default=True, help="Speculation mode."
+)
 @click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
 @click.option("--k", "tokens", type=click.IntRange(min=1), help="Draft tokens.  [default: the catalogue's]")
 @click.option("--draft-head", help="Draft head.  [default: the catalogue's for the model and mode]")
-@click.option("--head-uri", help="S3 prefix of a draft head of your own.")
+@click.option("--head-uri", help="S3 prefix of your own draft head.")
 @click.option(
     "--output",
     "-o",
@@ -61,8 +63,9 @@ def init(
 ) -> None:
     """Write a commented peagle.yaml for a model.
 
-    MODEL is an id of the catalogue (`peagle-sm models`). Every field of the spec is in the file, the ones at
-    their default commented out. The JSON schema is written beside it, so that editors complete and check.
+    MODEL is an id in the catalogue (`peagle-sm models`). The file contains every field of the spec; fields
+    with default values are commented out. The JSON schema is written beside it, for completion and checks in
+    editors.
     """
     from peagle_sm.cli.commands.planning.rendering import render_spec
     from peagle_sm.core.catalog import load_catalog
@@ -85,12 +88,12 @@ def init(
         chosen["head_uri"] = head_uri
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
 
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
     write_file(schema, to_json(json_schema()) + "\n")
-    # The stand-in model is there to be tried on this machine.
+    # The stand-in model is for a first try on this machine.
     flags = state.flags or (" --local" if catalog.models[model].stand_in else "")
     emit(
         state,
@@ -105,11 +108,11 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
 
     if model is None:
         raise SpecError(
-            "no model was named",
+            "no MODEL was given",
             next_step="peagle-sm init tiny-code   (small stand-in weights, for a first try on this machine)",
             details={"allowed": sorted(catalog.models)},
         )
-    catalog.model(model)  # raises, with the known ones, when there is no such model
+    catalog.model(model)  # raises for an unknown model
     return model
 
 
@@ -123,8 +126,8 @@ def _speculation(
     heads = [name for name, head in catalog.heads_for(model).items() if head.method == mode]
     if not heads and not (draft_head and head_uri):
         raise SpecError(
-            f"no {mode} head is known for {model}",
-            next_step="give --draft-head NAME and --head-uri s3://…/ of a head of yours, or another --mode",
+            f"the catalogue has no {mode} head for {model}",
+            next_step="give --draft-head NAME and --head-uri s3://…/ of your own head, or another --mode",
             details={"found": mode, "allowed": _modes_with_heads(model, catalog)},
         )
     entry = catalog.models[model]
@@ -145,19 +148,19 @@ def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
 
 
 def _write(path: Path, text: str, force: bool) -> None:
+    from peagle_sm.aws.files import CannotWrite, write_file
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.files import CannotWrite, write_file
 
     try:
         write_file(path, text, overwrite=force)
     except FileExistsError as error:
         raise SpecError(
-            f"{path} exists, and init does not overwrite what you may have edited",
-            next_step="add --force, or write elsewhere with --output FILE",
+            f"{path} already exists, and may contain your changes",
+            next_step="add --force to overwrite it, or write another file with --output FILE",
             details={"path": str(path)},
         ) from error
     except CannotWrite as error:
-        error.next_step = f"{error.next_step} --output FILE writes elsewhere."
+        error.next_step = f"{error.next_step} Or write another file with --output FILE."
         raise
 
 
@@ -186,8 +189,8 @@ def cdk() -> None:
 def cdk_init(state: State, folder: Path) -> None:
     """Write the CDK app into a folder.
 
-    Writes app.py, cdk.json, requirements.txt, package.json, stacks/ and container/ to FOLDER (default: this
-    folder). From a clone of the project none of this is needed: its own app.py is the same.
+    Writes app.py, cdk.json, requirements.txt, package.json, stacks/ and container/ to FOLDER (default: the
+    current folder). A clone of the project does not need this: its app.py is the same.
     """
     from peagle_sm.service.cdk_project import write_project
 

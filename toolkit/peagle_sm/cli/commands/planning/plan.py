@@ -1,4 +1,4 @@
-"""`peagle-sm plan` and `lock`: what a spec would create and cost, and its JumpStart lock.
+"""`peagle-sm plan` and `lock`: a spec's resources and cost, its JumpStart lock.
 
 `plan` creates nothing. It runs the preflight checks; `deploy` and `doctor` render their results with the
 functions here. `lock` writes what JumpStart resolves the spec to, shows what changed, or checks the lock.
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @spec_argument
-@click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and nothing else.")
-@click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which carries scaling and updates too.")
+@click.option("--dry-run", is_flag=True, help="Print only the exact requests, as JSON.")
 @click.option(
-    "--preflight", is_flag=True, help="Also look at the account, as `deploy` does before it begins."
+    "--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies autoscaling and update settings."
 )
+@click.option("--preflight", is_flag=True, help="Also check the account, as `deploy` does.")
 @global_options
 @click.pass_obj
 def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: bool) -> None:
-    """Show what a spec would create, and what it costs.
+    """Show what a spec would create, and what it would cost.
 
-    SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. A finding of severity
-    "error" ends with exit code 3. A spec that names its roles needs no credentials: the account is theirs.
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. Exit code 3 if a finding
+    has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
@@ -66,7 +66,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
 
 
 def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
-    """What the account says; what the plan itself says stands in its findings."""
+    """Run the account's checks; those of the spec are in the plan's findings."""
     from peagle_sm.core.checks import SPEC_CHECKS
     from peagle_sm.service.preflight import preflight
 
@@ -86,33 +86,32 @@ def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
 
 
 def print_requests(made: Plan) -> None:
-    """The requests as a JSON array on stdout, whatever the format."""
+    """Print the requests as a JSON array on stdout, with any --format."""
     from peagle_sm.cli.commands.planning.rendering import requests_data
 
     click.echo(to_json(requests_data(made)))
 
 
 def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
-    """End with exit code 3 when a finding forbids the deploy; ``skip`` as `deploy` takes it.
+    """Raise an error with exit code 3 if a finding has the severity "error".
+
+    ``skip`` are the checks that --skip-check names.
 
     Raises:
-        PlanRefused: with the findings of severity "error" in its message, or their names alone when the
-            plan was `shown`, since people have just read them there.
+        PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
-    from dataclasses import asdict
-
     from peagle_sm.core.errors import PlanRefused
     from peagle_sm.service.spec_to_plan import errors_of
 
     errors = errors_of(made, skip)
     if not errors:
         return
-    details = {"findings": [asdict(finding) for finding in errors]}
+    details = {"findings": [finding.to_dict() for finding in errors]}
     if shown:
         names = ", ".join(dict.fromkeys(finding.check for finding in errors))
         raise PlanRefused(
             f"the plan is refused: {names}",
-            next_step="do what its findings say, and plan again",
+            next_step="fix the findings above, then run the command again",
             details=details,
         )
     raise PlanRefused(
@@ -124,28 +123,28 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
 
 @click.command(cls=Command)
 @spec_argument
-@click.option("--upgrade", is_flag=True, help="Move to JumpStart's newest version, and show what changes.")
+@click.option("--upgrade", is_flag=True, help="Lock JumpStart's newest version, and show what changes.")
 @click.option("--check", is_flag=True, help="Write nothing; exit code 14 if the lock would change.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
-@click.option("--config", metavar="NAME", help="One of JumpStart's configs, instead of the best with a head.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--config", metavar="NAME", help="JumpStart config.  [default: the best one with a head]")
 @global_options
 @click.pass_obj
 def lock(
     state: State, spec_path: Path, upgrade: bool, check: bool, dry_run: bool, config: str | None
 ) -> None:
-    """Write down what JumpStart resolves a spec to; check or upgrade it.
+    """Pin what JumpStart resolves a spec to; check or upgrade the lock.
 
-    SPEC is a YAML file (default: peagle.yaml); the lock lies beside it: peagle.lock, and with --local
-    peagle.local.lock. It pins version, image, files, environment and licence with the hash of AWS's
-    document. plan, deploy and cdk synth read it and look nothing up.
+    SPEC is a YAML file (default: peagle.yaml). The lock is written beside it: peagle.lock, or with --local
+    peagle.local.lock. It pins version, image, files, environment and licence, with the hash of AWS's
+    document. plan, deploy and cdk synth read the lock instead of JumpStart.
 
-    The version that is locked stays until --upgrade.
+    The locked version stays the same until you give --upgrade.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.spec.endpoint_spec import load_spec
     from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
+    from peagle_sm.service.spec_to_plan import load_spec
 
     if str(spec_path) == "-":
         raise SpecError(
@@ -154,7 +153,7 @@ def lock(
         )
     spec = load_spec(spec_path, locks=False)
     if not resolves_by_jumpstart(spec):
-        nothing = f"{spec.name}: source container names its own image and files: there is nothing to lock"
+        nothing = f"{spec.name}: nothing to lock: with source container the spec has its own image and files"
         emit(state, table=lambda: nothing, data=lambda: {"path": None, "written": False}, names=[])
         return
     session = open_session(state, spec.placement.region)
@@ -180,10 +179,10 @@ def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
     from peagle_sm.core.errors import LockStale
 
     details: dict[str, Any] = {"path": str(made.path), "changes": [one.field for one in made.changes]}
-    what = "is not there" if made.before is None else f"is stale: {len(made.changes)} fields would change"
+    what = "does not exist" if made.before is None else f"is stale: {len(made.changes)} fields would change"
     raise LockStale(
         f"{made.path} {what}",
-        next_step=f"Run `peagle-sm lock{state.flags} {spec_path}`, read what changes, and commit it.",
+        next_step=f"Run `peagle-sm lock{state.flags} {spec_path}`, review the changes, and commit the lock.",
         details=details,
     )
 
@@ -191,23 +190,24 @@ def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
 _HEADS = {
     "error": "Errors",
     "warning": "Warnings",
-    "unknown": "Could not be looked at",
+    "unknown": "Unknown (could not be checked)",
     "skipped": "Skipped",
 }
 
 
-# What a reader asked for; the cause behind it may be that of other readers too.
+# The AWS operation before a cause. Different operations often fail for the same cause.
 _OPERATION = re.compile(r"^[A-Z][A-Za-z0-9]+: ")
-# A command that goes somewhere, and does not say where.
+# A command that lacks --local, --region or --profile.
 _COMMAND = re.compile(
     r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`"
 )
 
 
 def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool = False) -> str:
-    """What is not well, worst first, with what to do; ``verbose`` adds reasons, sources and what is well.
+    """Render the failed checks, worst first, with next steps.
 
-    ``flags`` are the options that make a command reach the place that was looked at.
+    ``verbose`` adds reasons, sources and the passed checks. ``flags`` are added to suggested commands, so
+    that they have the same target.
     """
     return _COMMAND.sub(rf"`\1{flags}`", _rendered(results, verbose))
 
@@ -222,18 +222,18 @@ def _rendered(results: Sequence[Result], verbose: bool) -> str:
             blocks.append("\n".join([title, *_by_cause(chosen)]))
         else:
             blocks.append("\n".join([title, *(line for each in chosen for line in _lines(each, verbose))]))
-    told = [each for each in results if each.status == "ok" and each.message]
-    if told:
-        blocks.append("\n".join(["Good to know", *(f"  {each.check}: {each.message}" for each in told)]))
+    remarks = [each for each in results if each.status == "ok" and each.message]
+    if remarks:
+        blocks.append("\n".join(["Good to know", *(f"  {each.check}: {each.message}" for each in remarks)]))
     good = list(dict.fromkeys(each.check for each in results if each.status == "ok" and not each.message))
     if good and verbose:
-        blocks.append("In order\n" + _wrapped(good))
-    said = summary(results)
-    return "\n\n".join([*blocks, said if verbose else f"{said}\n(--verbose: all of them, with sources)"])
+        blocks.append("Passed\n" + _wrapped(good))
+    counts = summary(results)
+    return "\n\n".join([*blocks, counts if verbose else f"{counts}\n(--verbose: all checks, with sources)"])
 
 
 def _by_cause(results: Sequence[Result]) -> list[str]:
-    """One line for each cause: many checks fail to look for the same reason."""
+    """Render one line for each cause: many checks are unknown for the same cause."""
     causes: dict[str, list[str]] = {}
     for each in results:
         causes.setdefault(_OPERATION.sub("", each.message), []).append(each.check)
@@ -265,17 +265,17 @@ def _wrapped(names: Sequence[str]) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """One line with the number of checks of each kind; a check counts once, by its worst."""
+    """Render the number of checks by status; each counts with its worst status."""
     worst: dict[str, str] = {}
     for each in results:
         worst.setdefault(each.check, each.status)
     counts = Counter(worst.values())
-    words = {"error": "in error", "warning": "with warnings", "unknown": "unknown", "skipped": "skipped"}
+    words = {"error": "with errors", "warning": "with warnings", "unknown": "unknown", "skipped": "skipped"}
     parts = [f"{counts[key]} {text}" for key, text in words.items() if counts[key]]
-    return f"{len(worst)} checks: " + ", ".join([*parts, f"{counts['ok']} in order"])
+    return f"{len(worst)} checks: " + ", ".join([*parts, f"{counts['ok']} passed"])
 
 
 def render_deploy_notes(results: Sequence[Result]) -> str:
-    """What a deploy goes on in spite of; the findings of the plan itself stand in the plan."""
+    """Render the warnings of the preflight that do not stop a deploy."""
     lines = [f"  {each.status.ljust(7)}  {each.check}: {each.message}" for each in results]
-    return "\n".join(["Preflight", *lines, "  all of it, with what to do: peagle-sm doctor"])
+    return "\n".join(["Preflight", *lines, "  for all checks and next steps, run: peagle-sm doctor"])

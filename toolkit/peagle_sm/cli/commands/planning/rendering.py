@@ -1,6 +1,6 @@
 """Rendering of specs, plans and locks: commented YAML, text and JSON.
 
-`init`, `plan`, `deploy` and `lock` use it. The YAML is written from the fields of EndpointSpec, so that it
+`init`, `plan`, `deploy` and `lock` use it. The YAML is generated from the fields of EndpointSpec, so that it
 always matches them. This module imports pydantic and yaml: commands import it inside functions, so that
 --help stays fast.
 """
@@ -24,28 +24,27 @@ from peagle_sm.core.plan.plan import (
     price,
     request_name,
     where,
-    worst_first,
 )
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import STAND_IN, speculation_text
+from peagle_sm.core.words import STAND_IN, speculation_text, worst_first
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.lock import Change, Lock
     from peagle_sm.core.plan.plan import Plan
-    from peagle_sm.core.plan.records import Finding
+    from peagle_sm.core.words import Finding
     from peagle_sm.service.jumpstart_lock import Locking
 
 
 _HEAD = """\
 # yaml-language-server: $schema={schema}
-# One endpoint: `peagle-sm plan {file}` shows what it would create and cost, `peagle-sm deploy {file}`
+# One endpoint. `peagle-sm plan {file}` shows what it would create and cost; `peagle-sm deploy {file}`
 # creates it.
-# A line that begins with `# name:` is a field at its default: remove the `# ` to set it.
+# A line that begins with `# name:` is a field with its default value: remove the `# ` to set it.
 """
 
 
 def render_spec(chosen: Mapping[str, Any], *, file: str, schema: str) -> str:
-    """YAML with every field of the spec: those in `chosen` set, the others commented out at their default."""
+    """Render every field of the spec as YAML; those not `chosen` as comments."""
     lines = _block(EndpointSpec, chosen, "", show_all=False)
     return "\n".join([_HEAD.format(schema=schema, file=file), *lines, ""])
 
@@ -67,7 +66,7 @@ def _part_block(name: str, part: type[BaseModel], chosen: Any, indent: str) -> l
     lines = [f"{indent}# {(part.__doc__ or name).strip()}"]
     if chosen:
         return [*lines, f"{indent}{name}:", *_block(part, chosen, indent + "  ", show_all=False)]
-    # YAML reads a mapping of comments alone as null, which the spec refuses: so the key is a comment too.
+    # YAML reads a mapping that has only comments as null, which the spec refuses: comment out the key too.
     return [*lines, f"{indent}# {name}:", *_commented(_block(part, {}, indent + "  ", show_all=True), indent)]
 
 
@@ -88,19 +87,19 @@ def _field_lines(
     lines = [f"{indent}# {field.description}"] if field.description else []
     if name in chosen:
         return [*lines, f"{indent}{name}: {_value(chosen[name])}"]
-    # A field without a default stands in a part that is off as a whole (vpc): an empty list says its shape.
+    # A field without a default is in a part that is commented out (vpc): an empty list shows its type.
     default = [] if field.is_required() else field.get_default(call_default_factory=True)
     return [*lines, f"{indent}{'' if show_all else '# '}{name}: {_value(default)}"]
 
 
 def _value(value: Any) -> str:
-    # One line, whatever the value: {"a": 1} and [x] in YAML's flow style, a scalar without its document end.
+    # Always one line: {"a": 1} and [x] in YAML's flow style, a scalar without the document end marker.
     text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
     return text.strip().removesuffix("...").strip()
 
 
 def render_plan(plan: Plan) -> str:
-    """The whole plan: what, where, price, memory, requests, findings."""
+    """Render the whole plan: facts, price, memory, requests, findings."""
     blocks = [_heading(plan), render_fields(_facts(plan), "  ")]
     if plan.memory is not None:
         verdict = "fits" if plan.memory.fits else "DOES NOT FIT"
@@ -128,7 +127,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("instance", instances(plan)),
     ]
     if plan.unused_gpus:
-        facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: paid for, and doing nothing"))
+        facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: billed but not used"))
     return [
         *facts,
         ("price", price(plan)),
@@ -140,7 +139,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
 
 
 def used_lock(plan: Plan) -> Lock | None:
-    """The lock that the plan was made from; None where there is none, or JumpStart is not the source."""
+    """Return the plan's lock; None if there is none, or the source is not JumpStart."""
     from peagle_sm.core.catalog import load_catalog
 
     source = plan.spec.source or load_catalog().model(plan.spec.model).sources[0]
@@ -156,9 +155,9 @@ def _lock(plan: Plan) -> list[tuple[str, str]]:
 
 
 def render_findings(findings: Sequence[Finding]) -> str:
-    """Each finding with its severity, what to do, and where the rule comes from; errors first."""
+    """Render each finding with severity, next step and source; errors first."""
     lines = []
-    for finding in worst_first(tuple(findings)):
+    for finding in worst_first(findings):
         lines.append(f"  {finding.severity.ljust(7)}  {finding.check}: {finding.message}")
         if finding.next_step:
             lines.append(f"           next: {finding.next_step}")
@@ -168,12 +167,12 @@ def render_findings(findings: Sequence[Finding]) -> str:
 
 
 def requests_data(plan: Plan) -> list[dict[str, Any]]:
-    """The exact requests in boto3's names, in order."""
+    """Return the exact requests in order, with boto3's names."""
     return [asdict(request) for request in plan.requests]
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON-able data; money is null where no price is known."""
+    """Return the plan for --format json; costs are null if the price is unknown."""
     return {
         "name": plan.spec.name,
         "model": plan.spec.model,
@@ -196,7 +195,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "memory": None if plan.memory is None else asdict(plan.memory),
         "unused_gpus": plan.unused_gpus,
         "refused": plan.refused,
-        "findings": [asdict(finding) for finding in plan.findings],
+        "findings": [finding.to_dict() for finding in plan.findings],
         "requests": requests_data(plan),
     }
 
@@ -205,7 +204,7 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 def render_lock(made: Locking, *, written: bool) -> str:
-    """What is locked; what changed, where there was a lock before; what there is to say about it."""
+    """Render the lock, the changes since the previous one, and the findings."""
     blocks = [_lock_heading(made, written), render_fields(_lock_facts(made), "  ")]
     if made.before is not None and made.changes:
         blocks.append(f"Changes\n{render_changes(made.changes)}")
@@ -215,7 +214,7 @@ def render_lock(made: Locking, *, written: bool) -> str:
 
 
 def render_changes(changes: Sequence[Change]) -> str:
-    """One field a line, with what it was and what it is; long values below each other."""
+    """Render each changed field, with the old and the new value below it."""
     lines = []
     for one in changes:
         lines.append(f"  {_SIGNS[one.kind]} {one.field}")
@@ -227,14 +226,14 @@ def render_changes(changes: Sequence[Change]) -> str:
 
 
 def lock_data(made: Locking, *, written: bool) -> dict[str, Any]:
-    """The lock, its changes and the findings as JSON-able data."""
+    """Return the lock, its changes and the findings for --format json."""
     return {
         "path": str(made.path),
         "written": written,
         "stale": made.stale and not written,
         "newest_version": made.newest,
         "changes": [asdict(one) for one in made.changes] if made.before is not None else [],
-        "findings": [asdict(one) for one in made.findings],
+        "findings": [finding.to_dict() for finding in made.findings],
         "lock": made.lock.model_dump(mode="json"),
     }
 
@@ -264,5 +263,5 @@ def _lock_facts(made: Locking) -> list[tuple[str, str]]:
     terms = "must be accepted" if licence.gated else "nothing to accept"
     if licence.gated and licence.accepted:
         terms = "accepted in the spec"
-    facts.append(("licence", f"{licence.name or 'not named'}: {terms}"))
+    facts.append(("licence", f"{licence.name or 'unknown'}: {terms}"))
     return facts

@@ -1,0 +1,294 @@
+"""The calls that only read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sagemaker_local.cloudformation.api.change_sets import tag_rows
+from sagemaker_local.cloudformation.api.drafts import Drafts, Request
+from sagemaker_local.cloudformation.api.wire import page
+from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
+from sagemaker_local.cloudformation.language.parameters import default_text
+from sagemaker_local.cloudformation.language.template import Template, iam_types, needed_capability
+from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
+from sagemaker_local.cloudformation.store import Store
+
+_NOT_CHECKED = {"StackDriftStatus": "NOT_CHECKED"}
+_RESOURCE_NOT_CHECKED = {"StackResourceDriftStatus": "NOT_CHECKED"}
+
+
+class Descriptions:
+    """Describe and list. Methods raise CloudFormationError or TemplateError."""
+
+    def __init__(self, store: Store, drafts: Drafts) -> None:
+        """Set up with the parts that the calls use."""
+        self._store = store
+        self._drafts = drafts
+
+    def describe_stacks(self, request: Request) -> dict[str, Any]:
+        """Answer DescribeStacks."""
+        name = request.get("StackName")
+        stacks = [self._store.get(name)] if name else [each for each in self._store.all() if not each.deleted]
+        rows, token = page([_stack(each) for each in stacks], request.get("NextToken"))
+        return {"Stacks": rows, "NextToken": token}
+
+    def list_stacks(self, request: Request) -> dict[str, Any]:
+        """Answer ListStacks; deleted stacks are listed too."""
+        wanted = set(request.get("StackStatusFilter", ()))
+        stacks = [each for each in self._store.all() if not wanted or each.status in wanted]
+        rows, token = page([_stack_summary(each) for each in stacks], request.get("NextToken"))
+        return {"StackSummaries": rows, "NextToken": token}
+
+    def describe_stack_events(self, request: Request) -> dict[str, Any]:
+        """Answer DescribeStackEvents, newest first."""
+        stack = self._store.get(request["StackName"])
+        rows, token = page([_event(stack, each) for each in reversed(stack.events)], request.get("NextToken"))
+        return {"StackEvents": rows, "NextToken": token}
+
+    def describe_events(self, request: Request) -> dict[str, Any]:
+        """Answer DescribeEvents: the history of a stack, or what early validation found in a change set."""
+        if "StackName" not in request:
+            raise invalid("StackName must be specified")
+        stack = self._store.get(request["StackName"])
+        named = request.get("ChangeSetName")
+        if named is not None:
+            rows = [
+                row
+                for change_set in stack.change_sets
+                if named in (change_set.name, change_set.change_set_id)
+                for row in _findings(stack, change_set)
+            ]
+        else:
+            only_failed = (request.get("Filters") or {}).get("FailedEvents", False)
+            rows = [
+                {**_event(stack, each), "EventType": "STACK_EVENT"}
+                for each in reversed(stack.events)
+                if not only_failed or each.status.endswith("_FAILED")
+            ]
+        found, token = page(rows, request.get("NextToken"))
+        return {"OperationEvents": found, "NextToken": token}
+
+    def describe_stack_resources(self, request: Request) -> dict[str, Any]:
+        """Answer DescribeStackResources, by stack or by a resource's physical id."""
+        logical, physical = request.get("LogicalResourceId"), request.get("PhysicalResourceId")
+        if "StackName" in request:
+            stacks = [self._store.get(request["StackName"])]
+        elif physical is not None:
+            stacks = [each for each in self._store.all() if not each.deleted and _owns(each, physical)][:1]
+            if not stacks:
+                raise invalid(f"Stack for {physical} does not exist")
+        else:
+            raise invalid("One of StackName or PhysicalResourceId must be specified")
+        rows = [
+            _resource(stack, each, "Timestamp")
+            for stack in stacks
+            for each in list(stack.resources.values())
+            if logical in (None, each.logical_id)
+        ]
+        return {"StackResources": rows}
+
+    def describe_stack_resource(self, request: Request) -> dict[str, Any]:
+        """Answer DescribeStackResource."""
+        stack, name = self._store.get(request["StackName"]), request["LogicalResourceId"]
+        found = stack.resources.get(name)
+        if found is None:
+            raise invalid(f"Resource {name} does not exist for stack {stack.name}")
+        metadata = json.dumps(found.metadata or {})
+        row = _resource(stack, found, "LastUpdatedTimestamp")
+        return {"StackResourceDetail": {**row, "Metadata": metadata}}
+
+    def list_stack_resources(self, request: Request) -> dict[str, Any]:
+        """Answer ListStackResources."""
+        stack = self._store.get(request["StackName"])
+        found = [_resource(stack, each, "LastUpdatedTimestamp") for each in list(stack.resources.values())]
+        rows, token = page(found, request.get("NextToken"))
+        return {"StackResourceSummaries": rows, "NextToken": token}
+
+    def get_template(self, request: Request) -> dict[str, Any]:
+        """Answer GetTemplate: the text that was sent, of a stack or of one of its change sets."""
+        stack = self._store.get(request.get("StackName", ""))
+        desired = stack.desired
+        named = request.get("ChangeSetName")
+        if named is not None:
+            sets = [each for each in stack.change_sets if named in (each.name, each.change_set_id)]
+            if not sets:
+                raise CloudFormationError("ChangeSetNotFound", f"ChangeSet [{named}] does not exist", 404)
+            desired = sets[0].desired
+        # A stack that has only a change set yet is asked for its template by the CDK, too.
+        text = "" if desired is None else desired.template.text
+        return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
+
+    def get_template_summary(self, request: Request) -> dict[str, Any]:
+        """Answer GetTemplateSummary."""
+        if "StackName" in request:
+            desired = self._store.get(request["StackName"]).desired
+            if desired is None:
+                raise invalid(f"Stack with id {request['StackName']} has no template yet")
+            template = desired.template
+        else:
+            template = self._drafts.template(request)
+        return {
+            **_about(template),
+            "Parameters": [
+                {**row, "ParameterType": declaration.get("Type", "String"), **_constraints(declaration)}
+                for row, declaration in _declared(template)
+            ],
+            "ResourceTypes": sorted({each.type_name for each in template.resources.values()}),
+            "Version": template.body.get("AWSTemplateFormatVersion"),
+            "Metadata": json.dumps(template.body["Metadata"]) if "Metadata" in template.body else None,
+        }
+
+    def validate_template(self, request: Request) -> dict[str, Any]:
+        """Answer ValidateTemplate."""
+        template = self._drafts.template(request)
+        return {**_about(template), "Parameters": [row for row, _ in _declared(template)]}
+
+    def list_exports(self, request: Request) -> dict[str, Any]:
+        """Answer ListExports."""
+        rows = [
+            {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value}
+            for each in sorted(self._store.exports(), key=lambda each: each.name)
+        ]
+        found, token = page(rows, request.get("NextToken"))
+        return {"Exports": found, "NextToken": token}
+
+    def list_imports(self, request: Request) -> dict[str, Any]:
+        """Answer ListImports."""
+        name = request["ExportName"]
+        users = self._store.importers(name)
+        if not users:
+            raise invalid(f"Export '{name}' is not imported by any stack.")
+        found, token = page(users, request.get("NextToken"))
+        return {"Imports": found, "NextToken": token}
+
+
+def _owns(stack: Stack, physical_id: str) -> bool:
+    return any(each.physical_id == physical_id for each in list(stack.resources.values()))
+
+
+def _stack(stack: Stack) -> dict[str, Any]:
+    desired = stack.desired
+    return {
+        "StackId": stack.stack_id,
+        "StackName": stack.name,
+        "ChangeSetId": stack.change_set_id,
+        "Description": desired.template.description if desired else None,
+        "Parameters": desired.bound.described() if desired else [],
+        "CreationTime": stack.created_at,
+        "DeletionTime": stack.deleted_at,
+        "LastUpdatedTime": stack.updated_at,
+        "RollbackConfiguration": {},
+        "StackStatus": stack.status,
+        "StackStatusReason": stack.reason,
+        "DisableRollback": stack.disable_rollback,
+        "DeploymentConfig": {"Mode": stack.deployment_mode} if stack.deployment_mode else None,
+        "NotificationARNs": list(desired.notification_arns) if desired else [],
+        "TimeoutInMinutes": stack.timeout_minutes,
+        "Capabilities": list(desired.capabilities) if desired else [],
+        "Outputs": [
+            {
+                "OutputKey": each.key,
+                "OutputValue": each.value,
+                "Description": each.description,
+                "ExportName": each.export,
+            }
+            for each in stack.outputs
+        ],
+        "RoleARN": stack.role_arn,
+        "Tags": tag_rows(desired.tags) if desired else [],
+        "EnableTerminationProtection": stack.termination_protection,
+        "DriftInformation": _NOT_CHECKED,
+    }
+
+
+def _stack_summary(stack: Stack) -> dict[str, Any]:
+    row = _stack(stack)
+    row["TemplateDescription"] = row.pop("Description")
+    return row
+
+
+def _event(stack: Stack, event: Event) -> dict[str, Any]:
+    return {
+        "StackId": stack.stack_id,
+        "EventId": event.event_id,
+        "StackName": stack.name,
+        "LogicalResourceId": event.logical_id,
+        "PhysicalResourceId": event.physical_id or "",
+        "ResourceType": event.type_name,
+        "Timestamp": event.timestamp,
+        "ResourceStatus": event.status,
+        "ResourceStatusReason": event.reason,
+        "ResourceProperties": event.properties,
+        "ClientRequestToken": event.token,
+    }
+
+
+def _findings(stack: Stack, change_set: ChangeSet) -> list[dict[str, Any]]:
+    return [
+        {
+            "EventId": f"{change_set.change_set_id}/{number}",
+            "StackId": stack.stack_id,
+            "OperationType": "CREATE_CHANGESET",
+            "OperationStatus": "FAILED",
+            "EventType": "VALIDATION_ERROR",
+            "LogicalResourceId": each.logical_id,
+            "ResourceType": each.type_name,
+            "Timestamp": change_set.created_at,
+            "ValidationFailureMode": "FAIL",
+            "ValidationName": "PROPERTY_VALIDATION",
+            "ValidationStatus": "FAILED",
+            "ValidationStatusReason": each.reason,
+            "ValidationPath": each.path,
+        }
+        for number, each in enumerate(change_set.findings)
+    ]
+
+
+def _resource(stack: Stack, resource: Resource, when: str) -> dict[str, Any]:
+    return {
+        "StackName": stack.name,
+        "StackId": stack.stack_id,
+        "LogicalResourceId": resource.logical_id,
+        "PhysicalResourceId": resource.physical_id,
+        "ResourceType": resource.type_name,
+        when: resource.updated_at,
+        "ResourceStatus": resource.status,
+        "ResourceStatusReason": resource.reason,
+        "DriftInformation": _RESOURCE_NOT_CHECKED,
+    }
+
+
+def _about(template: Template) -> dict[str, Any]:
+    needed = needed_capability(template)
+    types = ", ".join(iam_types(template))
+    return {
+        "Description": template.description,
+        "Capabilities": [needed] if needed else [],
+        "CapabilitiesReason": f"The following resource(s) require capabilities: [{types}]"
+        if needed
+        else None,
+    }
+
+
+def _declared(template: Template) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    return [
+        (
+            {
+                "ParameterKey": name,
+                "DefaultValue": default_text(declaration) if "Default" in declaration else None,
+                "NoEcho": str(declaration.get("NoEcho", "")).lower() == "true",
+                "Description": declaration.get("Description"),
+            },
+            declaration,
+        )
+        for name, declaration in template.section("Parameters").items()
+    ]
+
+
+def _constraints(declaration: dict[str, Any]) -> dict[str, Any]:
+    allowed = declaration.get("AllowedValues")
+    if allowed is None:
+        return {}
+    texts = [default_text({"Default": each}) for each in allowed]
+    return {"ParameterConstraints": {"AllowedValues": texts}}

@@ -1,0 +1,1 @@
+"""The template language: sections, functions, parameters, conditions. Pure."""
