@@ -98,8 +98,8 @@ def try_out(llm: LLM) -> dict[str, Any]:
     }
 
 
-def compare_kernels() -> dict[str, bool]:
-    """Each small function against the one whose place it took, bit for bit."""
+def compare_kernels() -> dict[str, bool | None]:
+    """Each small function against the one whose place it took, bit for bit; None where it has no place."""
     from peagle_cpu_fixes import kernels, layers  # type: ignore[import-not-found]  # in the engine's environment
 
     torch.manual_seed(0)
@@ -163,8 +163,13 @@ def same_products(kernels: Any) -> bool:
     return bool(same and torch.equal(stacked[0], kernels.onednn_linear(handler, x, None)))
 
 
-def same_rows(kernels: Any) -> bool:
-    """Whether a row's product is the same beside any number of others; with AMX, vLLM's is not below five."""
+def same_rows(kernels: Any) -> bool | None:
+    """Whether a row's product is the same beside any number of others; with AMX, vLLM's is not below five.
+
+    None where this processor's build of vLLM packs no weights.
+    """
+    if not hasattr(torch.ops._C, "convert_weight_packed"):
+        return None
     packed, x = bfloat16_product()
     whole = kernels.packed_linear(x, packed, 2048, None)
     stacked = kernels.packed_linear(x.view(2, 480, 256), packed, 2048, None).view(960, 2048)
@@ -173,8 +178,10 @@ def same_rows(kernels: Any) -> bool:
     )
 
 
-def same_compiled_rows(kernels: Any) -> bool:
+def same_compiled_rows(kernels: Any) -> bool | None:
     """The same in a function compiled as vLLM compiles a model: traced for many rows, without guards."""
+    if not hasattr(torch.ops._C, "convert_weight_packed"):
+        return None
     packed, x = bfloat16_product()
     torch._dynamo.mark_dynamic(x, 0)
     compiled = torch.compile(
@@ -227,6 +234,8 @@ def main(weights: str) -> None:
         # A late end of one would take the process groups of the next with it.
         del llm
         gc.collect()
+    # vLLM loads another build, which packs no weights, where the processor lacks AVX-512's bfloat16.
+    report["packs weights"] = torch.cpu._is_avx512_bf16_supported()
     report["kernels"] = {**compare_kernels(), "top-k without drafts": top_k_of_a_step_without_drafts()}
     print(json.dumps(report))
 
