@@ -6,9 +6,9 @@ categories: the least repetitive third, which gives the honest figures, and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +18,14 @@ from peagle_sm.measure.compare import run
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
 from peagle_sm.measure.compare.measurement import Setup, point_of
 from peagle_sm.measure.compare.run import CompareDependencies
-from peagle_sm.measure.load import ClientUsage, LoadRun, Window, make_target
+from peagle_sm.measure.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Window, make_target
+from peagle_sm.measure.load.answer import Answer
+from peagle_sm.measure.load.http_client import Sender, open_sender
+from peagle_sm.measure.load.run import Connect
 from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
 from peagle_sm.measure.results.result_file import Results
+from peagle_sm.measure.tune.windows import FIELD
 from peagle_sm.measure.workloads import Workload, load_workload
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack, Say
@@ -79,10 +83,12 @@ def measure(
     *,
     config: Mapping[str, Any],
     say: Say,
+    ks: Mapping[Mode, int] | None = None,
 ) -> Results:
     """Let the endpoints answer every prompt in turns, one request at a time; ``path`` is overwritten.
 
-    Without a control (an arm measured twice), which would take a third more time.
+    Without a control (an arm measured twice), which would take a third more time. ``ks``: the K that the
+    requests of a mode name, for engines that take it from them; the others run at their own.
 
     Raises:
         SpecError: an endpoint runs another mode, or there are fewer than two prompts.
@@ -90,8 +96,9 @@ def measure(
         ServiceFault: an endpoint stopped answering.
     """
     session = stack.session
+    ks = ks or {}
     described = [
-        _without_engine(demand_mode(describe_endpoint(session, name), mode))
+        _at(ks.get(mode), demand_mode(describe_endpoint(session, name), mode))
         for mode, name in endpoints.items()
     ]
     around = CompareDependencies(
@@ -104,14 +111,49 @@ def measure(
             spec_hashes={one.arm.name: one.origin["spec_sha256"] for one in described},
             weights=weights_dir(),
         ),
+        connect=connect_with({endpoints[mode]: k for mode, k in ks.items()}),
         every_s=_EVERY_S,
     )
     return measured(described, workload, path, around, config, say)
 
 
-def _without_engine(described: Described) -> Described:
-    """Without addresses and process ids of this machine: the provenance has each engine in brief."""
-    return replace(described, origin={**described.origin, "engine": None})
+def _at(k: int | None, described: Described) -> Described:
+    """The arm at the K that its requests name; None leaves the engine's own.
+
+    Without addresses and process ids of this machine: the provenance has each engine in brief.
+    """
+    arm = described.arm if k is None else replace(described.arm, num_speculative_tokens=k)
+    return replace(described, arm=arm, origin={**described.origin, "engine": None})
+
+
+@dataclass(frozen=True)
+class SenderWithK:
+    """Adds the K of an arm to each of its requests; arms without one are sent as they are."""
+
+    sender: Sender
+    ks: Mapping[str, int]
+
+    async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
+        """Send the body with the arm's K."""
+        return await self.sender.send(target, with_k(body, self.ks.get(target.arm)))
+
+
+def with_k(body: Mapping[str, Any], k: int | None) -> dict[str, Any]:
+    """Return the body of a request that names its K; None leaves the engine's own."""
+    return dict(body) if k is None else {**body, "vllm_xargs": {FIELD: k}}
+
+
+def connect_with(ks: Mapping[str, int]) -> Connect:
+    """Like `open_sender`; each arm's requests name its K (``ks`` by the arm's name)."""
+
+    @asynccontextmanager
+    async def connect(
+        targets: list[Target], timeouts: Timeouts, connections: int, clock: Clock
+    ) -> AsyncIterator[Sender]:
+        async with open_sender(targets, timeouts, connections, clock) as sender:
+            yield SenderWithK(sender, ks)
+
+    return connect
 
 
 def measured(

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_sm.cli.commands.measuring.report import render_report, render_rows
-from peagle_sm.core.spec.endpoint_spec import MODES, Mode
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.report import tables
 from peagle_sm.measure.report.files import records_of, write_page
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.results.result_file import Results, ResultWriter
+from peagle_sm.service import Endpoint
 from scripts.bench.comparison import (
     THIRD,
     differing,
@@ -30,10 +31,12 @@ from scripts.bench.comparison import (
     measure,
     spec_of,
     speed_up,
+    with_k,
     within,
 )
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack
+from scripts.bench.machine_k import K_PROMPTS, MachineK, choose_k, reader_of, runtime_spec
 from scripts.bench.progress import Reporter
 
 _STREAMED_TOKENS = 96
@@ -42,7 +45,7 @@ _STREAMED_TOKENS = 96
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=64, help="HumanEval prompts (default 64)")
+    parser.add_argument("--prompts", type=int, default=56, help="HumanEval prompts (default 56)")
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts (default 0)")
     parser.add_argument("--one-by-one", action="store_true", help="start an engine when the last one is up")
@@ -57,27 +60,46 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def job(options: argparse.Namespace, reporter: Reporter) -> int:
     """Do it all; 0 when outputs are identical and nothing is left, else 1."""
-    workload = human_eval(options.prompts, max_tokens=options.max_tokens, seed=options.seed)
+    every = human_eval(options.prompts + K_PROMPTS, max_tokens=options.max_tokens, seed=options.seed)
+    # K must not be judged by the prompts that it was chosen with.
+    workload = replace(every, items=every.items[: options.prompts])
     file = options.output.with_suffix(".jsonl")
     with LocalStack(reporter.say) as stack:
         with reporter.phase("deploy the three modes"):
-            endpoints = stack.deploy({mode: spec_of(mode) for mode in MODES}, together=not options.one_by_one)
+            specs: dict[str, EndpointSpec] = {
+                mode: spec_of(mode) if mode == "none" else runtime_spec(mode) for mode in MODES
+            }
+            endpoints = stack.deploy(specs, together=not options.one_by_one)
+        with reporter.phase("choose num_speculative_tokens (K) on this machine"):
+            chosen = choose_ks(stack, endpoints, every.items[options.prompts :], reporter)
+            ks = {mode: choice.k for mode, choice in chosen.items()}
         with reporter.phase(f"answer {options.prompts} prompts in turns"):
             names = {mode: endpoints[mode].name for mode in MODES}
             config = {"max_tokens": options.max_tokens, "seed": options.seed}
-            results = measure(stack, names, workload, file, config=config, say=reporter.say)
+            results = measure(stack, names, workload, file, config=config, say=reporter.say, ks=ks)
         print("\n" + text(results) + "\n", flush=True)
         with reporter.phase("stream one completion from the p-eagle endpoint"):
-            streamed = stream_live(endpoints["p-eagle"], workload.items[0])
+            streamed = stream_live(endpoints["p-eagle"], workload.items[0], ks["p-eagle"])
         with reporter.phase("delete everything"):
             left = stack.delete_all()
             print(f"\nresources left: {', '.join(left) or 'none'}")
         with reporter.phase("end the local SageMaker"):
             left += stack.close()
     print(f"processes left: {', '.join(stack.left) or 'none'}\n")
-    write_json(options.output, document(results, left, reporter.seconds, streamed))
+    write_json(options.output, document(results, left, reporter.seconds, streamed, chosen))
     write_report(file, results)
     return verdict(results, left)
+
+
+def choose_ks(
+    stack: LocalStack, endpoints: Mapping[str, Endpoint], items: Sequence[WorkItem], reporter: Reporter
+) -> dict[Mode, MachineK]:
+    """Choose the K of each head, and say which."""
+    chosen: dict[Mode, MachineK] = {}
+    for mode in (mode for mode in MODES if mode != "none"):
+        chosen[mode] = choose_k(mode, reader_of(stack.session, endpoints[mode], mode, items))
+        reporter.say(f"   {chosen[mode].text()}")
+    return chosen
 
 
 def text(results: Results) -> str:
@@ -86,6 +108,7 @@ def text(results: Results) -> str:
     view = view_of([third])
     heading = f"The {THIRD} of the prompts ({_prompts(third)} of {_prompts(results)}):"
     ks = ", ".join(f"{mode} {row['num_speculative_tokens']}" for mode, row in modes.items() if mode != "none")
+    ks += ", chosen on this machine"
     parts = [render_report(view_of([results])), f"{heading} a draft head guesses repetition easily."]
     parts += [render_rows(table) for table in (tables.ratios(view), tables.points(view)) if table is not None]
     return "\n\n".join([*parts, f"num_speculative_tokens: {ks}\n{identity_text(results)}"])
@@ -96,7 +119,11 @@ def _prompts(results: Results) -> int:
 
 
 def document(
-    results: Results, left: list[str], seconds: dict[str, float], streamed: dict[str, Any]
+    results: Results,
+    left: list[str],
+    seconds: dict[str, float],
+    streamed: dict[str, Any],
+    chosen: Mapping[Mode, MachineK],
 ) -> dict[str, Any]:
     """What ``results/quickstart.json`` says."""
     third = within(results, THIRD)
@@ -105,6 +132,7 @@ def document(
         "prompts": _prompts(results),
         "identical_outputs": not differing(results),
         **_main_figures(results),
+        "num_speculative_tokens": {mode: asdict(choice) for mode, choice in chosen.items()},
         "least_repetitive_third": {"prompts": _prompts(third), **_main_figures(third)},
         "leftovers": left,
         "streamed": streamed,
@@ -158,11 +186,12 @@ class Streams(Protocol):
     def stream(self, body: Mapping[str, Any] | None = None) -> Stream: ...  # noqa: D102
 
 
-def stream_live(endpoint: Streams, item: WorkItem) -> dict[str, Any]:
+def stream_live(endpoint: Streams, item: WorkItem, k: int) -> dict[str, Any]:
     """Write one answer to stdout as it comes; return its time to first token and tokens per second."""
     print(f"{item.prompt_id}, streamed:\n{item.body['prompt']}", end="", flush=True)
     # A salt of its own: the prefix cache holds the prompt already.
-    stream = endpoint.stream({**item.body, "max_tokens": _STREAMED_TOKENS, "cache_salt": "streamed"})
+    body = {**item.body, "max_tokens": _STREAMED_TOKENS, "cache_salt": "streamed"}
+    stream = endpoint.stream(with_k(body, k))
     for chunk in stream:
         print(chunk.text, end="", flush=True)
     summary = stream.summary

@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 
 from peagle_sm.cli.commands.measuring.report import render_report
+from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
+from scripts.bench.machine_k import MachineK
 from tests.scripts.bench.making import made
 
 
 def test_the_file_has_the_names_that_others_read() -> None:
-    document = quickstart.document(made(), [], {"deploy": 1.5}, {"ttft_ms": 9.0})
+    chosen: dict[Mode, MachineK] = {
+        "p-eagle": MachineK("p-eagle", 7, 11, {7: 410.0, 11: 400.0}, "K=7 is best")
+    }
+    document = quickstart.document(made(), [], {"deploy": 1.5}, {"ttft_ms": 9.0}, chosen)
     found = json.loads(json.dumps(document))
     assert found["stand_in_weights"] is True
     assert found["prompts"] == 6
@@ -39,6 +44,13 @@ def test_the_file_has_the_names_that_others_read() -> None:
     }
     assert found["least_repetitive_third"]["prompts"] == 2
     assert found["seconds"] == {"deploy": 1.5}
+    assert found["num_speculative_tokens"]["p-eagle"] == {
+        "mode": "p-eagle",
+        "k": 7,
+        "catalogue": 11,
+        "rates": {"7": 410.0, "11": 400.0},
+        "reason": "K=7 is best",
+    }
     assert found["provenance"]["seed"] == 0
 
 
@@ -53,7 +65,7 @@ def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> N
     assert any(row.startswith("P-EAGLE no speculation c=1 2.00x [2.00, 2.00] yes 2 prompts") for row in rows)
     assert any(row.startswith("c=1 P-EAGLE 400") and row.endswith("2.75") for row in rows)
     assert rows[-2:] == [
-        "num_speculative_tokens: eagle3 5, p-eagle 7",
+        "num_speculative_tokens: eagle3 5, p-eagle 7, chosen on this machine",
         "identical outputs: yes, 6 of 6 prompts (by token ids)",
     ]
 
@@ -124,12 +136,13 @@ class ScriptedEndpoint:
     def stream(self, body: Mapping[str, Any] | None = None) -> Stream:
         assert body is not None
         assert (body["temperature"], body["max_tokens"]) == (0, 96)
+        assert body["vllm_xargs"] == {"num_speculative_tokens": 9}
         return Stream()
 
 
 def test_a_completion_is_shown_as_it_comes_with_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
     item = WorkItem("HumanEval/1", {"prompt": "def one():", "temperature": 0, "max_tokens": 9})
-    figures = quickstart.stream_live(ScriptedEndpoint(), item)
+    figures = quickstart.stream_live(ScriptedEndpoint(), item, 9)
     shown = capsys.readouterr().out
     assert shown.startswith("HumanEval/1, streamed:\ndef one():    return 1\n")
     assert shown.endswith("[ttft_ms 12.2, otps 300.0, output_tokens 2.0]\n")
