@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import SpeculativeConfig
+from tests.core.strategies import k_tables
 
 HEAD = "/opt/ml/additional-model-data-sources/eagle"
 
@@ -37,14 +38,9 @@ def test_jumpstarts_own_text_is_read() -> None:
         ('{"method":"eagle3","model":"x","num_speculative_tokens":"3"}', "a whole number"),
         ('{"method":"eagle3","model":"x","num_speculative_tokens":3,"k":1}', "unknown field 'k'"),
         (
-            '{"method":"eagle3","model":"x","num_speculative_tokens":3,"parallel_drafting":true,'
-            '"num_speculative_tokens_per_batch_size":[[1,4,7]]}',
-            "vllm#45695",
-        ),
-        (
             '{"method":"eagle3","model":"x","num_speculative_tokens":3,'
             '"num_speculative_tokens_per_batch_size":[[5,4,7]]}',
-            "found [5,4,7]",
+            "found [[5, 4, 7]]; allowed: rows in ascending order",
         ),
     ],
 )
@@ -67,9 +63,7 @@ _CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "max_model_len": st.integers(1, 10**6),
         "quantization": st.sampled_from(["fp8", "awq"]),
         "disable_padded_drafter_batch": st.booleans(),
-        "num_speculative_tokens_per_batch_size": st.lists(
-            st.tuples(st.integers(1, 4), st.integers(5, 9), st.integers(0, 9)), min_size=1, max_size=3
-        ).map(tuple),
+        "num_speculative_tokens_per_batch_size": k_tables(),
     },
 )
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.k_table import KTable
 from peagle_sm.core.spec.validation import explain
-
-BatchSizeRule = tuple[int, int, int]
 
 
 class SpeculativeConfig(BaseModel):
@@ -42,33 +42,10 @@ class SpeculativeConfig(BaseModel):
     rejection_sample_method: str | None = Field(
         default=None, description="Sampling method after a rejection."
     )
-    num_speculative_tokens_per_batch_size: tuple[BatchSizeRule, ...] | None = Field(
+    num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None, description="Rows [first batch size, last batch size, tokens]."
     )
     disable_padded_drafter_batch: bool | None = Field(default=None, description="Turn batch padding off.")
-
-    @field_validator("num_speculative_tokens_per_batch_size", mode="before")
-    @classmethod
-    def _rows_as_tuples(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return tuple(tuple(row) if isinstance(row, list) else row for row in value)
-        return value
-
-    @model_validator(mode="after")
-    def _rules(self) -> Self:
-        rows = self.num_speculative_tokens_per_batch_size
-        if rows is not None and self.parallel_drafting:
-            raise ValueError(
-                "num_speculative_tokens_per_batch_size: found a table with parallel_drafting; allowed: none "
-                "(broken up to vLLM 0.33.0, vllm#45695)"
-            )
-        for first, last, tokens in rows or ():
-            if first < 1 or last < first or tokens < 0:
-                raise ValueError(
-                    f"num_speculative_tokens_per_batch_size: found [{first},{last},{tokens}]; "
-                    "allowed: [first >= 1, last >= first, tokens >= 0]"
-                )
-        return self
 
     def to_json(self) -> str:
         """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
@@ -136,6 +113,10 @@ AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
 VOCABULARY_FOLDER = "TIKTOKEN_ENCODINGS_BASE"
 # Read by the gate in container/, which AWS's images do not have: where its figures of drafting go.
 GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
+# Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change in
+# a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
+RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
+COMPILATION_CONFIG = "SM_VLLM_COMPILATION_CONFIG"
 
 # Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
 OWNED = {
@@ -143,6 +124,8 @@ OWNED = {
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "serving.tensor_parallel_size",
     "SM_VLLM_DATA_PARALLEL_SIZE": "serving.data_parallel_size",
     "SM_VLLM_MAX_MODEL_LEN": "serving.max_model_len",
+    "SM_VLLM_KV_CACHE_DTYPE": "serving.kv_cache_dtype",
+    "SM_VLLM_STREAM_INTERVAL": "serving.stream_interval",
     "SM_VLLM_MODEL": "model_uri",
 }
 
@@ -162,6 +145,9 @@ def speculative_config(draft: Draft) -> SpeculativeConfig | None:
         model=f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
         num_speculative_tokens=draft.num_speculative_tokens,
         parallel_drafting=draft.mode == "p-eagle",
+        draft_tensor_parallel_size=draft.spec.speculation.draft_tensor_parallel_size,
+        draft_sample_method=draft.spec.speculation.draft_sample_method,
+        num_speculative_tokens_per_batch_size=draft.spec.speculation.num_speculative_tokens_per_batch_size,
     )
 
 
@@ -169,6 +155,42 @@ def _base(draft: Draft) -> dict[str, str]:
     if draft.jumpstart is None:
         return {"SM_VLLM_MODEL": MODEL_MOUNT}
     return draft.jumpstart.environment_for(draft.instance_types[0])
+
+
+def variable_of(argument: str) -> str:
+    """Return the variable of an engine argument: `SM_VLLM_MAX_NUM_SEQS` of `max_num_seqs`."""
+    return f"SM_VLLM_{argument.upper()}"
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | dict):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return str(value)
+
+
+def _with_cudagraph_mode(text: str | None, mode: str) -> str:
+    """Return the compilation config with the mode; its other fields stay."""
+    try:
+        config = json.loads(text or "{}")
+    except ValueError:
+        config = {}
+    return _as_text({**(config if isinstance(config, dict) else {}), "cudagraph_mode": mode})
+
+
+def _engine_arguments(draft: Draft, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the typed settings and of `serving.extra_args`."""
+    serving = draft.spec.serving
+    values = {variable_of(name): _as_text(value) for name, value in serving.extra_args.items()}
+    if serving.kv_cache_dtype is not None:
+        values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
+    if serving.stream_interval is not None:
+        values["SM_VLLM_STREAM_INTERVAL"] = str(serving.stream_interval)
+    if serving.cudagraph_mode is not None:
+        before = values.get(COMPILATION_CONFIG, base.get(COMPILATION_CONFIG))
+        values[COMPILATION_CONFIG] = _with_cudagraph_mode(before, serving.cudagraph_mode)
+    return values
 
 
 def environment(draft: Draft) -> dict[str, str]:
@@ -180,6 +202,7 @@ def environment(draft: Draft) -> dict[str, str]:
         values["SM_VLLM_DATA_PARALLEL_SIZE"] = str(serving.data_parallel_size)
     if draft.max_model_len is not None:
         values["SM_VLLM_MAX_MODEL_LEN"] = str(draft.max_model_len)
+    values.update(_engine_arguments(draft, values))
     config = speculative_config(draft)
     if config is not None:
         values[SPECULATIVE_CONFIG] = config.to_json()
@@ -187,8 +210,10 @@ def environment(draft: Draft) -> dict[str, str]:
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
-        if draft.source == "container" and not draft.image_published_by_aws:
+        if draft.has_own_image:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
+        if draft.has_own_image and config.parallel_drafting and config.num_speculative_tokens_per_batch_size:
+            values[RUNTIME_K] = "1"
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT
     if draft.image is not None and draft.catalog.images.loses_quotes(draft.image):

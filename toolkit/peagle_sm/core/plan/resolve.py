@@ -110,6 +110,11 @@ class Draft:
         """True when AWS publishes the image; its registries cannot always be described."""
         return self.image is not None and self.catalog.published_by_aws(self.image.uri)
 
+    @property
+    def has_own_image(self) -> bool:
+        """True for an image of this project's container/, which has the gate and the plugins."""
+        return self.source == "container" and not self.image_published_by_aws
+
     def instance(self, name: str) -> InstanceEntry | None:
         """Return the catalogue's entry of an instance type."""
         return self.catalog.instances.get(name)

@@ -22,6 +22,7 @@ from pydantic import (
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
+from peagle_sm.core.spec.k_table import KTable
 from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
 
 Mode = Literal["none", "eagle3", "p-eagle"]
@@ -29,6 +30,9 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 Source = Literal["jumpstart", "container"]
 Idle = Literal["turn-off", "scale-to-zero"]
 Update = Literal["in-place", "off-update-on"]
+DraftSampleMethod = Literal["greedy", "probabilistic"]
+CudagraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
+KvCacheDtype = Literal["auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"]
 
 # AWS's pattern `[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}` and its limit of 63 characters in one.
 ENDPOINT_NAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
@@ -44,6 +48,8 @@ def _as_environment_text(value: Any) -> Any:
 
 
 EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
+ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=128)]
+ArgumentValue = bool | int | float | str | list[Any] | dict[str, Any]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
 S3Prefix = Annotated[str, Field(pattern=_S3_URI, max_length=1024)]
 _NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
@@ -70,6 +76,19 @@ class SpeculationSpec(_Part):
         min_length=1,
         description="Catalogue id of the draft head, or a name for the one at head_uri.",
     )
+    draft_tensor_parallel_size: int | None = Field(
+        default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
+    )
+    draft_sample_method: DraftSampleMethod | None = Field(
+        default=None,
+        description="Sampling of draft tokens: greedy, or probabilistic (may accept more at a temperature "
+        "above 0, and needs more GPU memory); left out, greedy.",
+    )
+    num_speculative_tokens_per_batch_size: KTable | None = Field(
+        default=None,
+        description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
+        "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
+    )
 
     @model_validator(mode="after")
     def _k_fits_the_mode(self) -> Self:
@@ -89,9 +108,25 @@ class ServingSpec(_Part):
     max_model_len: int | None = Field(
         default=None, ge=1, description="Longest context in tokens; left out, the catalogue's figure."
     )
+    kv_cache_dtype: KvCacheDtype | None = Field(
+        default=None, description="Data type of the KV cache; left out, auto: the model's data type."
+    )
+    stream_interval: int | None = Field(
+        default=None, ge=1, description="Tokens in each chunk of a stream; left out, 1."
+    )
+    cudagraph_mode: CudagraphMode | None = Field(
+        default=None,
+        description="CUDA graphs: NONE, PIECEWISE, FULL, FULL_DECODE_ONLY or FULL_AND_PIECEWISE; left out, "
+        "the engine's choice.",
+    )
+    extra_args: dict[ArgumentName, ArgumentValue] = Field(
+        default_factory=dict,
+        description="More arguments of the engine, by their names in `vllm serve --help` with _ for -, for "
+        "example {max_num_seqs: 64}.",
+    )
     env: dict[EnvironmentName, EnvironmentText] = Field(
         default_factory=dict,
-        description="More environment variables, for example SM_VLLM_GPU_MEMORY_UTILIZATION.",
+        description="More environment variables, for example VLLM_LOGGING_LEVEL.",
     )
 
 
