@@ -37,15 +37,17 @@ INSTANCES = "/aws/sagemaker/Endpoints"
 class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
-    ``tokens`` is K, None without speculation. ``gated``: the container reports its drafting itself. ``gpus``
-    counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None if
-    unknown. ``publish_s`` is the time between two utilisation datapoints.
+    ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
+    several with a table of K, and then 0 may be one. ``gated``: the container reports its drafting itself.
+    ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
+    if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
 
     name: str
     variant: str
     component: str | None
     tokens: int | None
+    ks: frozenset[int]
     parallel: bool
     gated: bool
     gpus: int
@@ -91,6 +93,7 @@ def watched(plan: Plan) -> Watched:
         variant=variant["VariantName"],
         component=plan.names.component,
         tokens=speculative.get("num_speculative_tokens"),
+        ks=_ks(speculative),
         parallel=bool(speculative.get("parallel_drafting")),
         gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
         gpus=max(_gpus(name) for name in instance_types(plan)),
@@ -107,6 +110,12 @@ def _speculative(model: Mapping[str, Any]) -> dict[str, Any]:
     text = model["PrimaryContainer"]["Environment"].get(SPECULATIVE_CONFIG)
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
+
+
+def _ks(speculative: Mapping[str, Any]) -> frozenset[int]:
+    rows = speculative.get("num_speculative_tokens_per_batch_size")
+    fixed = speculative.get("num_speculative_tokens")
+    return frozenset(row[2] for row in rows) if rows else frozenset({fixed} if fixed else ())
 
 
 def instance_types(plan: Plan) -> list[str]:
@@ -178,8 +187,11 @@ def filters(endpoint: Watched) -> tuple[Filter, ...]:
 
 
 def can_be_ineffective(endpoint: Watched) -> bool:
-    """Decide whether parallel drafting can be ineffective: mode p-eagle with at least two tokens."""
-    return endpoint.parallel and (endpoint.tokens or 0) >= 2
+    """Decide whether parallel drafting can be ineffective: mode p-eagle with at least two tokens.
+
+    With a K of 1 at some number of requests, drafts lack a second token in good health too.
+    """
+    return endpoint.parallel and (endpoint.tokens or 0) >= 2 and 1 not in endpoint.ks
 
 
 def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:

@@ -139,6 +139,16 @@ def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
     ]
     length = {"expression": f"1 + {endpoint.tokens} * accepted / drafted", "label": "length", "id": "length"}
     rate = {"expression": "100 * accepted / drafted", "label": "accepted %", "id": "rate", "yAxis": "right"}
+    if endpoint.ks != {endpoint.tokens}:
+        # The log has drafted tokens, not steps: with several K it does not give the tokens of a step.
+        left = {"left": {"min": 0, "max": 100, "showUnits": False}}
+        return [
+            _graph(
+                "Acceptance with a table of K: per cent of drafts",
+                [[{**rate, "yAxis": "left"}], *counts],
+                yAxis=left,
+            )
+        ]
     return [
         _graph(
             f"Acceptance at K = {endpoint.tokens}: tokens a step, and per cent of drafts",

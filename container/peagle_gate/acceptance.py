@@ -137,9 +137,13 @@ def is_open(drafts: int, first: int, second: int) -> bool:
     return wilson(first, drafts)[1] >= FIRST_SURVIVES and wilson(second, first)[0] < SECOND_DOES_NOT
 
 
-def enough(counts: Counts, *, parallel: bool) -> bool:
-    """Decide whether there are enough drafts, or enough tokens without drafts, for a judgement."""
-    if counts.undrafted >= TOKENS_WITHOUT_DRAFT or counts.drafts >= MOST_DRAFTS:
+def enough(counts: Counts, *, parallel: bool, always: bool = True) -> bool:
+    """Decide whether there are enough drafts, or enough tokens without drafts, for a judgement.
+
+    ``parallel`` is True if each draft has a second token from the same pass. ``always`` is False if the
+    engine drafts nothing at some numbers of requests: a table with a K of 0.
+    """
+    if (always and counts.undrafted >= TOKENS_WITHOUT_DRAFT) or counts.drafts >= MOST_DRAFTS:
         return True
     if counts.drafts < DRAFTS_NEEDED:
         return False
@@ -149,9 +153,14 @@ def enough(counts: Counts, *, parallel: bool) -> bool:
     return is_ineffective(*seen) or not is_open(*seen)
 
 
-def fault(counts: Counts, *, parallel: bool, profile: Profile | None = None) -> str | None:
-    """Return what is wrong with the drafting; None if nothing is, or with too few counts."""
-    if counts.undrafted >= TOKENS_WITHOUT_DRAFT:
+def fault(
+    counts: Counts, *, parallel: bool, profile: Profile | None = None, always: bool = True
+) -> str | None:
+    """Return what is wrong with the drafting; None if nothing is, or with too few counts.
+
+    ``parallel`` and ``always`` are as in `enough`.
+    """
+    if always and counts.undrafted >= TOKENS_WITHOUT_DRAFT:
         return f"speculation is off: {counts.generated} tokens and no draft"
     if counts.drafts < DRAFTS_NEEDED:
         return None
@@ -195,7 +204,7 @@ FAULT = "DraftingFault"
 
 
 def emf_line(
-    counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int
+    counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int, always: bool = True
 ) -> tuple[str, bool]:
     """Return the log line with ``counts``, and whether it judges ``window``.
 
@@ -208,9 +217,9 @@ def emf_line(
         for position, rate in enumerate(counts.survival, 1):
             values[f"Survival{position}"] = round(rate, 4)
     found: dict[str, Any] = {}
-    judges = enough(window, parallel=parallel)
+    judges = enough(window, parallel=parallel, always=always)
     if judges:
-        reason = fault(window, parallel=parallel)
+        reason = fault(window, parallel=parallel, always=always)
         values[FAULT] = 1 if reason else 0
         if reason:
             found["reason"] = reason

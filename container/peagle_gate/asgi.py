@@ -20,7 +20,7 @@ from peagle_gate import acceptance
 from peagle_gate.acceptance import Counts
 from peagle_gate.canary import CanaryError, scrape, verdict
 from peagle_gate.limits import Refusal, judge, too_large
-from peagle_gate.startup import read_settings, speculation
+from peagle_gate.startup import Speculation, read_settings, speculation
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -148,7 +148,7 @@ class Gate:
         if self._canary_due:
             await self._canary()
         if self._speculation is not None and self._settings.sample_s and self._settings.namespace:
-            await self._sample(self._speculation.parallel)
+            await self._sample(self._speculation)
 
     async def _canary(self) -> None:
         assert self._speculation is not None
@@ -164,7 +164,7 @@ class Gate:
         if not self._stopping:
             self.reason = f"unhealthy: {wrong}" if wrong else ""
 
-    async def _sample(self, parallel: bool) -> None:
+    async def _sample(self, drafting: Speculation) -> None:
         """Log the drafting until the server ends, counted from after the canary."""
         before = judged = await self._counts()
         while True:
@@ -176,7 +176,8 @@ class Gate:
             text, judges = acceptance.emf_line(
                 counts,
                 now.since(judged),
-                parallel=parallel,
+                parallel=drafting.shows_second_tokens,
+                always=drafting.least > 0,
                 namespace=self._settings.namespace,
                 unix_ms=time.time_ns() // 1_000_000,
             )

@@ -14,6 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,21 +106,28 @@ async def _answer(ask: Ask, prompt: str, tokens: int) -> None:
 async def verdict(ask: Ask, settings: Settings, speculation: Speculation) -> tuple[str | None, str]:
     """Return what is wrong with the drafting (None if nothing) and a sentence on the counts.
 
+    With a table of K by batch size it sends only as many requests at once as the first row is for, so that
+    K is known.
+
     Raises:
         CanaryError: the engine did not answer.
     """
     profile = read_head_profile(speculation)
     prompts = profile.prompts if profile else PROMPTS
-    counts = await look(
-        ask, prompts[: settings.canary_prompts], settings.canary_tokens, settings.canary_at_once
+    _, most, k = (
+        speculation.table[0] if speculation.table else (1, settings.canary_at_once, speculation.tokens)
     )
+    at_once = min(settings.canary_at_once, most)
+    counts = await look(ask, prompts[: settings.canary_prompts], settings.canary_tokens, at_once)
     whose = "against the head's own profile" if profile else "the head has no profile of its own"
     rates = ", ".join(f"{rate:.3f}" for rate in counts.survival)
     seen = (
         f"{counts.drafts} drafts in {counts.generated} tokens, acceptance length "
         f"{counts.acceptance_length:.2f}, survival [{rates}], {whose}"
     )
-    return fault(counts, parallel=speculation.parallel, profile=profile), seen
+    if profile is not None:
+        profile = replace(profile, survival=profile.survival[:k])
+    return fault(counts, parallel=speculation.parallel and k > 1, profile=profile, always=k > 0), seen
 
 
 async def measure(ask: Ask, prompts: tuple[str, ...] = PROMPTS, tokens: int = 128) -> dict[str, Any]:

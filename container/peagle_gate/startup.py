@@ -77,11 +77,29 @@ class Settings:
 
 @dataclass(frozen=True)
 class Speculation:
-    """Speculation settings of the engine: K, parallel drafting or not, and the head's path."""
+    """Speculation settings of the engine: K, parallel drafting or not, and the head's path.
+
+    Attributes:
+        tokens: K, the largest number of draft tokens of a step.
+        parallel: whether they are drafted in one pass.
+        head: the head's path.
+        table: rows (first, last, K) of K by the number of running requests; empty if K is always ``tokens``.
+    """
 
     tokens: int
     parallel: bool
     head: str
+    table: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def least(self) -> int:
+        """Smallest K at any number of requests; below ``tokens`` only with a table."""
+        return min((k for _, _, k in self.table), default=self.tokens)
+
+    @property
+    def shows_second_tokens(self) -> bool:
+        """Whether each draft has a second token, so that its acceptance shows parallel drafting."""
+        return self.parallel and all(k != 1 for _, _, k in self.table)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -125,7 +143,21 @@ def speculation(args: Sequence[str]) -> Speculation | None:
         return None
     if not isinstance(tokens, int) or tokens < 1:
         return None
-    return Speculation(tokens, config.get("parallel_drafting") is True, str(config.get("model") or ""))
+    table = config.get("num_speculative_tokens_per_batch_size")
+    return Speculation(
+        tokens,
+        config.get("parallel_drafting") is True,
+        str(config.get("model") or ""),
+        _rows(table, tokens) if isinstance(table, list) else (),
+    )
+
+
+def _rows(table: list[Any], tokens: int) -> tuple[tuple[int, int, int], ...]:
+    """Return the rows in order, K limited to ``tokens`` as vLLM does; empty if vLLM will refuse them."""
+    try:
+        return tuple(sorted((int(first), int(last), min(int(k), tokens)) for first, last, k in table))
+    except (TypeError, ValueError):
+        return ()
 
 
 def _by_single_flags(args: Sequence[str]) -> Speculation | None:

@@ -93,11 +93,10 @@ def test_a_gap_or_an_overlap_anywhere_is_refused(
 def test_no_value_breaks_the_reading(value: Any) -> None:
     try:
         rows = parse_rows(value)
-    except ValueError as error:
-        assert str(error)
-    else:
-        assert rows[0][0] == 1
-        assert any(k for *_, k in rows)
+    except ValueError:
+        return
+    assert rows[0][0] == 1
+    assert any(k for *_, k in rows)
 
 
 def test_a_table_on_one_line() -> None:

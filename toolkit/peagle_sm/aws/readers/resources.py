@@ -320,6 +320,7 @@ def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
         mode=draft.mode,
         num_speculative_tokens=draft.num_speculative_tokens,
         trained_k=draft.head.trained_depth if draft.head else None,
+        tensor_parallel_size=draft.spec.serving.tensor_parallel_size,
     )
     # the licence is asked for where a head is staged; here it would be said again at each deploy
     return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.check != "licence"))

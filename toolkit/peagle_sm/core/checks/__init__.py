@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peagle_sm.core.checks import (
     account,
+    engine_settings,
     environment,
     image,
     jumpstart,
@@ -37,6 +38,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     *jumpstart.CHECKS,
     *environment.LIMIT_CHECKS,
     *environment.SETTING_CHECKS,
+    *engine_settings.ENGINE_SETTING_CHECKS,
     *environment.EXPOSURE_CHECKS,
     *placement.INSTANCE_CHECKS,
     *account.SPEC_ROLE_CHECKS,

@@ -12,13 +12,27 @@ from collections.abc import Iterator
 
 from peagle_sm.core.catalog import version_of
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
-from peagle_sm.core.plan.environment import MODEL_MOUNT, OWNED, environment
+from peagle_sm.core.plan.environment import (
+    COMPILATION_CONFIG,
+    MODEL_MOUNT,
+    OWNED,
+    environment,
+    extra_variables,
+)
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding
 
 MAX_ENTRIES = 100
 MAX_VALUE_BYTES = 1024
 MAX_TOTAL_BYTES = 32 * 1024
+
+
+def _given(draft: Draft) -> Iterator[tuple[str, str, str]]:
+    """Yield each variable that the spec sets by name: its field, the variable and the value."""
+    for name, value in draft.spec.serving.env.items():
+        yield f"serving.env.{name}", name, value
+    for argument, (name, value) in extra_variables(draft.spec.serving.extra_args).items():
+        yield f"serving.extra_args.{argument}", name, value
 
 
 @check(
@@ -56,29 +70,51 @@ def environment_limits(draft: Draft) -> Iterator[Finding]:
 )
 def environment_owned(draft: Draft) -> Iterator[Finding]:
     """Variables that a field of the spec sets."""
-    for name in draft.spec.serving.env:
+    for field, name, _ in _given(draft):
         if name in OWNED:
             yield Finding(
                 "error",
-                f"serving.env.{name}: not allowed here; the field {OWNED[name]} sets it",
+                f"{field}: not allowed here; the field {OWNED[name]} sets it",
                 f"Remove it and set {OWNED[name]}.",
             )
+    yield from _cudagraph_mode_twice(draft)
+    extra = {name: argument for argument, (name, _) in extra_variables(draft.spec.serving.extra_args).items()}
+    for name in draft.spec.serving.env:
+        if name in extra and name not in OWNED:
+            yield Finding(
+                "error", f"serving.env.{name}: not allowed here; serving.extra_args.{extra[name]} sets it"
+            )
+
+
+def _cudagraph_mode_twice(draft: Draft) -> Iterator[Finding]:
+    """Find a compilation config beside `serving.cudagraph_mode`, which is written into the same variable."""
+    serving = draft.spec.serving
+    own = "the field serving.cudagraph_mode sets it"
+    config = serving.extra_args.get("compilation_config")
+    if isinstance(config, dict) and "cudagraph_mode" in config:
+        yield Finding(
+            "error", f"serving.extra_args.compilation_config.cudagraph_mode: not allowed here; {own}"
+        )
+    if serving.cudagraph_mode is not None and COMPILATION_CONFIG in serving.env:
+        yield Finding(
+            "error",
+            f"serving.env.{COMPILATION_CONFIG}: not allowed with serving.cudagraph_mode, which is part of it",
+            "Move its other fields to serving.extra_args.compilation_config.",
+        )
 
 
 @check(
     "environment-port",
     why="SageMaker sends /ping to port 8080; on another port the endpoint never becomes InService.",
     source="aws/deep-learning-containers: sagemaker_args.py appends SM_VLLM_PORT after --port 8080",
-    remedy="Remove it from serving.env.",
+    remedy="Remove it.",
     url="https://github.com/aws/deep-learning-containers",
 )
 def environment_port(draft: Draft) -> Iterator[Finding]:
     """A user-defined port or host."""
-    for name in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
-        if name in draft.spec.serving.env:
-            yield Finding(
-                "error", f"serving.env.{name}: not allowed; SageMaker expects the server on port 8080"
-            )
+    for field, name, _ in _given(draft):
+        if name in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
+            yield Finding("error", f"{field}: not allowed; SageMaker expects the server on port 8080")
 
 
 @check(
@@ -90,9 +126,9 @@ def environment_port(draft: Draft) -> Iterator[Finding]:
 )
 def environment_empty(draft: Draft) -> Iterator[Finding]:
     """An SM_VLLM_* variable without a value."""
-    for name, value in draft.spec.serving.env.items():
+    for field, name, value in _given(draft):
         if name.startswith("SM_VLLM_") and not value:
-            yield Finding("error", f"serving.env.{name}: found an empty value")
+            yield Finding("error", f"{field}: found an empty value")
 
 
 LIMIT_CHECKS: tuple[Check, ...] = (environment_limits, environment_owned, environment_port, environment_empty)
@@ -145,16 +181,16 @@ def _repo(draft: Draft) -> str:
 )
 def environment_json(draft: Draft) -> Iterator[Finding]:
     """Values that look like JSON but do not parse, and empty lists."""
-    for name, value in draft.spec.serving.env.items():
+    for field, name, value in _given(draft):
         if not name.startswith(_PREFIX) or not value.startswith(("{", "[")):
             continue
         try:
             content = json.loads(value)
         except ValueError as error:
-            yield Finding("error", f"serving.env.{name}: not JSON: {error}")
+            yield Finding("error", f"{field}: not JSON: {error}")
             continue
         if content == []:
-            yield Finding("warning", f"serving.env.{name}: an empty list drops the argument")
+            yield Finding("warning", f"{field}: an empty list drops the argument")
 
 
 @check(
@@ -170,11 +206,10 @@ def environment_booleans(draft: Draft) -> Iterator[Finding]:
     image = draft.image
     if image is None or image.version is None or image.version >= version_of(_BOOLEANS_FROM):
         return
-    for name, value in draft.spec.serving.env.items():
+    for field, name, value in _given(draft):
         if name.startswith(_PREFIX) and value.lower() in ("true", "false"):
             yield Finding(
-                "warning",
-                f"serving.env.{name}: the image of vLLM {image.version_text} passes {value!r} as a value",
+                "warning", f"{field}: the image of vLLM {image.version_text} passes {value!r} as a value"
             )
 
 
@@ -299,6 +334,23 @@ FORBIDDEN = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
     "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes the users' answers to the log",
 }
+# Arguments that the gate in container/ refuses beside these (`peagle_gate.startup.FLAGS`; a test compares).
+GATE_FORBIDS = {
+    "config": "brings arguments from a file, past the gate's check: set each by its name",
+    "api_key": "protects only the paths below /v1, not /invocations, and others can read it",
+    "enable_log_requests": "writes the users' prompts to the log",
+    "enable_log_outputs": "writes the users' answers to the log",
+    "disable_log_stats": "turns off the metrics that show the acceptance",
+    "logits_processors": "runs Python by its name",
+    "worker_extension_cls": "runs Python by its name",
+    "worker_cls": "runs Python by its name",
+    "uds": "listens on a socket that SageMaker does not use",
+}
+
+
+def has_gate(draft: Draft) -> bool:
+    """Return whether the gate of this project's image checks the arguments at start."""
+    return draft.has_own_image and environment(draft).get("PEAGLE_GATE", "on").strip().lower() != "off"
 
 
 @check(
@@ -310,26 +362,33 @@ FORBIDDEN = {
 )
 def environment_secrets(draft: Draft) -> Iterator[Finding]:
     """A variable that looks like a secret."""
-    for name, value in draft.spec.serving.env.items():
+    for field, name, value in _given(draft):
         if SECRET_VALUE.search(value):
-            yield Finding("error", f"serving.env.{name}: its value looks like a key or token")
+            yield Finding("error", f"{field}: its value looks like a key or token")
         elif value and SECRET_NAME.search(name.upper()) and not name.upper().endswith("TOKENS"):
-            yield Finding("warning", f"serving.env.{name}: its name suggests a secret")
+            yield Finding("warning", f"{field}: its name suggests a secret")
 
 
 @check(
     "forbidden-flags",
     why="Each flag gives requests, or the weights, control over the engine.",
     source="vLLM: security; security advisories",
-    remedy="Remove it from serving.env.",
+    remedy="Remove it.",
     url=_SECURITY,
 )
 def forbidden_flags(draft: Draft) -> Iterator[Finding]:
     """Flags that open the engine to requests or code."""
-    for name, harm in FORBIDDEN.items():
-        value = draft.spec.serving.env.get(name)
-        if value is not None and value.strip().lower() not in _OFF:
-            yield Finding("error", f"serving.env.{name}: not allowed: it {harm}")
+    for field, name, value in _given(draft):
+        if value.strip().lower() in _OFF:
+            continue
+        argument = name.removeprefix(_PREFIX).lower() if name.startswith(_PREFIX) else None
+        if name in FORBIDDEN:
+            yield Finding("error", f"{field}: not allowed: it {FORBIDDEN[name]}")
+        elif argument in GATE_FORBIDS and (field.startswith("serving.extra_args.") or has_gate(draft)):
+            yield Finding(
+                "error",
+                f"{field}: not allowed: the gate in the container refuses it: it {GATE_FORBIDS[argument]}",
+            )
 
 
 @check(

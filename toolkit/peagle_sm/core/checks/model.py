@@ -214,9 +214,8 @@ def ignored_speculation(draft: Draft) -> Iterator[Finding]:
     given = draft.spec.speculation
     if draft.speculating:
         return
-    fields = {"num_speculative_tokens": given.num_speculative_tokens, "draft_head": given.draft_head}
-    for field, value in fields.items():
-        if value is not None:
+    for field, value in given:
+        if field != "mode" and value is not None:
             yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 

@@ -15,6 +15,7 @@ from peagle_sm.core.heads.layout import (
     depth_faults,
     drafting_faults,
     read_layout,
+    split_faults,
 )
 from peagle_sm.core.heads.reading import Contents, Folder, read_contents
 from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults, weight_faults
@@ -100,6 +101,7 @@ def inspect_head(
     num_speculative_tokens: int | None = None,
     trained_k: int | None = None,
     target_name: str | None = None,
+    tensor_parallel_size: int | None = None,
 ) -> HeadReport:
     """Check a head and report all its faults, errors first.
 
@@ -110,6 +112,7 @@ def inspect_head(
         num_speculative_tokens: number of draft tokens per step; None skips that check.
         trained_k: its trained depth, if its config lacks it.
         target_name: the target's name, for the report.
+        tensor_parallel_size: number of GPUs that share target and head; None skips that check.
 
     Raises:
         OSError: the folder's ``read`` raised it.
@@ -122,6 +125,7 @@ def inspect_head(
     if layout is not None:
         faults += drafting_faults(layout, parallel=parallel, has_mask=MASK in contents.tensors)
         faults += depth_faults(num_speculative_tokens, trained, parallel=parallel)
+        faults += split_faults(layout, tensor_parallel_size)
         if contents.tensors:
             faults += weight_faults(layout, contents.tensors, parallel=parallel)
         faults += vocabulary_faults(layout, contents.values)

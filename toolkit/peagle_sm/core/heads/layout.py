@@ -371,6 +371,27 @@ def depth_faults(asked: int | None, trained: int | None, *, parallel: bool) -> I
         )
 
 
+def split_faults(layout: Layout, gpus: int | None) -> Iterator[Finding]:
+    """Yield a fault if the attention heads cannot be split over so many GPUs.
+
+    vLLM splits an EAGLE head like its target, whatever draft_tensor_parallel_size is (0.32.0,
+    ``v1/spec_decode/llm_base_proposer.py``). Key and value heads fewer than the GPUs are repeated.
+    """
+    if gpus is None:
+        return
+    fewer, more = sorted((layout.kv_heads, gpus))
+    if layout.heads % gpus or more % fewer:
+        sizes = [n for n in range(1, layout.heads + 1) if not layout.heads % n]
+        allowed = [n for n in sizes if not max(n, layout.kv_heads) % min(n, layout.kv_heads)]
+        yield Finding(
+            "error",
+            f"its {layout.heads} attention heads ({layout.kv_heads} for keys and values) cannot be split "
+            f"over {gpus} GPUs; allowed: {', '.join(map(str, allowed))}",
+            "Change serving.tensor_parallel_size, or use another head.",
+            check="tensor-parallel",
+        )
+
+
 def _mask_token(layout: Layout) -> Iterator[Finding]:
     if not layout.mask_tokens:
         yield Finding("error", f"config.json has no mask token ({', '.join(MASK_KEYS)})", check="mask-token")

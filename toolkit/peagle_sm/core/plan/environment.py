@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from peagle_sm.core.arguments import load_arguments
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
@@ -113,14 +114,17 @@ AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
 VOCABULARY_FOLDER = "TIKTOKEN_ENCODINGS_BASE"
 # Read by the gate in container/, which AWS's images do not have: where its figures of drafting go.
 GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
-# Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change in
-# a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
+# Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change
+# in a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
 RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
 COMPILATION_CONFIG = "SM_VLLM_COMPILATION_CONFIG"
 
 # Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
 OWNED = {
     SPECULATIVE_CONFIG: "speculation",
+    "SM_VLLM_SPEC_METHOD": "speculation.mode",
+    "SM_VLLM_SPEC_MODEL": "speculation.draft_head",
+    "SM_VLLM_SPEC_TOKENS": "speculation.num_speculative_tokens",
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "serving.tensor_parallel_size",
     "SM_VLLM_DATA_PARALLEL_SIZE": "serving.data_parallel_size",
     "SM_VLLM_MAX_MODEL_LEN": "serving.max_model_len",
@@ -162,7 +166,8 @@ def variable_of(argument: str) -> str:
     return f"SM_VLLM_{argument.upper()}"
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Format an argument's value for its variable: true, 64, or compact JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | dict):
@@ -176,13 +181,30 @@ def _with_cudagraph_mode(text: str | None, mode: str) -> str:
         config = json.loads(text or "{}")
     except ValueError:
         config = {}
-    return _as_text({**(config if isinstance(config, dict) else {}), "cudagraph_mode": mode})
+    return as_text({**(config if isinstance(config, dict) else {}), "cudagraph_mode": mode})
+
+
+def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return variable and value of each of `serving.extra_args`.
+
+    The image drops an argument whose value is false, so a switch that is on by default is turned off by its
+    second name: ``enable_prefix_caching: false`` becomes SM_VLLM_NO_ENABLE_PREFIX_CACHING=true.
+    """
+    if not arguments:
+        return {}
+    switches = load_arguments().switches
+    return {
+        name: (variable_of(f"no_{name}"), "true")
+        if value is False and name in switches
+        else (variable_of(name), as_text(value))
+        for name, value in arguments.items()
+    }
 
 
 def _engine_arguments(draft: Draft, base: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the typed settings and of `serving.extra_args`."""
     serving = draft.spec.serving
-    values = {variable_of(name): _as_text(value) for name, value in serving.extra_args.items()}
+    values = dict(extra_variables(serving.extra_args).values())
     if serving.kv_cache_dtype is not None:
         values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
     if serving.stream_interval is not None:
@@ -209,7 +231,7 @@ def environment(draft: Draft) -> dict[str, str]:
         floor = draft.catalog.images.flags[REQUEST_METRICS].version
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
-            values[REQUEST_METRICS] = "summary"
+            values.setdefault(REQUEST_METRICS, "summary")
         if draft.has_own_image:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
         if draft.has_own_image and config.parallel_drafting and config.num_speculative_tokens_per_batch_size:

@@ -28,15 +28,16 @@ class _Room:
     lines: tuple[str, ...]
 
 
-def kv_cache_gb(groups: tuple[AttentionGroup, ...], tokens: int) -> float:
-    """Return the KV cache size in GB for one sequence of ``tokens``."""
+def kv_cache_gb(groups: tuple[AttentionGroup, ...], tokens: int, dtype: str | None = None) -> float:
+    """Return the KV cache size in GB for one sequence of ``tokens``; ``dtype`` is vLLM's kv_cache_dtype."""
+    size = None if dtype in (None, "auto") else 1 if str(dtype).startswith("fp8") else 2
     return (
         sum(
             group.layers
             * 2
             * group.kv_heads
             * group.head_dim
-            * group.bytes_per_value
+            * (size or group.bytes_per_value)
             * min(tokens, group.window or tokens)
             for group in groups
         )
@@ -63,8 +64,10 @@ def unknown_facts(draft: Draft) -> tuple[str, ...]:
 
 
 def _gpu_share(draft: Draft) -> float:
+    serving = draft.spec.serving
+    asked = serving.env.get(_SHARE_VARIABLE, serving.extra_args.get("gpu_memory_utilization", GPU_SHARE))
     try:
-        share = float(draft.spec.serving.env.get(_SHARE_VARIABLE, GPU_SHARE))
+        share = float(str(asked))
     except ValueError:
         return GPU_SHARE
     return share if 0 < share <= 1 else GPU_SHARE
@@ -100,7 +103,9 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     model = draft.model
     tokens = draft.max_model_len or 0
     weights = model.weights_gb or 0.0
-    cache = kv_cache_gb(model.attention or (), tokens)
+    # the local engine, on a CPU, ignores the setting
+    dtype = draft.spec.serving.kv_cache_dtype if entry.gpu_count else None
+    cache = kv_cache_gb(model.attention or (), tokens, dtype)
     head = (draft.head.weights_gb or 0.0) if draft.head else 0.0
     known_head = not draft.speculating or (draft.head is not None and draft.head.weights_gb is not None)
     room = _room(draft, name, entry)

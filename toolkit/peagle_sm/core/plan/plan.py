@@ -12,11 +12,13 @@ from peagle_sm.core.checks.placement import unused_gpus
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
+from peagle_sm.core.plan.environment import as_text
 from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
 from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.k_table import table_text
 from peagle_sm.core.words import (
     STAND_IN,
     Finding,
@@ -36,6 +38,7 @@ __all__ = [
     "at_most",
     "bodies",
     "draft_tokens",
+    "engine_settings",
     "instance_types",
     "instances",
     "is_stand_in",
@@ -227,6 +230,30 @@ def draft_tokens(plan: Plan) -> int | None:
     return plan.draft.num_speculative_tokens if plan.draft.speculating else None
 
 
+def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return name and text of the optional draft and engine settings that the spec has."""
+    speculation, serving = plan.spec.speculation, plan.spec.serving
+    found: list[tuple[str, str]] = []
+    if plan.draft.speculating:
+        if speculation.num_speculative_tokens_per_batch_size is not None:
+            rows = speculation.num_speculative_tokens_per_batch_size
+            found.append(("K by requests", table_text(rows)))
+        if speculation.draft_tensor_parallel_size is not None:
+            found.append(("draft GPUs", str(speculation.draft_tensor_parallel_size)))
+        if speculation.draft_sample_method is not None:
+            found.append(("draft sampling", speculation.draft_sample_method))
+    named = {
+        "KV cache": serving.kv_cache_dtype,
+        "stream interval": serving.stream_interval,
+        "CUDA graphs": serving.cudagraph_mode,
+    }
+    found += [(name, str(value)) for name, value in named.items() if value is not None]
+    if serving.extra_args:
+        told = (f"{name}: {as_text(value)}" for name, value in serving.extra_args.items())
+        found.append(("more arguments", ", ".join(told)))
+    return tuple(found)
+
+
 def request_name(request: Request) -> str:
     """Return the name of the resource that a request creates."""
     own = _OWN_NAME.get(request.operation)
@@ -260,6 +287,7 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
     found = [
         ("model", f"{spec.model}\n({STAND_IN})" if is_stand_in(plan) else spec.model),
         ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
+        *engine_settings(plan),
         ("instance", instances(plan)),
         ("price", price(plan)),
         ("price from", plan.price_source),

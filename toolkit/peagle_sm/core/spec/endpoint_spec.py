@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -47,9 +49,22 @@ def _as_environment_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _as_argument_value(value: Any) -> Any:
+    """Refuse null, which no argument means."""
+    if isinstance(value, bool | int | str | list | dict) or (
+        isinstance(value, float) and math.isfinite(value)
+    ):
+        return value
+    raise ValueError("true or false, a number, a text, a list or a mapping")
+
+
 EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
 ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=128)]
-ArgumentValue = bool | int | float | str | list[Any] | dict[str, Any]
+ArgumentValue = Annotated[
+    Any,
+    BeforeValidator(_as_argument_value),
+    WithJsonSchema({"type": ["boolean", "number", "string", "array", "object"]}),
+]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
 S3Prefix = Annotated[str, Field(pattern=_S3_URI, max_length=1024)]
 _NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]

@@ -20,7 +20,15 @@ _FIELDS = {
     "SM_VLLM_MAX_MODEL_LEN": "max_model_len",
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "tensor_parallel_size",
     "SM_VLLM_DATA_PARALLEL_SIZE": "data_parallel_size",
+    "SM_VLLM_STREAM_INTERVAL": "stream_interval",
+    "SM_VLLM_KV_CACHE_DTYPE": "kv_cache_dtype",
 }
+_DRAFT_FIELDS = (
+    "num_speculative_tokens",
+    "draft_tensor_parallel_size",
+    "draft_sample_method",
+    "num_speculative_tokens_per_batch_size",
+)
 _BEFORE = "Pass the builder to peagle_sm before build(), as from_jumpstart_config() returned it."
 _OF_ONES_OWN = "Write a spec instead (`peagle-sm init`), with source: container if it needs its own image."
 
@@ -124,16 +132,16 @@ def _environment(variables: Mapping[str, str]) -> tuple[dict[str, Any], dict[str
     serving: dict[str, Any] = {}
     for variable, field in _FIELDS.items():
         if variable in variables:
-            serving[field] = _read(variable, variables[variable], int)
+            text = variables[variable]
+            serving[field] = text if field == "kv_cache_dtype" else _read(variable, text, int)
     rest = {name: text for name, text in variables.items() if name not in (*_FIELDS, SPECULATIVE_CONFIG)}
     if rest:
         serving["env"] = rest
     if SPECULATIVE_CONFIG not in variables:
         return serving, {}
     given = _read(SPECULATIVE_CONFIG, variables[SPECULATIVE_CONFIG], _speculative)
-    tokens = given.get("num_speculative_tokens")
     speculation = {"mode": "p-eagle" if given.get("parallel_drafting") else "eagle3"}
-    return serving, {**speculation, **({"num_speculative_tokens": tokens} if tokens else {})}
+    return serving, {**speculation, **{name: given[name] for name in _DRAFT_FIELDS if given.get(name)}}
 
 
 def _speculative(text: str) -> dict[str, Any]:

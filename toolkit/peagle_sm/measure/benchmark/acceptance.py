@@ -33,6 +33,8 @@ _PREFIX = "vllm:spec_decode_num_"
 _SAMPLE = re.compile(r"^vllm:spec_decode_num_(\w+?)(?:\{(.*)\})?\s+([0-9.eE+-]+)\s*(?:\d+)?$")
 _POSITION = re.compile(r'position="(\d+)"')
 _ACCEPTED = re.compile(r"Accepted: (\d+) tokens, Drafted: (\d+) tokens")
+_LENGTH_ERROR = 0.006  #: vLLM prints the mean acceptance length with two decimals
+_LENGTH = re.compile(r"Mean acceptance length: ([0-9.]+)")
 _RATES = re.compile(r"Per-position acceptance rate: ([0-9., ]+?)(?:, Avg|$)")
 
 
@@ -134,14 +136,19 @@ def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:
     """Read the counts in one of vLLM's ``SpecDecoding metrics`` lines; None for any other line.
 
     The line gives drafted tokens and rates by position; ``num_speculative_tokens`` turns them into drafts.
+    With a table of K a draft has fewer tokens, and the mean acceptance length gives the number of drafts.
     """
     counts = _ACCEPTED.search(message)
     if counts is None or "SpecDecoding metrics" not in message:
         return None
-    drafts = int(counts[2]) // num_speculative_tokens
+    accepted, drafts = int(counts[1]), int(counts[2]) // num_speculative_tokens
+    length = _LENGTH.search(message)
+    beyond = float(length[1]) - 1 if length else 0.0
+    if beyond > 0 and abs(accepted / beyond - drafts) > 1 + drafts * _LENGTH_ERROR / beyond:
+        drafts = round(accepted / beyond)
     rates = _RATES.search(message)
     words = rates[1].split(",") if rates else []
-    return Counters(drafts, int(counts[1]), tuple(round(float(word) * drafts) for word in words))
+    return Counters(drafts, accepted, tuple(round(float(word) * drafts) for word in words))
 
 
 def from_counters(counted: Counters | None, source: AcceptanceSource) -> Acceptance | None:

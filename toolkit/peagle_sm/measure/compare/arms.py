@@ -12,7 +12,7 @@ from typing import Any, cast
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 from peagle_sm.measure.benchmark.endpoint_arm import (
     Described,
@@ -105,6 +105,7 @@ def spec_of(
         "mode": mode,
         "num_speculative_tokens": k or (own.num_speculative_tokens if own else None),
         "draft_head": chosen,
+        **_draft_settings(own, fixed_k=k is not None),
     }
     if own is None or (head is not None and head != own.draft_head):
         fields.pop("head_uri", None)  # that of another head
@@ -112,6 +113,17 @@ def spec_of(
         fields.pop(resizing, None)
     fields["lifecycle"] = {**fields.get("lifecycle", {}), "idle": "turn-off"}
     return EndpointSpec(**fields).locked_as(base)
+
+
+def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, Any]:
+    """Return the base's other settings for its own mode; a table of K only if no K was asked for."""
+    if own is None:
+        return {}
+    fields = own.model_dump(exclude_unset=True)
+    without = {"mode", "num_speculative_tokens", "draft_head"}
+    if fixed_k:
+        without.add("num_speculative_tokens_per_batch_size")
+    return {name: value for name, value in fields.items() if name not in without}
 
 
 def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:

