@@ -82,9 +82,12 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("KV-cache groups of gpt-oss; acceptance of Gemma under a schema, and beyond 32k", ("known-faults",), ""),
     (
         "num_speculative_tokens_per_batch_size is broken for P-EAGLE",
-        ("environment-owned",),
-        "The plan never sends it.",
+        ("k-table",),
+        "Own images have a plugin that repairs it; the plan turns it on.",
     ),
+    ("A table of K costs the full CUDA graphs, and collapsed where K became 0", ("k-table-graphs",), ""),
+    ("draft_tensor_parallel_size is 1 or the target's", ("draft-tensor-parallel", "head-whole"), ""),
+    ("An argument that the engine does not know", ("extra-arguments", "argument-versions"), ""),
     ("Security advisories: floor 0.33.0", ("advisories",), ""),
     ("/invocations lies outside --api-key", ("api-key",), ""),
     (

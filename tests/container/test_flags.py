@@ -13,12 +13,13 @@ from peagle_gate.startup import (
     VARIABLES,
     Limits,
     Settings,
+    Speculation,
     gate_arguments,
     is_on,
     refusals,
     speculation,
 )
-from peagle_sm.core.checks.environment import FORBIDDEN
+from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
 from sagemaker_args import build_args
 
 CONFIG = '{"model": "/head", "num_speculative_tokens": 7, "parallel_drafting": true}'
@@ -67,6 +68,14 @@ def test_what_the_toolkit_refuses_before_a_deployment_the_container_refuses_too(
     for name in FORBIDDEN:
         environ = {name: "true"}
         assert said(*build_args(environ, False), **environ), name
+
+
+def test_what_the_container_refuses_the_toolkit_refuses_among_extra_arguments() -> None:
+    ours = {name.removeprefix("SM_VLLM_").lower() for name in FORBIDDEN if name.startswith("SM_VLLM_")}
+    dotted = "override_generation_config."  # no name of an extra argument has a dot
+    theirs = {flag[2:].replace("-", "_") for flag in FLAGS}
+    assert ours | GATE_FORBIDS.keys() | {dotted} == theirs
+    assert not ours & GATE_FORBIDS.keys()
 
 
 def test_a_flag_hidden_in_an_array_is_found() -> None:
@@ -138,6 +147,21 @@ def test_what_the_engine_was_told_of_drafting() -> None:
     for other in ("{", "[]", "null", json.dumps({"num_speculative_tokens": 0}), "{}"):
         assert speculation(["--speculative-config", other]) is None
     assert speculation(["--speculative-config"]) is None
+
+
+def test_a_table_of_k_is_read_as_vllm_reads_it() -> None:
+    def of(table: object) -> Speculation:
+        text = json.dumps({**json.loads(CONFIG), "num_speculative_tokens_per_batch_size": table})
+        found = speculation(["--speculative-config", text])
+        assert found is not None
+        return found
+
+    found = of([[5, 8, 0], [1, 4, 9]])
+    assert found.table == ((1, 4, 7), (5, 8, 0)), "in order, and at most the engine's own K"
+    assert (found.least, found.shows_second_tokens) == (0, True)
+    assert not of([[1, 4, 7], [5, 8, 1]]).shows_second_tokens
+    for none in (None, [], [[1, 4]], "x", [["a", 4, 7]]):
+        assert (of(none).table, of(none).least) == ((), 7)
 
 
 def test_the_engine_may_be_told_of_drafting_by_three_flags() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from peagle_gate.asgi import Gate, Message, Receive, Send
+from peagle_gate.asgi import App, Gate, Message, Receive, Send
 from peagle_gate.asgi import ask as ask_application
 
 SPECULATIVE = '{"model": "", "num_speculative_tokens": 3, "parallel_drafting": true}'
@@ -101,7 +101,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(engine: Engine, *arguments: str, **environment: str) -> Any:
+async def serving(engine: App, *arguments: str, **environment: str) -> Any:
     """A gate whose application has started; ended afterwards, with its tasks and its signal handlers."""
     with process_settings(list(arguments), environment):
         gate = Gate(engine, sleep=lambda _: asyncio.sleep(0.005))
@@ -159,6 +159,53 @@ async def test_an_ineffective_head_keeps_the_endpoint_out_with_the_reason(
     assert status == 503
     assert words in json.loads(text)["error"]["message"]
     assert words in capfd.readouterr().err
+
+
+def with_table(*rows: list[int], head: str = "") -> tuple[str, str]:
+    config = {**json.loads(SPECULATIVE), "model": head, "num_speculative_tokens_per_batch_size": rows}
+    return "--speculative-config", json.dumps(config)
+
+
+@pytest.mark.parametrize(
+    ("engine", "table"),
+    [
+        (Engine(drafts=0, accepted=()), with_table([1, 4, 0], [5, 9, 3])),  # no drafts, as the table says
+        (Engine(accepted=(36, 0, 0)), with_table([1, 4, 1], [5, 9, 3])),  # no second token is drafted
+    ],
+)
+async def test_a_table_that_drafts_little_is_not_taken_for_a_fault(
+    engine: Engine, table: tuple[str, str]
+) -> None:
+    async with serving(engine, *table) as client:
+        assert (await client.settled())[0] == 200
+
+
+async def test_a_table_does_not_hide_a_head_that_does_not_work() -> None:
+    async with serving(Engine(accepted=(36, 2, 0)), *with_table([1, 4, 3], [5, 9, 0])) as client:
+        assert "parallel drafting ineffective" in (await client.settled())[1]
+
+
+async def test_with_a_table_the_canary_stays_within_its_first_row(tmp_path: Any) -> None:
+    profile = {"survival": [0.8, 0.7, 0.6, 0.5, 0.4], "prompts": ["mine"] * 12}
+    (tmp_path / "canary.json").write_text(json.dumps(profile))
+    engine = Engine(accepted=(32, 28, 0))  # the first row drafts two tokens
+    busy: list[int] = []
+    most = 0
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        nonlocal most
+        if scope.get("method") != "POST":
+            await engine(scope, receive, send)
+            return
+        busy.append(1)
+        most = max(most, len(busy))
+        await asyncio.sleep(0.002)
+        await engine(scope, receive, send)
+        busy.pop()
+
+    async with serving(app, *with_table([1, 2, 2], [3, 9, 3], head=str(tmp_path))) as client:
+        assert (await client.settled())[0] == 200, "compared with the profile's first two positions"
+    assert most == 2
 
 
 async def test_an_engine_that_does_not_answer_the_canary_is_unhealthy() -> None:

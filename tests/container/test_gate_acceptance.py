@@ -54,6 +54,13 @@ def test_what_came_since_and_after_a_restart() -> None:
     assert Counts(5, 1, (1, 0)).since(now) == Counts(5, 1, (1, 0))
 
 
+def test_with_a_k_of_zero_undrafted_tokens_are_no_fault_and_no_judgement() -> None:
+    quiet = Counts(5000, 0, (), 10)
+    assert fault(quiet, parallel=True) is not None
+    assert fault(quiet, parallel=True, always=False) is None
+    assert (enough(quiet, parallel=True), enough(quiet, parallel=True, always=False)) == (True, False)
+
+
 @pytest.mark.parametrize(
     "rates",
     [

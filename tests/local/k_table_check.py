@@ -1,7 +1,7 @@
 """Run by the engine's Python: engines with a table of K by batch size. Prints one JSON object.
 
-Each line of stdin is a case: the head's folder, the speculative config without the head's path, further
-engine arguments, and the numbers of requests to send at once. All in one process, since importing vLLM takes
+Each line of stdin is a case: the head's folder, the speculative config, the switch of the plugin, and the
+numbers of requests to send at once. All in one process, since importing vLLM takes
 longer than everything else here.
 """
 
@@ -40,7 +40,7 @@ def note_each_step() -> None:
     Scheduler._update_after_schedule = noted
 
 
-def start(weights: str, head: str, config: dict[str, Any], more: dict[str, Any]) -> LLM:
+def start(weights: str, head: str, config: dict[str, Any]) -> LLM:
     return LLM(
         model=f"{weights}/target",
         dtype="float32",
@@ -52,7 +52,6 @@ def start(weights: str, head: str, config: dict[str, Any], more: dict[str, Any])
         kv_cache_memory_bytes=64 << 20,
         disable_log_stats=False,
         speculative_config={**config, "model": f"{weights}/{head}"} if config else None,
-        **more,
     )
 
 
@@ -74,9 +73,7 @@ def ask(llm: LLM, size: int) -> dict[str, Any]:
 
 def drafts(llm: LLM) -> list[int]:
     found = {metric.name: getattr(metric, "value", 0) for metric in llm.get_metrics()}
-    return [
-        found.get(f"vllm:spec_decode_num_{name}", 0) for name in ("drafts", "draft_tokens")
-    ]
+    return [found.get(f"vllm:spec_decode_num_{name}", 0) for name in ("drafts", "draft_tokens")]
 
 
 def main(weights: str) -> None:
@@ -86,10 +83,9 @@ def main(weights: str) -> None:
     report = []
     for line in sys.stdin:
         case = json.loads(line)
-        if case["environment"].get("PEAGLE_SM_RUNTIME_K"):
-            os.environ.update(case["environment"])
-            peagle_runtime_k.register()
-        llm = start(weights, case["head"], case["speculative"], case["arguments"])
+        os.environ["PEAGLE_SM_RUNTIME_K"] = case["runtime_k"]
+        peagle_runtime_k.register()
+        llm = start(weights, case["head"], case["speculative"])
         report.append({str(size): ask(llm, size) for size in case["sizes"]})
         llm.llm_engine.engine_core.shutdown()
         del llm

@@ -86,6 +86,14 @@ LINE = (
 )
 
 
+def test_with_a_table_of_k_the_acceptance_length_gives_the_drafts() -> None:
+    """100 drafts of 5 tokens and 142 of 3: not 926 / 5 drafts."""
+    counted = read_log_line(LINE.replace("Drafted: 1210", "Drafted: 926"), 5)
+    assert counted is not None
+    assert counted.drafts == pytest.approx(242, rel=0.005)
+    assert read_log_line(LINE, 5) == Counters(242, 712, (206, 172, 146, 102, 86)), "exact where K is fixed"
+
+
 def test_log_lines_give_the_same_counts() -> None:
     counted = read_log_line(LINE, 5)
     assert counted == Counters(242, 712, (206, 172, 146, 102, 86))

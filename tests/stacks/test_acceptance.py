@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 from dataclasses import replace
 
@@ -11,7 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.plan.environment import is_ineffective
-from stacks.metrics import ACCEPTED, DRAFTED, INEFFECTIVE, filters, ineffective_patterns, watched
+from peagle_sm.core.plan.plan import make_plan
+from stacks.alarms import watches
+from stacks.metrics import (
+    ACCEPTED,
+    DRAFTED,
+    INEFFECTIVE,
+    can_be_ineffective,
+    filters,
+    ineffective_patterns,
+    watched,
+)
+from stacks.observability import dashboard_body
 from tests.stacks.support import evaluated, plan_of, template
 
 LINE = (
@@ -155,6 +167,37 @@ def test_patterns_use_only_documented_forms(tokens: int) -> None:
         assert len(set(names)) == len(names)
         for column in columns[1:]:
             assert re.fullmatch(r"\w+", column) or any(re.fullmatch(form, column) for form in _DOCUMENTED)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ineffective", "no_drafts", "length"),
+    [
+        ([[1, 4, 5], [5, 8, 3]], True, True, False),
+        ([[1, 4, 5], [5, 8, 0]], True, False, False),
+        ([[1, 4, 5], [5, 8, 1]], False, True, False),
+        (None, True, True, True),
+    ],
+)
+def test_a_table_of_k_raises_no_false_alarm(
+    rows: list[list[int]] | None, ineffective: bool, no_drafts: bool, length: bool
+) -> None:
+    """K 1 has no second token, and K 0 no drafts; with several K the log lacks the tokens of a step."""
+    ks = frozenset(row[2] for row in rows) if rows else frozenset({5})
+    endpoint = replace(watched(plan_of("five")), ks=ks)
+    assert can_be_ineffective(endpoint) == ineffective
+    assert (INEFFECTIVE in {entry.metric for entry in filters(endpoint)}) == ineffective
+    assert ("no-drafts" in {one.key for one in watches(endpoint)}) == no_drafts
+    assert ("Acceptance at K = 5" in json.dumps(dashboard_body(endpoint, [], ""))) == length
+
+
+def test_the_ks_of_an_endpoint_are_those_of_its_table() -> None:
+    plan = plan_of("five")
+    table = ((1, 4, 5), (5, 8, 0))
+    speculation = plan.spec.speculation.model_copy(update={"num_speculative_tokens_per_batch_size": table})
+    spec = plan.spec.model_copy(update={"speculation": speculation})
+    assert watched(make_plan(spec, plan.context)).ks == {5, 0}
+    assert watched(plan).ks == {5}
+    assert watched(plan_of("tiny-none")).ks == frozenset()
 
 
 def test_nothing_is_filtered_without_speculation() -> None:

@@ -115,6 +115,42 @@ def test_shards_and_their_index(tmp_path: Path) -> None:
     assert found[0] == "fc.weight is in b.safetensors and in model.safetensors"
 
 
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "gpus", "said"),
+    [
+        (
+            4,
+            2,
+            3,
+            "over 3 GPUs; allowed: 1, 2, 4",
+        ),
+        (
+            6,
+            2,
+            3,
+            "over 3 GPUs; allowed: 1, 2, 6",
+        ),
+        (
+            4,
+            2,
+            8,
+            "over 8 GPUs; allowed: 1, 2, 4",
+        ),
+        (4, 2, 4, None),
+        (4, 2, 1, None),
+        (4, 2, None, None),
+    ],
+)
+def test_a_head_that_cannot_be_split_over_the_gpus(
+    heads: int, kv_heads: int, gpus: int | None, said: str | None, tmp_path: Path
+) -> None:
+    config = head_config(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=64)
+    report = inspect_head(folder_of(tmp_path, config=config), tensor_parallel_size=gpus)
+    found = [fault.message for fault in report.faults if fault.check == "tensor-parallel"]
+    told = f"its {heads} attention heads ({kv_heads} for keys and values) cannot be split {said}"
+    assert found == ([told] if said else [])
+
+
 def test_what_is_only_worth_a_warning(tmp_path: Path) -> None:
     config = {k: v for k, v in head_config().items() if k != "eagle_aux_hidden_state_layer_ids"}
     report = inspect_head(

@@ -235,8 +235,8 @@ def draft_tensor_parallel(draft: Draft) -> Iterator[Finding]:
     else:
         yield Finding(
             "info",
-            f"speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the head "
-            f"is split over the target's {targets} GPUs",
+            "speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the "
+            f"head is split over the target's {targets} GPUs",
         )
 
 
