@@ -19,7 +19,11 @@ BAD = [
     pytest.param("nmae: x\nmodel: m", ["'nmae'", "allowed here", "Did you mean 'name'?"], id="unknown field"),
     pytest.param(
         BASE + "speculation: {modes: none}",
-        ["'speculation.modes'", "draft_head, mode, num_speculative_tokens", "Did you mean 'mode'?"],
+        [
+            "'speculation.modes'",
+            "draft_head, draft_sample_method, draft_tensor_parallel_size, mode, num_speculative_tokens",
+            "Did you mean 'mode'?",
+        ],
         id="unknown nested field",
     ),
     pytest.param(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from peagle_sm.core.arguments import load_arguments
 from peagle_sm.core.catalog import version_of
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
@@ -12,6 +12,9 @@ from peagle_sm.core.plan.environment import OWNED, as_text, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding
+
+if TYPE_CHECKING:
+    from peagle_sm.core.arguments import EngineArguments
 
 _TABLE = "speculation.num_speculative_tokens_per_batch_size"
 _CONFIG = "https://github.com/vllm-project/vllm/blob/main/vllm/config/speculative.py"
@@ -62,9 +65,8 @@ def argument_versions(draft: Draft) -> Iterator[Finding]:
             if value is not None and since is not None and version < version_of(since):
                 yield Finding("error", f"{what} needs vLLM {since} or newer; the image has {found}")
                 break
-    arguments = load_arguments()
     for name in draft.spec.serving.extra_args:
-        span = arguments.missing_in(name, version)
+        span = _known().missing_in(name, version)
         if span is None:
             continue
         needs = (
@@ -73,6 +75,13 @@ def argument_versions(draft: Draft) -> Iterator[Finding]:
             else f"needs vLLM {span.until} or older"
         )
         yield Finding("error", f"serving.extra_args.{name} {needs}; the image has {found}")
+
+
+def _known() -> EngineArguments:
+    """Return the list of arguments, which few specs need."""
+    from peagle_sm.core.arguments import load_arguments
+
+    return load_arguments()
 
 
 def _own_name(name: str) -> bool:
@@ -90,7 +99,13 @@ def _own_name(name: str) -> bool:
 )
 def extra_arguments(draft: Draft) -> Iterator[Finding]:
     """Unknown extra arguments, and values of the wrong kind."""
-    arguments = load_arguments()
+    if draft.spec.serving.extra_args:
+        yield from _extra_arguments(draft)
+    yield from _unknown_variables(draft)
+
+
+def _extra_arguments(draft: Draft) -> Iterator[Finding]:
+    arguments = _known()
     version = draft.image.version if draft.image else None
     covered = version is not None and (
         version_of(arguments.oldest) <= version <= version_of(arguments.newest)
@@ -113,15 +128,15 @@ def extra_arguments(draft: Draft) -> Iterator[Finding]:
             )
         elif name == "per_request_spec_decode_metrics" and not draft.speculating:
             yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
-    yield from _unknown_variables(draft)
 
 
 def _unknown_variables(draft: Draft) -> Iterator[Finding]:
     """Find variables in `serving.env` that become an argument that vLLM does not have."""
-    names = load_arguments().names
-    for variable in draft.spec.serving.env:
+    written = [name for name in draft.spec.serving.env if name.startswith("SM_VLLM_")]
+    names = _known().names if written else frozenset()
+    for variable in written:
         name = variable.removeprefix("SM_VLLM_").lower()
-        if not variable.startswith("SM_VLLM_") or variable != variable.upper() or name in names:
+        if variable != variable.upper() or name in names:
             continue
         if not _own_name(name) and variable not in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
             yield Finding(
