@@ -218,8 +218,8 @@ def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator
     drafting, value = speculation(args), environ.get(RUNNER_VARIABLE, "0").strip()
     if drafting is not None and drafting.parallel and value != "0":
         yield (
-            f"{RUNNER_VARIABLE}={value} is forbidden with P-EAGLE: the V2 model runner has no parallel drafting; "
-            "set it to 0 (https://github.com/vllm-project/vllm/pull/43010)"
+            f"{RUNNER_VARIABLE}={value} is forbidden with P-EAGLE: the V2 model runner has no parallel "
+            "drafting; set it to 0 (https://github.com/vllm-project/vllm/pull/43010)"
         )
 
 
