@@ -74,7 +74,9 @@ def facts(source: Source) -> dict[str, object]:
     names = list(source.names())
     python = {name: source.read(name) for name in names if _is_read(name)}
     trees = {name: ast.parse(text) for name, text in python.items()}
-    classes = {node.name: node for tree in trees.values() for node in tree.body if _is_class(node)}
+    classes = {
+        node.name: node for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)
+    }
     arguments: set[str] = set()
     for name in ("EngineArgs", "AsyncEngineArgs", "BaseFrontendArgs", "FrontendArgs"):
         arguments.update(_fields(classes.get(name)))
@@ -101,13 +103,9 @@ def _is_read(name: str) -> bool:
     return name in _READ or (name.startswith("vllm/entrypoints/") and name.endswith("cli_args.py"))
 
 
-def _is_class(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ClassDef)
-
-
-def _fields(node: ast.stmt | None) -> list[str]:
+def _fields(node: ast.ClassDef | None) -> list[str]:
     """Return the names of a dataclass's public fields."""
-    if not isinstance(node, ast.ClassDef):
+    if node is None:
         return []
     return [
         item.target.id

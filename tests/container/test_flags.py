@@ -151,3 +151,18 @@ def test_the_gate_stands_unless_it_is_turned_off() -> None:
     assert is_on({})
     assert is_on({"PEAGLE_GATE": "on"})
     assert not is_on({"PEAGLE_GATE": " OFF "})
+
+
+@pytest.mark.parametrize("value", ["1", "true", "", "2"])
+def test_p_eagle_on_the_v2_model_runner_is_refused(value: str) -> None:
+    (sentence,) = refusals(["--speculative-config", CONFIG], {"VLLM_USE_V2_MODEL_RUNNER": value})
+    assert sentence.startswith(f"VLLM_USE_V2_MODEL_RUNNER={value} is forbidden with P-EAGLE")
+    assert "set it to 0" in sentence
+
+
+def test_other_modes_may_use_the_v2_model_runner() -> None:
+    sequential = CONFIG.replace("true", "false")
+    assert list(refusals(["--speculative-config", CONFIG], {})) == []
+    assert list(refusals(["--speculative-config", CONFIG], {"VLLM_USE_V2_MODEL_RUNNER": "0"})) == []
+    assert list(refusals(["--speculative-config", sequential], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []
+    assert list(refusals([], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []

@@ -19,13 +19,13 @@ from tests.core.support import AWS, CONTAINER, LOCAL, TINY, spec_of
 CATALOG = load_catalog()
 ECR = "dkr.ecr.us-east-1.amazonaws.com"
 # V1 unless the variable is 1: VLLM_USE_V2_MODEL_RUNNER defaults to "0" in vllm/envs.py.
-V1_BY_DEFAULT = (
-    ["0.16.0", "0.17.0", "0.17.1", "0.18.0", "0.18.1", "0.19.0", "0.19.1", "0.20.0", "0.20.1", "0.20.2", "0.21.0"]
-)  # fmt: skip
+V1_BY_DEFAULT = """
+0.16.0 0.17.0 0.17.1 0.18.0 0.18.1 0.19.0 0.19.1 0.20.0 0.20.1 0.20.2 0.21.0
+""".split()  # noqa: SIM905
 # V2 by _is_default_v2_model_runner_model (0.22 to 0.28), then for every model.
-V2_POSSIBLE = (
-    ["0.22.0", "0.22.1", "0.23.0", "0.24.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0"]
-)  # fmt: skip
+V2_POSSIBLE = """
+0.22.0 0.22.1 0.23.0 0.24.0 0.25.0 0.25.1 0.26.0 0.27.0 0.27.1 0.28.0 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
+""".split()  # noqa: SIM905
 KNOWN = V1_BY_DEFAULT + V2_POSSIBLE
 UNKNOWN = {"0.15.1": "0.16.0", "0.12.0": "0.16.0", "0.26.1": "0.26.0", "0.33.1": "0.33.0", "0.40.0": "0.33.0"}
 MODES = ("none", "eagle3", "p-eagle")

@@ -13,7 +13,7 @@ import pytest
 
 HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio")
 MAX_HELP_CPU_MS = 100.0
-MAX_MODULES = 60
+MAX_MODULES = 61
 
 PRINT_MODULES = f"""
 import json, sys
@@ -48,7 +48,7 @@ def test_every_public_name_comes_without_a_client() -> None:
         "measure.benchmark.run",
     ],
 )
-def test_a_use_case_loads_at_most_60_modules_of_the_project(use_case: str) -> None:
+def test_a_use_case_loads_at_most_61_modules_of_the_project(use_case: str) -> None:
     program = f"""
 import json, sys
 import peagle_sm.{use_case}

@@ -138,7 +138,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         GPT,
         "serving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
         AWS,
-        "0.32.0 or newer",
+        "0.29.0 or newer",
     ),
     (
         "request-metrics",
