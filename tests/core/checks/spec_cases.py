@@ -183,7 +183,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         TINY,
         f"serving: {{env: {{{', '.join(f'A{i}: x' for i in range(95))}}}}}",
         LOCAL,
-        "101 entries",
+        "102 entries",
     ),
     (
         "environment-limits",
