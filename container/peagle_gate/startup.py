@@ -14,6 +14,7 @@ from typing import Any
 
 PREFIX = "PEAGLE_GATE"
 SPECULATIVE_FLAG = "--speculative-config"
+RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 
 
 class SettingError(ValueError):
@@ -238,6 +239,20 @@ def refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
     for name, forbidden in VARIABLES.items():
         if environ.get(name, "").strip().lower() not in _OFF:
             yield f"{name} is forbidden: it {forbidden.why} ({forbidden.source})"
+    yield from runner_refusals(args, environ)
+
+
+def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence if P-EAGLE would run on the V2 model runner, which has no parallel drafting.
+
+    vLLM before 0.22 then drafts one token at a time and reports nothing; later versions do not start.
+    """
+    drafting, value = speculation(args), environ.get(RUNNER_VARIABLE, "0").strip()
+    if drafting is not None and drafting.parallel and value != "0":
+        yield (
+            f"{RUNNER_VARIABLE}={value} is forbidden with P-EAGLE: the V2 model runner has no parallel "
+            "drafting; set it to 0 (https://github.com/vllm-project/vllm/pull/43010)"
+        )
 
 
 def _means(name: str, flag: str) -> bool:
@@ -258,7 +273,7 @@ MIDDLEWARE = "peagle_gate.asgi.Gate"
 GENERATION_CONFIG = "--override-generation-config"
 REQUEST_METRICS = "--per-request-spec-decode-metrics"
 #: The first vLLM with this flag; without speculation it refuses to start with it.
-_REQUEST_METRICS_FROM = (0, 32)
+_REQUEST_METRICS_FROM = (0, 29)
 
 
 def is_on(environ: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from scripts.reference_pages.architecture_picture import architecture_picture
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
+from scripts.reference_pages.engines import engines_page
 from scripts.reference_pages.python_api import python_page
 from scripts.reference_pages.quickstart_picture import picture
 from scripts.reference_pages.spec import schema_text, spec_page
@@ -25,6 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
     "reference/checks.md": checks_page,
+    "reference/engines.md": engines_page,
     "reference/spec.md": spec_page,
     "reference/spec.schema.json": schema_text,
     "reference/python.md": python_page,

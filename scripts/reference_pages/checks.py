@@ -77,7 +77,11 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NVMe disks take no KMS key", ("kms-local-storage", "kms-key", "volume-key", "artifacts-kms"), ""),
     ("JumpStart's buckets need GetObject and ListBucket of the role", ("role-rights",), ""),
     ("CloudFormation uses a stored role, and may pass few", ("stack-role",), ""),
-    ("P-EAGLE needs vLLM 0.16.0; flags need their versions", ("flag-versions", "request-metrics"), ""),
+    (
+        "P-EAGLE needs vLLM 0.16.0; flags need their versions",
+        ("flag-versions", "engine-known", "request-metrics"),
+        "",
+    ),
     ("The V2 model runner has no parallel drafting", ("v2-model-runner",), ""),
     ("KV-cache groups of gpt-oss; acceptance of Gemma under a schema, and beyond 32k", ("known-faults",), ""),
     (

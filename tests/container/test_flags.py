@@ -95,9 +95,9 @@ def test_the_gate_stands_before_all_other_middleware() -> None:
 
 def test_requests_report_their_acceptance_where_the_engine_can_and_something_drafts() -> None:
     flag = ["--per-request-spec-decode-metrics", "summary"]
-    assert flag == gate_arguments(SPECULATING, Settings(), "0.32.0+cpu")[4:6]
+    assert flag == gate_arguments(SPECULATING, Settings(), "0.29.0")[4:6]
     for args, version in (
-        (SPECULATING, "0.31.1"),
+        (SPECULATING, "0.28.1"),
         (SPECULATING, ""),
         (["--model", "/m"], "0.33.0"),
         ([*SPECULATING, flag[0], "detailed"], "0.33.0"),
@@ -175,3 +175,18 @@ def test_the_gate_stands_unless_it_is_turned_off() -> None:
     assert is_on({})
     assert is_on({"PEAGLE_GATE": "on"})
     assert not is_on({"PEAGLE_GATE": " OFF "})
+
+
+@pytest.mark.parametrize("value", ["1", "true", "", "2"])
+def test_p_eagle_on_the_v2_model_runner_is_refused(value: str) -> None:
+    (sentence,) = refusals(["--speculative-config", CONFIG], {"VLLM_USE_V2_MODEL_RUNNER": value})
+    assert sentence.startswith(f"VLLM_USE_V2_MODEL_RUNNER={value} is forbidden with P-EAGLE")
+    assert "set it to 0" in sentence
+
+
+def test_other_modes_may_use_the_v2_model_runner() -> None:
+    sequential = CONFIG.replace("true", "false")
+    assert list(refusals(["--speculative-config", CONFIG], {})) == []
+    assert list(refusals(["--speculative-config", CONFIG], {"VLLM_USE_V2_MODEL_RUNNER": "0"})) == []
+    assert list(refusals(["--speculative-config", sequential], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []
+    assert list(refusals([], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []

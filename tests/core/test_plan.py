@@ -101,6 +101,7 @@ def test_the_whole_plan_of_the_stand_in() -> None:
                         '"model":"/opt/ml/additional-model-data-sources/eagle",'
                         '"num_speculative_tokens":11,"parallel_drafting":true}',
                         "SM_VLLM_TENSOR_PARALLEL_SIZE": "1",
+                        "VLLM_USE_V2_MODEL_RUNNER": "0",
                     },
                     "AdditionalModelDataSources": [
                         {"ChannelName": "eagle", "S3DataSource": {"S3Uri": "s3://stand-in/p-eagle/", **s3}}

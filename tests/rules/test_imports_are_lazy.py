@@ -13,7 +13,7 @@ import pytest
 
 HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio")
 MAX_HELP_CPU_MS = 100.0
-MAX_MODULES = 64
+MAX_MODULES = 60
 
 PRINT_MODULES = f"""
 import json, sys

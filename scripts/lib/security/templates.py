@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from peagle_sm.core.catalog import version_of
 from peagle_sm.core.checks.environment import FORBIDDEN, SECRET_NAME, SECRET_VALUE
+from peagle_sm.core.engines import version_of
 
 Template = Mapping[str, Any]
 _OFF = ("", "0", "false")

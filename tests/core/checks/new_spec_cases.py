@@ -84,6 +84,9 @@ CASES = [
     Case("hub-model-id", CONTAINER, _env("HF_MODEL_ID", "/opt/ml/model")),
     _fails("v2-model-runner", "found '1' with mode p-eagle", _env("VLLM_USE_V2_MODEL_RUNNER", "1")),
     Case("v2-model-runner", CONTAINER, _env("VLLM_USE_V2_MODEL_RUNNER", "0")),
+    _warns("engine-known", "assumed: model runner and settings as in 0.33.0", f"{_OWN}:0.34.0"),
+    _warns("engine-known", "as in 0.16.0, the nearest", _V15),
+    Case("engine-known", CONTAINER, _V33),
     _warns("metrics-off", "the acceptance metrics are off", _env("SM_VLLM_DISABLE_LOG_STATS", "true")),
     Case("metrics-off", CONTAINER, _env("SM_VLLM_DISABLE_LOG_STATS", "false")),
     _fails(

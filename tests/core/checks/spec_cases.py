@@ -138,7 +138,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         GPT,
         "serving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
         AWS,
-        "0.32.0 or newer",
+        "0.29.0 or newer",
     ),
     (
         "request-metrics",
@@ -183,7 +183,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         TINY,
         f"serving: {{env: {{{', '.join(f'A{i}: x' for i in range(95))}}}}}",
         LOCAL,
-        "101 entries",
+        "102 entries",
     ),
     (
         "environment-limits",

@@ -18,7 +18,7 @@ GOOD = {"SM_VLLM_SPECULATIVE_CONFIG": CONFIG}
 def reasons(
     image: str, environment: dict[str, str], channels: frozenset[str] = frozenset({"eagle"})
 ) -> list[Finding]:
-    return list(unaccelerated(IMAGES.describe(image), environment, channels, IMAGES))
+    return list(unaccelerated(IMAGES.describe(image), environment, channels, load_catalog()))
 
 
 def on(name: str) -> list[str]:

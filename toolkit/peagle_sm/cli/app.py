@@ -115,6 +115,12 @@ ENTRIES = (
         "Planning",
     ),
     Entry(
+        "engines",
+        "peagle_sm.cli.commands.planning.catalog:engines",
+        "List the known vLLM versions and their model runners.",
+        "Planning",
+    ),
+    Entry(
         "heads",
         "peagle_sm.cli.commands.planning.heads:heads",
         "List draft heads, check them, or copy them to S3.",

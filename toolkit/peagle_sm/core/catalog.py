@@ -16,19 +16,14 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from peagle_sm.core.engines import EngineCatalog, Floor, Version, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode, Source
 from peagle_sm.core.spec.validation import suggest
 
-Version = tuple[int, ...]
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 """The variable from which the vLLM image takes `--speculative-config`."""
 _LMI = "djl-inference"
-
-
-def version_of(text: str) -> Version:
-    """Return "0.30.0" as (0, 30, 0)."""
-    return tuple(int(part) for part in text.split("."))
 
 
 class _Entry(BaseModel):
@@ -60,15 +55,6 @@ class VersionRange(_Entry):
     source: str
 
 
-class Floor(_Entry):
-    """Lowest version for a feature; check it again from ``expires`` (ISO) on."""
-
-    version: str
-    source: str
-    date: str | None = None
-    expires: str | None = None
-
-
 class Ami(_Entry):
     """Host AMI with its NVIDIA driver's major version."""
 
@@ -97,10 +83,7 @@ class ImageCatalog(_Entry):
     ami_for_cuda: Mapping[str, str]
     driver_clash: DriverClash
     driver_for_cuda: Mapping[str, int]
-    flags: Mapping[str, Floor]
     lmi: Mapping[int, str] = Field(default_factory=dict)
-    vocabulary_embedded: Floor
-    parallel_drafting: Floor
 
     def default_tag(self) -> str:
         """Return the tag of the default version."""
@@ -340,6 +323,7 @@ class Catalog(_Entry):
     heads: Mapping[str, HeadEntry]
     jumpstart: Mapping[str, JumpStartEntry]
     images: ImageCatalog
+    engines: EngineCatalog
     instances: Mapping[str, InstanceEntry]
     prices: tuple[PriceEntry, ...]
     regions: Mapping[str, RegionEntry]
@@ -404,6 +388,7 @@ def load_catalog() -> Catalog:
             "heads": _read("heads"),
             "jumpstart": _read("jumpstart"),
             "images": _read("images"),
+            "engines": _read("engines"),
             "instances": _instances(_read("instances")),
             "prices": _read("prices"),
             "regions": regions["regions"],

@@ -178,7 +178,7 @@ def make_lock(
         lock=made,
         newest=newest,
         changes=changes(before, made),
-        findings=lock_findings(made, load_catalog().images, newest=newest, hub_id=entry.hub_id),
+        findings=lock_findings(made, load_catalog(), newest=newest, hub_id=entry.hub_id),
         unreadable=unreadable,
     )
 

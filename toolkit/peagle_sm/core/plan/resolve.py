@@ -102,7 +102,7 @@ class Draft:
         """Same as `needed_vocabulary`, but also for images of unknown version."""
         if self.source != "container" or not self.spec.security.network_isolation or self.image is None:
             return None
-        embedded = self.image.at_least(self.catalog.images.vocabulary_embedded.version)
+        embedded = self.image.at_least(self.catalog.engines.vocabulary_embedded.version)
         return None if embedded else self.model.vocabulary
 
     @property
