@@ -69,6 +69,7 @@ def test_the_plan_as_json() -> None:
         "model": "qwen3-coder-30b-a3b-instruct",
         "mode": "p-eagle",
         "num_speculative_tokens": 7,
+        "engine_settings": {},
         "account": "123456789012",
         "region": "us-west-2",
         "local": False,
