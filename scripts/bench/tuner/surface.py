@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,12 @@ class Surface:
     bias: float
     bias_bend: float  #: how fast the bias goes as a position nears the largest; 1 is a straight line
     step_ms: dict[int, Array]
+    head_ms: dict[int, float] = field(default_factory=dict)  #: one pass of the head, which K=0 does not save
+
+    def with_head(self) -> Surface:
+        """Return the engine that has the head loaded: its K=0 still runs one pass of it in each step."""
+        steps = {c: steps + self.head_ms[c] * (np.arange(len(steps)) == 0) for c, steps in self.step_ms.items()}
+        return replace(self, step_ms=steps)
 
     def rate(self, k: int, concurrency: int) -> float:
         """The true tokens a second."""
@@ -55,11 +61,18 @@ def draw_surface(rng: np.random.Generator, concurrencies: tuple[int, ...], max_k
     survival = np.cumprod(first * decay ** np.arange(max_k))
     acceptance = np.concatenate([[1.0], 1 + np.cumsum(survival)])
     on_gpu = rng.random() < 0.7
-    steps = {c: _step_times(rng, head, c, max_k, on_gpu) for c in concurrencies}
-    return Surface(head, max_k, acceptance, survival, rng.uniform(0.02, 0.07), rng.uniform(0.6, 1.8), steps)
+    times = {c: _step_times(rng, head, c, max_k, on_gpu) for c in concurrencies}
+    steps = {c: found for c, (found, _) in times.items()}
+    passes = {c: once for c, (_, once) in times.items()}
+    return Surface(
+        head, max_k, acceptance, survival, rng.uniform(0.02, 0.07), rng.uniform(0.6, 1.8), steps, passes
+    )
 
 
-def _step_times(rng: np.random.Generator, head: Head, c: int, max_k: int, on_gpu: bool) -> Array:
+def _step_times(
+    rng: np.random.Generator, head: Head, c: int, max_k: int, on_gpu: bool
+) -> tuple[Array, float]:
+    """Return the step time at each K, and the time of one pass of the head, in milliseconds."""
     ks: Array = np.arange(max_k + 1, dtype=float)
     tokens = c * (ks + 1)
     if on_gpu:
@@ -75,7 +88,7 @@ def _step_times(rng: np.random.Generator, head: Head, c: int, max_k: int, on_gpu
         jump = rng.uniform(0.0, 0.08)
     jumps = jump * np.minimum(tokens // tile - c // tile, 6)
     found: Array = 5.0 * (verify + np.where(ks > 0, draft, 0.0) + jumps)
-    return found
+    return found, float(5.0 * draft[1])
 
 
 def measure(

@@ -111,7 +111,7 @@ def published() -> dict[str, Surface]:
         line = np.polyfit(np.arange(3, 9), measured, 1)
         below = np.polyval(line, np.arange(0, 3))
         steps[c] = np.concatenate([[0.75 * below[1]], below[1:], measured])
-    found["vLLM pull request 32628"] = _surface("eagle3", _PULL_32628_SURVIVAL, 0.03, 1.0, steps)
+    found["vLLM pull request 32628"] = _surface("eagle3", _PULL_32628_SURVIVAL, 0.03, 1.0, steps, {})
     for head, survival in _SMALL_SURVIVAL.items():
         small = {
             c: np.interp(np.arange(10), (0, 1, 3, 5, 7, 9), row)
@@ -119,7 +119,7 @@ def published() -> dict[str, Surface]:
             if one == head
         }
         name: Head = "p-eagle" if head == "p-eagle" else "eagle3"
-        found[f"small weights, {head}"] = _surface(name, survival, 0.04, 1.0, small)
+        found[f"small weights, {head}"] = _surface(name, survival, 0.04, 1.0, small, {})
     return found
 
 
@@ -135,12 +135,13 @@ def draw_world(rng: np.random.Generator, concurrencies: tuple[int, ...], max_k: 
         if head == "p-eagle"
         else rng.uniform(0.02, 0.12) * ks
     )
-    steps = {}
+    steps, passes = {}, {}
     for c in concurrencies:
         # The same seed for each load: one machine has one ridge, one tile, one cliff.
         verify = shape(np.random.default_rng(seed), c * (ks + 1), c)
         steps[c] = unit * (verify + verify[0] * np.where(ks > 0, draft, 0.0))
-    return _surface(head, _survival(rng, max_k), rng.uniform(0.0, 0.08), rng.uniform(0.5, 2.0), steps)
+        passes[c] = float(unit * verify[0] * draft[1])
+    return _surface(head, _survival(rng, max_k), rng.uniform(0.0, 0.08), rng.uniform(0.5, 2.0), steps, passes)
 
 
 def _survival(rng: np.random.Generator, max_k: int) -> Array:
@@ -153,8 +154,13 @@ def _survival(rng: np.random.Generator, max_k: int) -> Array:
 
 
 def _surface(
-    head: Head, survival: Array | tuple[float, ...], bias: float, bend: float, steps: dict[int, Array]
+    head: Head,
+    survival: Array | tuple[float, ...],
+    bias: float,
+    bend: float,
+    steps: dict[int, Array],
+    passes: dict[int, float],
 ) -> Surface:
     rates = np.asarray(survival, dtype=float)
     acceptance = np.concatenate([[1.0], 1 + np.cumsum(rates)])
-    return Surface(head, len(rates), acceptance, rates, bias, bend, steps)
+    return Surface(head, len(rates), acceptance, rates, bias, bend, steps, passes)

@@ -77,12 +77,7 @@ def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CH
     """
     best = prediction.best
     known = sorted(prediction.measured)
-    most = expected_loss(prediction, best) + loss
-
-    def not_slower(k: int) -> bool:
-        return prediction.ratio(k, best, share)[2] >= 1.0
-
-    k = next(k for k in known if k == best or (not_slower(k) and expected_loss(prediction, k) <= most))
+    k = good_enough(prediction, share, loss)[0]
     likely = prediction.ks[int(np.argmax(prediction.mean))]
     ahead = float(prediction.mean[prediction.ks.index(likely)]) / float(prediction.of(k).mean())
     return Choice(
@@ -91,10 +86,30 @@ def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CH
         best,
         prediction.ratio(k, best),
         expected_loss(prediction, k),
-        tuple(other for other in known if other < k and not_slower(other)),
+        tuple(other for other in known if other < k and _not_slower(prediction, other, share)),
         sum(1 for other in known if other < k),
         (likely, ahead) if likely not in known and ahead > 1 + GUESS_GAIN else None,
     )
+
+
+def good_enough(
+    prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CHOICE_LOSS
+) -> tuple[int, ...]:
+    """List the measured K that may be chosen, in ascending order; the best one is always among them.
+
+    They are not significantly slower than the best one, and their expected loss is at most ``loss`` higher.
+    """
+    best = prediction.best
+    most = expected_loss(prediction, best) + loss
+    return tuple(
+        k
+        for k in sorted(prediction.measured)
+        if k == best or (_not_slower(prediction, k, share) and expected_loss(prediction, k) <= most)
+    )
+
+
+def _not_slower(prediction: Prediction, k: int, share: float) -> bool:
+    return prediction.ratio(k, prediction.best, share)[2] >= 1.0
 
 
 def expected_loss(prediction: Prediction, k: int) -> float:

@@ -1,0 +1,180 @@
+"""K by load in one engine: which K to measure at each load, and the comparison with the alternatives. Pure.
+
+K=0 in an engine with a draft head is not an engine without one: the head still reads every token. So both are
+measured: K=0 inside the engine, which a table can contain, and the baseline on an endpoint of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from peagle_sm.measure.results.records import Interval, Mode
+from peagle_sm.measure.tune.arms import spread
+from peagle_sm.measure.tune.decide import Tell, contenders, leaders
+from peagle_sm.measure.tune.fit import Array, Noise, fit, level, noise_of
+from peagle_sm.measure.tune.outcome import ModeResult, conclude
+from peagle_sm.measure.tune.predict import Prediction, predict
+from peagle_sm.measure.tune.readings import Reading
+from peagle_sm.measure.tune.table import LoadTable, make_table
+from peagle_sm.measure.tune.windows import WindowReader
+
+FIRST_KS = 6  #: number of K above 0 in the first round at a load
+LATER_KS = 5  #: maximum number of K above 0 in each later round
+ROUNDS = 3  #: rounds at each load; the last ones only over K that may still be the best
+
+
+def next_ks(
+    readings: Sequence[Reading], max_k: int, concurrency: int, noise: Noise | None = None
+) -> list[int]:
+    """Choose the K above 0 of the next round at one load; empty if the best one is decided.
+
+    First a few from small to large; then those that may be the best, measured or not; at least once the
+    leaders again, since only repeats show the noise.
+    """
+    here = [reading for reading in readings if reading.k and reading.concurrency == concurrency]
+    blocks = {reading.block for reading in here}
+    if not blocks:
+        return list(spread(max_k, min(FIRST_KS, max_k)))
+    prediction = predict(fit(readings, max_k, noise), readings, noise)[concurrency]
+    rivals = set(contenders({concurrency: prediction}, share=0.8))
+    ranked = [k for k in leaders(prediction, max_k) if k in rivals]
+    again = leaders(prediction, 2) if len(blocks) == 1 else []
+    return sorted({*ranked[:LATER_KS], *again})
+
+
+def at_each_load(
+    side: WindowReader,
+    baseline: WindowReader,
+    loads: Sequence[int],
+    max_k: int,
+    tell: Tell,
+    *,
+    rounds: int = ROUNDS,
+) -> tuple[list[Reading], list[Reading]]:
+    """Measure K=0 and a few larger K at each load, and the baseline in every round.
+
+    At the end every K that is the best at some load is measured at all of them, so that neighbouring loads
+    can share it. Returns the readings of the engine and those of the baseline.
+    """
+    engine: list[Reading] = []
+    plain: list[Reading] = []
+    blocks = dict.fromkeys(loads, 0)
+
+    def measure(ks: Sequence[int], load: int) -> None:
+        block = blocks[load]
+        order = [0, *ks]
+        engine.extend(side.read(k, load, block) for k in (order if block % 2 == 0 else order[::-1]))
+        plain.append(baseline.read(0, load, block))
+        blocks[load] += 1
+
+    for load in loads:
+        for number in range(rounds):
+            clean = level(engine)
+            ks = next_ks(clean, max_k, load, noise_of(clean))
+            if not ks:
+                break
+            tell(f"c={load}, round {number + 1} of at most {rounds}: K 0, {', '.join(map(str, ks))}")
+            measure(ks, load)
+    best = {prediction.best for prediction in predicted(engine, max_k).values()} - {0}
+    for load in loads:
+        known = {reading.k for reading in engine if reading.concurrency == load}
+        if missing := sorted(best - known):
+            tell(f"c={load}: K {', '.join(map(str, missing))}, the best at another load")
+            measure(missing, load)
+    return engine, plain
+
+
+def predicted(engine: Sequence[Reading], max_k: int, noise: Noise | None = None) -> dict[int, Prediction]:
+    """Predict the rate at each load; K=0 is the engine with drafts turned off."""
+    clean = level(engine)
+    seen = noise_of(clean, noise)
+    return predict(fit(clean, max_k, seen), clean, seen)
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """Result of one mode: the table, the one K for all loads, and the predictions they come from.
+
+    ``fixed`` compares with the baseline (its K=0), ``engine`` has K=0 of the engine with the head.
+    """
+
+    table: LoadTable
+    fixed: ModeResult
+    engine: Mapping[int, Prediction]
+
+    @property
+    def mode(self) -> Mode:
+        """Mode that was tuned."""
+        return self.fixed.mode
+
+    def over_none(self, load: int, k: int) -> Array:
+        """Draw the ratio of the rate at ``k`` to the rate without speculation at one load.
+
+        K=0 is compared by way of the best K above 0, which was measured beside both.
+        """
+        beside_none = self.fixed.predictions[load]
+        if k:
+            return beside_none.of(k) / beside_none.of(0)
+        link = max((one for one in beside_none.measured if one), key=lambda one: beside_none.of(one).mean())
+        own = self.engine[load]
+        # Both predictions come from one sequence of random numbers; reversed, they are independent.
+        found: Array = own.of(0) / own.of(link) * (beside_none.of(link) / beside_none.of(0))[::-1]
+        return found
+
+
+def conclude_loads(
+    mode: Mode, engine: Sequence[Reading], plain: Sequence[Reading], max_k: int, noise: Noise | None = None
+) -> LoadResult:
+    """Make the table of one mode, and find the one K for all loads, from the readings of `at_each_load`."""
+    drafting = [reading for reading in engine if reading.k]
+    fixed = conclude(mode, [*drafting, *plain], max_k, deployments=1, noise=noise)
+    predictions = predicted(engine, max_k, noise)
+    return LoadResult(make_table(predictions), fixed, predictions)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Rate of another mode over the rate of the tuned one at one load, with a 95% interval.
+
+    All modes run on the same instance, so at equal load the price of a token is the inverse of this ratio.
+    """
+
+    load: int
+    mode: Mode
+    k: int  #: 0 for mode none, or where the other mode's table turns drafts off
+    over: Mode
+    over_k: int
+    ratio: Interval
+
+    @property
+    def verdict(self) -> Literal["faster", "slower", "not significantly different"]:
+        """Result of the comparison: faster or slower only if the interval excludes 1."""
+        if not self.ratio.shown:
+            return "not significantly different"
+        return "faster" if self.ratio.value > 1 else "slower"
+
+
+def alternatives(own: LoadResult, ks: Mapping[int, int], others: Sequence[LoadResult]) -> list[Alternative]:
+    """Compare one mode with mode none and with the other modes at each load.
+
+    ``ks`` are the K in use by load; the other modes use those of their tables. Two modes are compared by way
+    of the baseline, which was measured in the rounds of both, so drift of the machine between them cancels.
+    """
+    found = []
+    for load, k in sorted(ks.items()):
+        rate = own.over_none(load, k)
+        found.append(Alternative(load, "none", 0, own.mode, k, _interval(1 / rate)))
+        for other in others:
+            other_k = other.table.by_load[load]
+            ratios = other.over_none(load, other_k)[::-1] / rate  # reversed: independent of the other draws
+            found.append(Alternative(load, other.mode, other_k, own.mode, k, _interval(ratios)))
+    return found
+
+
+def _interval(ratios: Array) -> Interval:
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return Interval(float(np.median(ratios)), float(low), float(high))

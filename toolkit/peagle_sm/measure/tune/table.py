@@ -1,0 +1,124 @@
+"""Table of K by batch size, from the predicted rates at a few measured loads. Pure.
+
+vLLM looks up K in each step by the number of requests that the step computes, prefills included, and drafts
+this many tokens for the next step (vLLM 0.32, ``v1/core/sched/scheduler.py`` and
+``v1/spec_decode/dynamic/utils.py``). A batch between two rows gets the K before the gap, one beyond the last
+row the last K, and no K exceeds ``num_speculative_tokens``. The tables made here have no gaps.
+
+* At a measured load every K counts that the tuner's rule would allow: not significantly slower than the best
+  one, and with a small expected loss.
+* Hysteresis against noise: neighbouring loads share a K as long as one is allowed at all of them. So a table
+  has the fewest rows possible, and two rows differ only where no K is good enough for both.
+* Between two measured loads with different K, the table changes where their rates are expected to be equal:
+  the logarithm of their ratio is interpolated over the logarithm of the load. Measured loads keep their own K.
+* The first row begins at 1; the last one ends at `LARGEST_BATCH`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from peagle_sm.measure.tune.decide import good_enough
+from peagle_sm.measure.tune.predict import Prediction
+
+#: End of the last row. An engine with a smaller ``max_num_seqs`` cuts the row there, and one with a larger
+#: value continues with the last K.
+LARGEST_BATCH = 1024
+
+Row = tuple[int, int, int]
+"""First batch size, last batch size (inclusive), and K: a row of vLLM's table."""
+
+
+@dataclass(frozen=True)
+class LoadTable:
+    """K by batch size: ``rows`` from 1 on without gaps, and the K at each measured load."""
+
+    rows: tuple[Row, ...]
+    by_load: Mapping[int, int]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether one K serves every load, so that no table is needed."""
+        return len(self.rows) == 1
+
+    @property
+    def max_k(self) -> int:
+        """Largest K: the ``num_speculative_tokens`` that the engine needs."""
+        return max(k for _, _, k in self.rows)
+
+    def k_at(self, batch: int) -> int:
+        """Return the K that the engine uses for a batch size from 1."""
+        return next((k for _, last, k in self.rows if batch <= last), self.rows[-1][2])
+
+    @property
+    def words(self) -> str:
+        """Return ``K=7 up to 3 requests in flight, K=4 up to 11, K=0 beyond``."""
+        parts = [f"K={k} up to {last}" for _, last, k in self.rows[:-1]]
+        if not parts:
+            return f"K={self.rows[0][2]} at every load"
+        parts[0] += " requests in flight"
+        return ", ".join([*parts, f"K={self.rows[-1][2]} beyond"])
+
+
+def make_table(predictions: Mapping[int, Prediction]) -> LoadTable:
+    """Make the table from the rates predicted at each measured load, by load.
+
+    Only a K that was measured at a load is chosen for it. K=0 is the engine with drafts turned off.
+
+    Raises:
+        ValueError: no load.
+    """
+    if not predictions:
+        raise ValueError("make_table: needs at least one load")
+    loads = sorted(predictions)
+    runs = share_k({load: good_enough(predictions[load]) for load in loads})
+    rows: list[Row] = []
+    first = 1
+    for (own, k), (following, other) in pairwise(runs):
+        last = boundary(predictions[own[-1]], predictions[following[0]], k, other)
+        rows.append((first, last, k))
+        first = last + 1
+    rows.append((first, max(LARGEST_BATCH, first), runs[-1][1]))
+    return LoadTable(tuple(rows), {load: k for own, k in runs for load in own})
+
+
+def share_k(allowed: Mapping[int, Sequence[int]]) -> list[tuple[tuple[int, ...], int]]:
+    """Split the loads, in ascending order, into the fewest runs of neighbours that share an allowed K.
+
+    Returns each run's loads with the smallest K that all of them allow.
+
+    Raises:
+        ValueError: a load allows no K.
+    """
+    found: list[tuple[tuple[int, ...], set[int]]] = []
+    for load in sorted(allowed):
+        here = set(allowed[load])
+        if not here:
+            raise ValueError(f"share_k: no K is allowed at load {load}")
+        if found and found[-1][1] & here:
+            loads, common = found[-1]
+            found[-1] = ((*loads, load), common & here)
+        else:
+            found.append(((load,), here))
+    return [(loads, min(common)) for loads, common in found]
+
+
+def boundary(lower: Prediction, upper: Prediction, k: int, other: int) -> int:
+    """Return the last batch size for ``k``; from the next one on ``other`` is used.
+
+    It is from ``lower.concurrency`` to one below ``upper.concurrency``: the point where both are expected to
+    be equally fast. If the noise puts one of them ahead at both loads, the change is at the nearer end; if a
+    K was not measured at both, in the geometric middle.
+    """
+    low, high = lower.concurrency, upper.concurrency
+    if not {k, other} <= set(lower.measured) & set(upper.measured):
+        share = 0.5
+    else:
+        ahead = math.log(float(lower.of(k).mean()) / float(lower.of(other).mean()))
+        behind = math.log(float(upper.of(other).mean()) / float(upper.of(k).mean()))
+        share = 0.0 if ahead <= 0 else 1.0 if behind <= 0 else ahead / (ahead + behind)
+    equal = low * (high / low) ** share
+    return min(max(math.floor(equal), low), high - 1)
