@@ -35,7 +35,9 @@ class Surface:
 
     def with_head(self) -> Surface:
         """Return the engine that has the head loaded: its K=0 still runs one pass of it in each step."""
-        steps = {c: steps + self.head_ms[c] * (np.arange(len(steps)) == 0) for c, steps in self.step_ms.items()}
+        steps = {
+            c: steps + self.head_ms[c] * (np.arange(len(steps)) == 0) for c, steps in self.step_ms.items()
+        }
         return replace(self, step_ms=steps)
 
     def rate(self, k: int, concurrency: int) -> float:

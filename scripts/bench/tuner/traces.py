@@ -42,7 +42,8 @@ def ramps(rng: np.random.Generator, most: int) -> Trace:
         goal = _load(rng, most)
         found += list(np.geomspace(at, goal, int(rng.integers(30, 200))))
         at = goal
-    return np.rint(np.asarray(found[:MOMENTS]))
+    whole: Trace = np.rint(np.asarray(found[:MOMENTS]))
+    return whole
 
 
 def bursts(rng: np.random.Generator, most: int) -> Trace:
@@ -56,7 +57,7 @@ def bursts(rng: np.random.Generator, most: int) -> Trace:
 
 
 def _load(rng: np.random.Generator, most: int) -> int:
-    return int(round(float(np.exp(rng.uniform(0, np.log(most))))))
+    return round(float(np.exp(rng.uniform(0, np.log(most)))))
 
 
 KINDS: dict[str, Callable[[np.random.Generator, int], Trace]] = {
@@ -130,7 +131,9 @@ def simulate_traces(
     found: list[tuple[float, float, float, int, int]] = []
     for index in range(count):
         rng = np.random.default_rng([seed, index, 2])
-        surface = (draw or (lambda r, c: draw_world(r, c, max_k)))(np.random.default_rng([seed, index]), every)
+        surface = (draw or (lambda r, c: draw_world(r, c, max_k)))(
+            np.random.default_rng([seed, index]), every
+        )
         kind = list(KINDS.values())[index % len(KINDS)]
         trace = kind(rng, MEASURED[-1])
         tried = tune(surface, MEASURED, noise, np.random.default_rng([seed, index, 1]), rounds)

@@ -7,7 +7,8 @@ import pytest
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.tune.arms import arm_spec, label, parse_label, parse_modes
-from peagle_sm.measure.tune.run import Bill, Estimate, estimate
+from peagle_sm.measure.tune.estimate import Estimate, estimate
+from peagle_sm.measure.tune.run import Bill
 
 
 def base(**more: object) -> EndpointSpec:

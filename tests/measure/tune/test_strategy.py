@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.measure.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
+from peagle_sm.measure.tune.estimate import windows_of
 from peagle_sm.measure.tune.outcome import conclude
 from peagle_sm.measure.tune.readings import Reading
-from peagle_sm.measure.tune.run import windows_of
 from peagle_sm.measure.tune.windows import WindowReader
 from tests.measure.tune.reading_of import reading
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.plan import Plan
@@ -28,8 +28,7 @@ from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare
 from peagle_sm.measure.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.load.run import run_quietly
-from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord
-from peagle_sm.measure.results.result_file import ResultWriter
+from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, Record
 from peagle_sm.measure.workloads import MAX_TOKENS, limit_of
 
 
@@ -134,6 +133,13 @@ class Setup:
             self.prompts_of(load)
 
 
+class Writer(Protocol):
+    """Keeper of the records of a contest, such as a results file."""
+
+    def append(self, record: Record) -> None:
+        """Keep a record."""
+
+
 @dataclass
 class Contest:
     """Load on the arms in turns, records of every request, and the comparison at the end.
@@ -144,7 +150,7 @@ class Contest:
     """
 
     setup: Setup
-    writer: ResultWriter
+    writer: Writer
     salt: str
     context_of: Callable[[Callable[[LoadRun], None]], TurnContext]
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly

@@ -50,15 +50,21 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class Load:
-    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
+    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson).
+
+    ``steps``: the successive concurrencies of a closed loop, at most ``concurrency``; empty if constant.
+    """
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
     rate_per_s: float | None = None
+    steps: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
-        """``c=8`` or ``2.5 req/s``."""
+        """``c=8``, ``c=1 to 8 to 1`` or ``2.5 req/s``."""
+        if self.steps:
+            return f"c={' to '.join(map(str, self.steps))}"
         return f"c={self.concurrency}" if self.kind == "closed" else f"{self.rate_per_s:g} req/s"
 
 
@@ -279,6 +285,53 @@ class WindowRecord:
     untrusted: str | None = None
 
 
+@dataclass(frozen=True)
+class TableCheck:
+    """Rate of a table's own endpoint over that of the best fixed K, under one load."""
+
+    load: Load
+    ratio: Interval
+    verdict: Literal["as fast", "slower", "not decided"]
+    identical_outputs: int | None = None  #: prompts with identical answers
+    compared_outputs: int | None = None
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Rate of another mode over that of the tuned one at the same load, from the tuning's windows.
+
+    All modes run on the same instance, so the price of a token is the inverse of this ratio.
+    """
+
+    load: Load
+    mode: Mode
+    k: int  #: 0 for mode none, or where the other mode's table turns drafts off
+    ratio: Interval
+
+    @property
+    def verdict(self) -> Literal["faster", "slower", "not significantly different"]:
+        """Result of the comparison: faster or slower only if the interval excludes 1."""
+        if not self.ratio.shown:
+            return "not significantly different"
+        return "faster" if self.ratio.value > 1 else "slower"
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """K by batch size of one mode, as `tune --loads` found it, and its validation.
+
+    ``rows`` are [first batch size, last batch size, K]. If it is not ``accepted``, ``fixed_k`` is used.
+    """
+
+    mode: Mode
+    rows: tuple[tuple[int, int, int], ...]
+    fixed_k: int
+    accepted: bool
+    reason: str
+    checks: tuple[TableCheck, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+
+
 Record = (
     Header
     | ArmRecord
@@ -288,6 +341,7 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
+    | TableRecord
 )
 #: The ``kind`` of each line.
 KINDS: dict[str, type[Any]] = {
@@ -299,4 +353,5 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
+    "table": TableRecord,
 }

@@ -10,7 +10,7 @@ an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +30,7 @@ from peagle_sm.core.plan.records import Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.plan.tags import ENDPOINT, MODE
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
+from peagle_sm.core.spec.k_table import Row
 from peagle_sm.measure.compare.arms import spec_of
 from peagle_sm.measure.compare.deployments import refuse_taken_names
 from peagle_sm.service import Endpoint, Pacing, delete
@@ -76,8 +77,26 @@ def arm_spec(
     return EndpointSpec(**fields).locked_as(base)
 
 
-def arm_name(base: str, mode: str, k: int | None) -> str:
-    """Return the endpoint's name: ``tune-tiny-code-p-eagle-k7``, or without the K.
+def table_spec(
+    base: EndpointSpec, mode: Mode, rows: Sequence[Row], *, head: str | None = None
+) -> EndpointSpec:
+    """Derive the spec of the arm with a table of K; ``rows`` are [first batch size, last one, K].
+
+    Raises:
+        SpecError: no head for the mode, or the name is too long for SageMaker.
+    """
+    made = spec_of(base, mode, k=max(k for _, _, k in rows), head=head)
+    fields: dict[str, Any] = made.model_dump(exclude_unset=True)
+    fields["name"] = arm_name(base.name, mode, None, "table")
+    fields["speculation"] = {
+        **fields["speculation"],
+        "num_speculative_tokens_per_batch_size": [list(row) for row in rows],
+    }
+    return EndpointSpec(**fields).locked_as(base)
+
+
+def arm_name(base: str, mode: str, k: int | None, *words: str) -> str:
+    """Return the endpoint's name: ``tune-tiny-code-p-eagle-k7``, or with other words in place of the K.
 
     Raises:
         SpecError: the name is too long for SageMaker.
@@ -85,7 +104,7 @@ def arm_name(base: str, mode: str, k: int | None) -> str:
     stem = base
     for ending in MODES:
         stem = stem.removesuffix(f"-{ending}")
-    name = "-".join([PREFIX, stem, mode, *([f"k{k}"] if k else [])])
+    name = "-".join([PREFIX, stem, mode, *([f"k{k}"] if k else []), *words])
     if len(name) > MOST_CHARACTERS:
         raise SpecError(
             f"name: the tuning needs the endpoint name {name!r} with {len(name)} characters; "
@@ -96,8 +115,11 @@ def arm_name(base: str, mode: str, k: int | None) -> str:
 
 
 def label(mode: str, k: int) -> str:
-    """Return an arm's name in a results file: ``p-eagle K=7``, ``none``."""
-    return f"{mode} K={k}" if k else "none"
+    """Return an arm's name in a results file: ``p-eagle K=7``, ``none``.
+
+    ``p-eagle K=0`` is an engine with a draft head whose drafts are turned off.
+    """
+    return "none" if mode == "none" else f"{mode} K={k}"
 
 
 def parse_label(text: str) -> tuple[str, int]:

@@ -26,8 +26,9 @@ from peagle_sm.measure.results.records import FitRecord, Header
 from peagle_sm.measure.results.result_file import ResultWriter, demand_command, demand_same_config, read
 from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread
 from peagle_sm.measure.tune.decide import first_probes
+from peagle_sm.measure.tune.estimate import Estimate, estimate
 from peagle_sm.measure.tune.outcome import ModeResult, common_against_none
-from peagle_sm.measure.tune.run import Estimate, Settings, Tuned, Tuning, estimate
+from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
 from peagle_sm.measure.tune.windows import Measured, of_whole_windows
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service import plan_for

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from peagle_sm.measure.results.records import Interval, Mode
+from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.measure.results.records import (
+    Alternative,
+    Interval,
+    Load,
+    Mode,
+    TableCheck,
+    TableRecord,
+)
 from peagle_sm.measure.tune.arms import spread
 from peagle_sm.measure.tune.decide import Tell, contenders, leaders
 from peagle_sm.measure.tune.fit import Array, Noise, fit, level, noise_of
@@ -20,6 +27,7 @@ from peagle_sm.measure.tune.outcome import ModeResult, conclude
 from peagle_sm.measure.tune.predict import Prediction, predict
 from peagle_sm.measure.tune.readings import Reading
 from peagle_sm.measure.tune.table import LoadTable, make_table
+from peagle_sm.measure.tune.validate import is_accepted, reason_of
 from peagle_sm.measure.tune.windows import WindowReader
 
 FIRST_KS = 6  #: number of K above 0 in the first round at a load
@@ -111,6 +119,11 @@ class LoadResult:
         """Mode that was tuned."""
         return self.fixed.mode
 
+    @property
+    def spec_mode(self) -> SpecMode:
+        """The same, as a spec names it."""
+        return "eagle3" if self.mode == "eagle3" else "p-eagle"
+
     def over_none(self, load: int, k: int) -> Array:
         """Draw the ratio of the rate at ``k`` to the rate without speculation at one load.
 
@@ -136,28 +149,6 @@ def conclude_loads(
     return LoadResult(make_table(predictions), fixed, predictions)
 
 
-@dataclass(frozen=True)
-class Alternative:
-    """Rate of another mode over the rate of the tuned one at one load, with a 95% interval.
-
-    All modes run on the same instance, so at equal load the price of a token is the inverse of this ratio.
-    """
-
-    load: int
-    mode: Mode
-    k: int  #: 0 for mode none, or where the other mode's table turns drafts off
-    over: Mode
-    over_k: int
-    ratio: Interval
-
-    @property
-    def verdict(self) -> Literal["faster", "slower", "not significantly different"]:
-        """Result of the comparison: faster or slower only if the interval excludes 1."""
-        if not self.ratio.shown:
-            return "not significantly different"
-        return "faster" if self.ratio.value > 1 else "slower"
-
-
 def alternatives(own: LoadResult, ks: Mapping[int, int], others: Sequence[LoadResult]) -> list[Alternative]:
     """Compare one mode with mode none and with the other modes at each load.
 
@@ -167,12 +158,34 @@ def alternatives(own: LoadResult, ks: Mapping[int, int], others: Sequence[LoadRe
     found = []
     for load, k in sorted(ks.items()):
         rate = own.over_none(load, k)
-        found.append(Alternative(load, "none", 0, own.mode, k, _interval(1 / rate)))
+        at = Load("closed", concurrency=load)
+        found.append(Alternative(at, "none", 0, _interval(1 / rate)))
         for other in others:
             other_k = other.table.by_load[load]
             ratios = other.over_none(load, other_k)[::-1] / rate  # reversed: independent of the other draws
-            found.append(Alternative(load, other.mode, other_k, own.mode, k, _interval(ratios)))
+            found.append(Alternative(at, other.mode, other_k, _interval(ratios)))
     return found
+
+
+def record_of(own: LoadResult, checks: Sequence[TableCheck], others: Sequence[LoadResult]) -> TableRecord:
+    """Make the record of one mode: its table, whether it was accepted and why, and the alternatives."""
+    accepted = is_accepted(checks)
+    fixed_k = own.fixed.common.k
+    ks = own.table.by_load if accepted else dict.fromkeys(own.table.by_load, fixed_k)
+    reason = (
+        f"K={own.table.rows[0][2]} is good enough at every measured load, so no table is needed"
+        if own.table.is_constant
+        else reason_of(checks)
+    )
+    return TableRecord(
+        own.mode,
+        own.table.rows,
+        fixed_k,
+        accepted,
+        reason,
+        tuple(checks),
+        tuple(alternatives(own, ks, others)),
+    )
 
 
 def _interval(ratios: Array) -> Interval:

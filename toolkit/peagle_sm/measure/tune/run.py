@@ -1,4 +1,4 @@
-"""Complete tuning: cost estimate, deployment, measurement, choice, deletion, and actual cost."""
+"""Complete tuning: deployment, measurement, choice, validation, deletion, and actual cost."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from dataclasses import dataclass, field, replace
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
+from peagle_sm.measure.benchmark.progress import Spending
+from peagle_sm.measure.compare.alternating import TurnContext
 from peagle_sm.measure.compare.deployments import Fleet
-from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.compare.run import Watch
+from peagle_sm.measure.load import Timeouts, WorkItem, make_target
 from peagle_sm.measure.results.records import Mode as RecordMode
-from peagle_sm.measure.results.records import Record
-from peagle_sm.measure.tune.arms import Host, HostPlan, arm_spec, label, parse_label
+from peagle_sm.measure.results.records import Record, TableCheck, TableRecord
+from peagle_sm.measure.tune.arms import Host, HostPlan, arm_spec, label, parse_label, table_spec
 from peagle_sm.measure.tune.decide import Tell, by_deployments, every_k, in_one_engine, side_by_side
+from peagle_sm.measure.tune.estimate import windows_by_load, windows_of
 from peagle_sm.measure.tune.fit import level
+from peagle_sm.measure.tune.loads import LoadResult, at_each_load, conclude_loads, record_of
 from peagle_sm.measure.tune.outcome import Agreement, ModeResult, check_record, compare, conclude, fit_records
 from peagle_sm.measure.tune.readings import Reading
+from peagle_sm.measure.tune.validate import Validation, validated_loads
 from peagle_sm.measure.tune.windows import (
     EndpointReader,
     Measured,
@@ -30,125 +36,6 @@ from peagle_sm.measure.tune.windows import (
 )
 from peagle_sm.service import Endpoint
 from peagle_sm.service.progress import Progress
-
-#: Minutes from CreateEndpoint to the first answer: on AWS hundreds of gigabytes are loaded (assumed), locally
-#: a few megabytes (measured, docs/explanation/engine.md).
-STARTUP_MINUTES_AWS = 15.0
-STARTUP_MINUTES_LOCAL = 0.5
-#: Assumed step time without speculation, for the longest window; large models are faster.
-SLOW_STEP_S = 0.02
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Estimated time and cost of a tuning; ``usd`` and ``most_usd`` are None if the price is unknown.
-
-    ``most_usd`` assumes that all endpoints exist until their lifetime limit. ``windows`` is an upper bound;
-    ``minutes`` and ``usd`` are for the usual number.
-    """
-
-    deployments: int
-    windows: int
-    minutes: float
-    usd_per_hour: float | None
-    usd: float | None
-    most_usd: float | None
-
-    def words(self) -> str:
-        """Describe the estimate in one sentence."""
-        plural = "" if self.deployments == 1 else "s"
-        minutes = max(1.0, self.minutes)
-        what = (
-            f"{self.deployments} deployment{plural}, at most {self.windows} windows, about {minutes:.0f} min"
-        )
-        if self.usd is None:
-            return f"{what}; cost unknown: no price found"
-        if self.usd == 0:
-            return f"{what}; nothing is billed"
-        return f"{what}: about {self.usd:.2f} USD, at most {self.most_usd:.2f} USD"
-
-
-def estimate(
-    *,
-    modes: int,
-    concurrencies: tuple[int, ...],
-    max_k: int,
-    runtime: bool,
-    most_deployments: int,
-    rounds: int,
-    requests: int,
-    max_tokens: int,
-    usd_per_hour: float | None,
-    max_lifetime_hours: float,
-    local: bool,
-    sweep_rounds: int = 0,
-    components: int = 0,
-) -> Estimate:
-    """Estimate time and cost of a tuning; ``usd_per_hour`` is the price of one endpoint.
-
-    The baseline exists throughout, with one other endpoint at a time (all modes at once if K changes in the
-    engine). With ``components`` > 0 that many arms, including the baseline, share one endpoint, and each is
-    measured in every round.
-    """
-    startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
-    windows = windows_of(
-        modes=modes,
-        max_k=max_k,
-        runtime=runtime,
-        most_deployments=most_deployments,
-        rounds=rounds,
-        local=local,
-        sweep_rounds=sweep_rounds,
-        components=components,
-    )
-    if components:
-        deployments = starts = at_once = 1
-    elif runtime:
-        deployments = at_once = 1 + modes
-        starts = 1
-    else:
-        deployments = starts = 1 + modes * most_deployments
-        at_once = 2
-    seconds = sum(
-        windows.usual * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies
-    )
-    minutes = starts * startup + seconds / 60
-    usd = None if usd_per_hour is None else round(at_once * usd_per_hour * minutes / 60, 2)
-    most = None if usd_per_hour is None else round(deployments * usd_per_hour * max_lifetime_hours, 2)
-    return Estimate(deployments, windows.most * len(concurrencies), minutes, usd_per_hour, usd, most)
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Number of windows of a tuning at each concurrency: usual and maximum."""
-
-    usual: int
-    most: int
-
-
-def windows_of(
-    *,
-    modes: int,
-    max_k: int,
-    runtime: bool,
-    most_deployments: int,
-    rounds: int,
-    local: bool,
-    sweep_rounds: int = 0,
-    components: int = 0,
-) -> Windows:
-    """Compute the number of windows of a tuning at each concurrency."""
-    if components:
-        return Windows(components * rounds, components * rounds)
-    if runtime:
-        first, sweep = max_k + 1, sweep_rounds * max_k  # every K, and the baseline
-        later = max_k // 2 + 1  # about half of the K are undecided
-        return Windows(
-            usual=modes * (first + (rounds - 1) * later + sweep), most=modes * (rounds * first + sweep)
-        )
-    ks = min(most_deployments, max_k)
-    baselines = ks if local else 1  # locally one with each K
-    return Windows(modes * (ks + baselines), modes * (ks + baselines))
 
 
 @dataclass
@@ -190,17 +77,22 @@ class Settings:
     heads: Mapping[str, str] = field(default_factory=dict)
     sweep_rounds: int = 0  #: rounds of the exhaustive sweep that checks the choice; 0 for none
     unguarded: bool = False
+    by_load: bool = False  #: also make and validate a table of K by batch size
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of a tuning; ``usd`` is None if a price is unknown."""
+    """Result of a tuning; ``usd`` is None if a price is unknown.
+
+    ``tables`` has one element for each mode if K was tuned by load, else none.
+    """
 
     results: tuple[ModeResult, ...]
     agreements: tuple[Agreement, ...]
     usd: float | None
     minutes: float
     untrusted: tuple[str, ...]
+    tables: tuple[TableRecord, ...] = ()
 
 
 @dataclass
@@ -238,8 +130,11 @@ class Tuning:
             self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic
         )
         began = self.monotonic()
+        tables: list[TableRecord] = []
         with ExitStack() as stack:
-            if self.host is not None:
+            if self.settings.by_load:
+                results, tables = self._by_load()
+            elif self.host is not None:
                 results = self._side_by_side(stack, self.host)
             elif self.settings.runtime:
                 results = self._in_engines(stack)
@@ -249,12 +144,19 @@ class Tuning:
         for result in results:
             for record in fit_records(result, self._bill.total):
                 self.sink(record)
+        for table in tables:
+            self.sink(table)
         agreements = self._agreements(results)
         minutes = (self.monotonic() - began) / 60
-        return Tuned(tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted))
+        return Tuned(
+            tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted), tuple(tables)
+        )
 
     def _usual_windows(self) -> int:
         settings = self.settings
+        if settings.by_load:
+            each = windows_by_load(len(settings.modes), settings.max_k, settings.rounds)
+            return each.usual * len(settings.concurrencies)
         each = windows_of(
             modes=len(settings.modes),
             max_k=settings.max_k,
@@ -267,14 +169,76 @@ class Tuning:
         )
         return each.usual * len(settings.concurrencies)
 
-    def _in_engines(self, stack: ExitStack) -> list[ModeResult]:
+    def _runtime_specs(self) -> dict[str, EndpointSpec]:
         settings = self.settings
         specs = {"none": arm_spec(self.base, "none", None)}
         for mode in settings.modes:
             specs[mode] = arm_spec(
                 self.base, mode, settings.max_k, runtime=True, head=settings.heads.get(mode)
             )
-        sides = stack.enter_context(self._up(specs, runtime=True))
+        return specs
+
+    def _by_load(self) -> tuple[list[ModeResult], list[TableRecord]]:
+        """Measure each mode at each load in one engine; then validate each table on its own endpoint."""
+        settings = self.settings
+        found: list[LoadResult] = []
+        with self._up(self._runtime_specs(), runtime=True) as sides:
+            for mode in settings.modes:
+                sides[mode].demand_runtime_k(settings.max_k)
+                self.tell(f"{mode}: K 0 to {settings.max_k} in one engine, at each load")
+                engine, plain = at_each_load(
+                    self._resumed(mode, sides[mode]),
+                    self._resumed("none", sides["none"]),
+                    settings.concurrencies,
+                    settings.max_k,
+                    self.tell,
+                    rounds=settings.rounds,
+                )
+                found.append(conclude_loads(mode, engine, plain, settings.max_k))
+        checks = [() if result.table.is_constant else self._validate(result) for result in found]
+        tables = [
+            record_of(result, checked, [other for other in found if other is not result])
+            for result, checked in zip(found, checks, strict=True)
+        ]
+        return [result.fixed for result in found], tables
+
+    def _validate(self, result: LoadResult) -> tuple[TableCheck, ...]:
+        """Deploy the table and the best fixed K as they would be written, and alternate between them."""
+        mode, head = result.spec_mode, self.settings.heads.get(result.mode)
+        k = result.fixed.common.k
+        self.tell(f"{mode}: validation of the table ({result.table.words}) against K={k}")
+        specs = {
+            f"{mode} table": table_spec(self.base, mode, result.table.rows, head=head),
+            label(mode, k): arm_spec(self.base, mode, k, head=head),
+        }
+        with self._up(specs, runtime=False) as sides:
+            table, fixed = (replace(side.arm, name=name) for name, side in sides.items())
+            prices = [side.arm.usd_per_hour or 0.0 for side in sides.values()]
+            watch = Watch(
+                self.progress or (lambda event: None),
+                Spending(sum(prices), self.monotonic),
+                every_s=self.every_s,
+            )
+            began = time.perf_counter()
+            validation = Validation(
+                table=table,
+                fixed=fixed,
+                target_of=lambda arm: replace(make_target(self.session, arm), arm=arm.name),
+                items=self.items,
+                requests=self.settings.size.requests,
+                sink=self.sink,
+                salt=self.salt,
+                context_of=lambda on_run: TurnContext(Timeouts(), began, watch, on_run),
+                on_load=watch.begin,
+                on_end=watch.end,
+            )
+            checks = validation.checks(validated_loads(self.settings.concurrencies))
+        self._untrusted += validation.untrusted
+        return checks
+
+    def _in_engines(self, stack: ExitStack) -> list[ModeResult]:
+        settings = self.settings
+        sides = stack.enter_context(self._up(self._runtime_specs(), runtime=True))
         found = []
         for mode in settings.modes:
             side = sides[mode]
@@ -373,7 +337,10 @@ class Tuning:
             with Fleet(
                 specs, self.session, unguarded=self.settings.unguarded, progress=self.progress
             ) as fleet:
-                sides = {key: self._side(key, endpoint, runtime) for key, endpoint in fleet.endpoints.items()}
+                sides = {
+                    key: self._side(specs[key].speculation.mode, endpoint, runtime)
+                    for key, endpoint in fleet.endpoints.items()
+                }
                 price = next(iter(sides.values())).arm.usd_per_hour
                 yield sides
         finally:

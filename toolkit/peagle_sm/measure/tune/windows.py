@@ -187,7 +187,7 @@ class EndpointReader:
         )
 
     def _work(self, k: int, concurrency: int, block: int, at_least: int) -> list[WorkItem]:
-        extra = {"vllm_xargs": {FIELD: k}} if self.runtime and k else {}
+        extra = {"vllm_xargs": {FIELD: k}} if self.runtime else {}
         start = block * at_least if self.rotate else 0
         chosen = []
         # Twice the measured number, so that the load at the end uses the same kind of prompts.

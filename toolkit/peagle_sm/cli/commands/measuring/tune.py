@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from peagle_sm.core.plan.plan import Plan, Request
     from peagle_sm.measure.results.records import FitRecord
     from peagle_sm.measure.tune.arms import HostPlan
+    from peagle_sm.measure.tune.estimate import Estimate
     from peagle_sm.measure.tune.job import Done, Job
     from peagle_sm.measure.tune.predict import BaselineRatio
-    from peagle_sm.measure.tune.run import Estimate
 
 
 @click.command(cls=Command)

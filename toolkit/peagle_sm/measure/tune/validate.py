@@ -1,0 +1,187 @@
+"""Validation of a table of K: its own endpoint against that of the best fixed K, in turns.
+
+The windows of a tuning set K by request. They do not show what a table costs in its own engine: with a table
+vLLM leaves out full CUDA graphs (0.32, ``config/vllm.py``), and a change to K=0 has stalled an engine
+(vllm#49548: from 232 to 24 tokens/s). So both endpoints are deployed as they would be written into the spec,
+and `peagle_sm.measure.compare` alternates between them, at every measured load and over steps between the
+lowest and the highest one.
+
+A table is accepted only if under every load and over the steps it is not significantly slower, and the 95%
+interval excludes that it is more than `MOST_SLOWER` slower. What is not decided is measured again, at most
+`LOOKS` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+
+from peagle_sm.measure.compare.alternating import OnRun, TurnContext
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, compare
+from peagle_sm.measure.compare.measurement import Contest, Setup
+from peagle_sm.measure.load import LoadRun, Target, WorkItem
+from peagle_sm.measure.load.points import is_withheld
+from peagle_sm.measure.load.run import run_quietly
+from peagle_sm.measure.results.records import (
+    ArmRecord,
+    ComparisonRecord,
+    Load,
+    Record,
+    RequestRecord,
+    TableCheck,
+)
+from peagle_sm.measure.workloads import rounds
+
+MOST_SLOWER = 0.02  #: a table may be slower by this share, if at all
+LOOKS = 3  #: how often a load is measured until it is decided
+BLOCKS = 8  #: blocks of a look at a load with several requests in flight, with two windows of each arm
+PROMPTS = 48  #: prompts of a look at one request in flight
+
+
+def validated_loads(concurrencies: Sequence[int]) -> tuple[Load, ...]:
+    """Return the loads of a validation: the measured ones, and steps from the lowest to the highest and back.
+
+    The steps come first: there an engine that cannot change K shows it soonest.
+    """
+    low, high = min(concurrencies), max(concurrencies)
+    constant = tuple(Load("closed", concurrency=each) for each in sorted(concurrencies))
+    if low == high:
+        return constant
+    return (Load("closed", concurrency=high, steps=(low, high, low)), *constant)
+
+
+def judge(comparison: ComparisonRecord) -> TableCheck:
+    """Decide from the ratio of the rates under one load, the table's over that of the fixed K."""
+    ratio = comparison.ratio
+    return TableCheck(
+        comparison.load,
+        ratio,
+        "slower" if ratio.high < 1 else "as fast" if ratio.low >= 1 - MOST_SLOWER else "not decided",
+        comparison.identical_outputs,
+        comparison.compared_outputs,
+    )
+
+
+def is_accepted(checks: Sequence[TableCheck]) -> bool:
+    """Decide whether a table may be written: as fast as the fixed K under every load."""
+    return bool(checks) and all(check.verdict == "as fast" for check in checks)
+
+
+def reason_of(checks: Sequence[TableCheck]) -> str:
+    """Write why a table was accepted or refused, with the loads that decided it."""
+    slower = [check for check in checks if check.verdict == "slower"]
+    unclear = [check for check in checks if check.verdict == "not decided"]
+    if slower:
+        return f"the table's own endpoint is slower than that of the fixed K at {_listed(slower)}"
+    if unclear:
+        return (
+            f"not decided at {_listed(unclear)}: the interval does not exclude that the table is more than "
+            f"{MOST_SLOWER:.0%} slower"
+        )
+    return (
+        "the table's own endpoint is not slower than that of the fixed K at any load or over the steps "
+        f"(95% interval: at most {MOST_SLOWER:.0%} slower)"
+    )
+
+
+def _listed(checks: Sequence[TableCheck]) -> str:
+    return ", ".join(
+        f"{check.load.label} ({check.ratio.value:.3f} [{check.ratio.low:.3f}, {check.ratio.high:.3f}])"
+        for check in checks
+    )
+
+
+@dataclass
+class _Kept:
+    """Writer that passes on the arms and the requests; the validation's figures are in its checks."""
+
+    sink: Callable[[Record], None]
+
+    def append(self, record: Record) -> None:
+        if isinstance(record, ArmRecord | RequestRecord):
+            self.sink(record)
+
+
+@dataclass
+class Validation:
+    """One validation. ``requests`` is the number of requests in a window with several in flight.
+
+    ``on_load`` is called before each look with the load and its requests over both arms, ``on_end`` after it.
+    ``untrusted`` collects the looks in which the client was the bottleneck.
+    """
+
+    table: ArmRecord
+    fixed: ArmRecord
+    target_of: Callable[[ArmRecord], Target]
+    items: Sequence[WorkItem]
+    requests: int
+    sink: Callable[[Record], None]
+    salt: str
+    context_of: Callable[[OnRun], TurnContext]
+    on_load: Callable[[Load, int], None] = lambda load, prompts: None
+    on_end: Callable[[], None] = lambda: None
+    run: Callable[..., None] = run_quietly
+    untrusted: list[str] = field(default_factory=list)
+
+    def checks(self, loads: Sequence[Load]) -> tuple[TableCheck, ...]:
+        """Measure each load until it is decided; stop at the first one at which the table is slower.
+
+        Raises:
+            LoadStopped: an endpoint fails all its requests.
+        """
+        found: list[TableCheck] = []
+        for load in loads:
+            measured = Measured(load)
+            for look in range(LOOKS):
+                self._look(load, look, measured)
+                check = judge(compare(self._pair, [measured], temperature=0))
+                if check.verdict != "not decided":
+                    break
+            found.append(check)
+            if check.verdict == "slower":
+                break
+        return tuple(found)
+
+    @property
+    def _pair(self) -> Pair:
+        return Pair(ArmDeployments((self.table,)), ArmDeployments((self.fixed,)))
+
+    def _look(self, load: Load, look: int, measured: Measured) -> None:
+        """Measure a load once more, with other prompts as far as there are any; blocks are numbered on."""
+        count = PROMPTS if load.concurrency == 1 else 2 * BLOCKS * self._window(load)
+        contest = Contest(
+            Setup(self._items(look, count), (load,), BLOCKS, repeat=True),
+            _Kept(self.sink),
+            f"{self.salt}/{look}",
+            self.context_of,
+            run=self.run,
+            on_load=self.on_load,
+            on_end=self.on_end,
+        )
+        contest.measure(0, (self.fixed, self.table), self.target_of)
+        for one in contest.measured:
+            for run in (run for runs in one.runs.values() for run in runs):
+                measured.take(_numbered_on(run, look * (PROMPTS if one.one_at_a_time else BLOCKS)))
+        self.untrusted += [
+            f"{point.arm} {load.label}: {point.client.reason}"
+            for point in contest.points
+            if is_withheld(point.client)
+        ]
+
+    def _window(self, load: Load) -> int:
+        return max(self.requests, 3 * (load.concurrency or 1), 2 * sum(load.steps))
+
+    def _items(self, look: int, count: int) -> tuple[WorkItem, ...]:
+        items = [replace(item, then=None) for item in self.items]
+        return tuple(islice(rounds(items, repeat=True), look * count, (look + 1) * count))
+
+
+def _numbered_on(run: LoadRun, by: int) -> LoadRun:
+    move = partial(_moved, by=by)
+    return replace(run, block=run.block + by, records=tuple(map(move, run.records)))
+
+
+def _moved(record: RequestRecord, by: int) -> RequestRecord:
+    return replace(record, block=record.block + by)
