@@ -20,13 +20,15 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.editing import edit_spec
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, parse_spec
+from peagle_sm.core.spec.k_table import Row, table_text
+from peagle_sm.measure.load.work import MAX_CONCURRENCY
 from peagle_sm.measure.results.provenance import origin
-from peagle_sm.measure.results.records import FitRecord, Header
+from peagle_sm.measure.results.records import Alternative, FitRecord, Header, Interval, TableRecord
 from peagle_sm.measure.results.result_file import ResultWriter, demand_command, demand_same_config, read
-from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread
+from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread, table_spec
 from peagle_sm.measure.tune.decide import first_probes
-from peagle_sm.measure.tune.estimate import Estimate, estimate
+from peagle_sm.measure.tune.estimate import Estimate, estimate, estimate_by_load
 from peagle_sm.measure.tune.outcome import ModeResult, common_against_none
 from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
 from peagle_sm.measure.tune.windows import Measured, of_whole_windows
@@ -43,13 +45,16 @@ def evidence(
     date: str,
     stand_in: bool,
     file: str,
+    table: TableRecord | None = None,
 ) -> list[str]:
-    """Write the comment lines for the spec file, without ``#``; ``fits`` are the mode's records."""
+    """Write the comment lines for the spec file, without ``#``; ``fits`` and ``table`` are the mode's."""
     plural = "" if result.deployments == 1 else "s"
     lines = [
         f"K={result.common.k} for {result.mode} on {date}, {workload}, "
         f"from {result.deployments} deployment{plural}"
     ]
+    if table is not None:
+        lines += table_evidence(table)
     pays = common_against_none(result)
     for record in fits:
         point = next(point for point in record.points if point.k == result.common.k)
@@ -65,20 +70,50 @@ def evidence(
     return [*lines, f"results: {file}"]
 
 
+def table_evidence(table: TableRecord) -> list[str]:
+    """Write the lines on K by load: what was decided, each check of the validation, and the alternatives."""
+    lines = [f"K by load: {table_text(table.rows)}; {'accepted' if table.accepted else 'not written'}"]
+    lines.append(table.reason)
+    lines += [
+        f"{check.load.label}: table over K={table.fixed_k} {_figures(check.ratio)}, {check.verdict}"
+        for check in table.checks
+    ]
+    return [*lines, *(alternative_words(one) for one in table.alternatives)]
+
+
+def alternative_words(one: Alternative) -> str:
+    """Return ``c=8: mode none is faster: 1.120 [1.050, 1.190] of the rate``."""
+    drafts = "" if one.mode == "none" else f" with K={one.k}"
+    return f"{one.load.label}: mode {one.mode}{drafts} is {one.verdict}: {_figures(one.ratio)} of the rate"
+
+
+def _figures(ratio: Interval) -> str:
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
 _MARK = "# tuned: "
 _KEY = "num_speculative_tokens"
+_TABLE = "num_speculative_tokens_per_batch_size"
 
 
-def write_k(text: str, k: int, evidence: Sequence[str], origin: str = "spec") -> str:
+def write_k(
+    text: str, k: int, evidence: Sequence[str], origin: str = "spec", rows: Sequence[Row] | None = None
+) -> str:
     """Return the file's text with ``speculation.num_speculative_tokens: k`` and the evidence above it.
 
-    The evidence of an earlier tuning (comment lines that begin with ``# tuned:``) is replaced.
+    ``rows`` are the table of K by batch size; without them a table in the file is removed. The
+    evidence of an earlier tuning (comment lines that begin with ``# tuned:``) is replaced.
 
     Raises:
         SpecError: the text is not a spec, or the position of the K cannot be found.
     """
     untuned = "\n".join(line for line in text.split("\n") if not line.strip().startswith(_MARK))
-    written = edit_spec(untuned, {f"speculation.{_KEY}": k}, origin)
+    wanted: dict[str, Any] = {f"speculation.{_KEY}": k}
+    if rows is not None:
+        wanted[f"speculation.{_TABLE}"] = [list(row) for row in rows]
+    elif parse_spec(untuned, origin).speculation.num_speculative_tokens_per_batch_size is not None:
+        wanted[f"speculation.{_TABLE}"] = None
+    written = edit_spec(untuned, wanted, origin)
     root = yaml.compose(written, Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)  # it was read as a spec
     part, fields = _child(root, "speculation")
@@ -140,8 +175,37 @@ def check(job: Job) -> None:
         )
     if settings.sweep_rounds == 1:
         raise SpecError("--sweep: found 1; allowed: 0, or 2 or more.", next_step="Give at least 2 rounds.")
+    if settings.by_load:
+        _demand_loads(job)
     if job.resume:
         _demand_resumable(job)
+
+
+def _demand_loads(job: Job) -> None:
+    settings, replicas = job.settings, job.spec.serving.data_parallel_size
+    if not settings.runtime or job.components or settings.sweep_rounds:
+        raise SpecError(
+            "--loads: found together with --by deployments, --components or --sweep; allowed: without them, "
+            "since K by load is measured inside one engine.",
+            next_step="Leave the other option out.",
+        )
+    if len(settings.concurrencies) < 2:
+        raise SpecError(
+            f"--loads: found {len(settings.concurrencies)} load; allowed: 2 or more, which a table can tell "
+            "apart.",
+            next_step="Give several loads, for example --loads 1,2,4,8.",
+        )
+    if max(settings.concurrencies) > MAX_CONCURRENCY:
+        raise SpecError(
+            f"--loads: found {max(settings.concurrencies)}; allowed: 1 to {MAX_CONCURRENCY:,}.",
+            next_step="Leave the larger loads out.",
+        )
+    if replicas > 1:
+        raise SpecError(
+            f"serving.data_parallel_size: found {replicas} with --loads; allowed: 1. vLLM ignores a table of "
+            "K with data parallelism.",
+            next_step="Tune one K for all loads with --concurrency.",
+        )
 
 
 def _demand_resumable(job: Job) -> None:
@@ -175,11 +239,36 @@ def plans_of(job: Job, session: Session) -> dict[str, Plan]:
     return {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
 
 
+def table_plans(job: Job, session: Session) -> dict[str, Plan]:
+    """Plan an endpoint with a table of K for each mode, to learn whether the image can run one.
+
+    Empty if K is not tuned by load. The table is a stand-in: K may be anything up to the largest.
+    """
+    settings = job.settings
+    rows = ((1, 1, settings.max_k), (2, 2, 1))
+    return {
+        f"{mode} table": plan_for(table_spec(job.spec, mode, rows, head=settings.heads.get(mode)), session)
+        for mode in (settings.modes if settings.by_load else ())
+    }
+
+
 def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
     """Estimate the tuning's time and cost."""
     settings = job.settings
     prices = [plan.usd_per_hour for plan in plans.values()]
     known = [price for price in prices if price is not None]
+    if settings.by_load:
+        return estimate_by_load(
+            modes=len(settings.modes),
+            loads=settings.concurrencies,
+            max_k=settings.max_k,
+            rounds=settings.rounds,
+            requests=settings.size.requests,
+            max_tokens=job.max_tokens,
+            usd_per_hour=max(known) if len(known) == len(prices) else None,
+            max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
+            local=session.is_local,
+        )
     return estimate(
         modes=len(settings.modes),
         concurrencies=settings.concurrencies,
@@ -268,6 +357,7 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
     own = next((result for result in tuned.results if result.mode == job.spec.speculation.mode), None)
     if own is None or path is None:
         return None
+    table = next((one for one in tuned.tables if one.mode == own.mode), None)
     lines = evidence(
         own,
         [record for record in fits if record.mode == own.mode],
@@ -275,8 +365,11 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
         date=str(header.provenance.get("date", ""))[:10],
         stand_in=header.stand_in_weights,
         file=str(job.out),
+        table=table,
     )
-    write_file(path, write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)))
+    rows = table.rows if table is not None and table.accepted else None
+    k = max(tokens for _, _, tokens in rows) if rows else own.common.k
+    write_file(path, write_k(path.read_text(encoding="utf-8"), k, lines, str(path), rows))
     return str(path)
 
 
@@ -303,6 +396,7 @@ def _config(job: Job) -> dict[str, Any]:
         "workload": job.workload.describe(),
         "seed": job.seed,
         "heads": dict(settings.heads),
+        **({"by_load": True} if settings.by_load else {}),  # files of earlier versions lack it
     }
 
 

@@ -32,7 +32,7 @@ from peagle_sm.measure.tune.windows import WindowReader
 
 FIRST_KS = 6  #: number of K above 0 in the first round at a load
 LATER_KS = 5  #: maximum number of K above 0 in each later round
-ROUNDS = 3  #: rounds at each load; the last ones only over K that may still be the best
+ROUNDS = 2  #: rounds at each load; more do not lower the simulated regret (docs/how-to/k-by-load.md)
 
 
 def next_ks(

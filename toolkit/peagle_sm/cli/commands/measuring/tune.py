@@ -18,7 +18,7 @@ from peagle_sm.measure import PACKAGES, need_packages, results_file
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.plan.plan import Plan, Request
-    from peagle_sm.measure.results.records import FitRecord
+    from peagle_sm.measure.results.records import FitRecord, TableRecord
     from peagle_sm.measure.tune.arms import HostPlan
     from peagle_sm.measure.tune.estimate import Estimate
     from peagle_sm.measure.tune.job import Done, Job
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 @click.option("--head", "heads", multiple=True, metavar="MODE=ID", help="Draft head of a mode.")
 @click.option(
     "--concurrency", type=Numbers(whole=True), help="Requests in flight, separated by commas.  [default: 1,8]"
+)
+@click.option(
+    "--loads",
+    type=Numbers(whole=True),
+    help="Requests in flight at which to tune K by load, such as 1,2,4,8, in place of --concurrency. Writes a "
+    "table of K by batch size if its validation shows no loss, else one K.",
 )
 @click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="Largest K to try.")
 @click.option(
@@ -56,9 +62,8 @@ if TYPE_CHECKING:
 @click.option(
     "--rounds",
     type=click.IntRange(2, 50),  # a single round cannot measure the machine's noise
-    default=4,
-    show_default=True,
-    help="Maximum number of rounds over the K that may still be the best (runtime only).",
+    help="Maximum number of rounds over the K that may still be the best (runtime only).  "
+    "[default: 4; 2 with --loads]",
 )
 @workload_option
 @workload_file_option
@@ -101,7 +106,8 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     everything that it deployed.
 
     Only a measured K is chosen. If the difference between two K is not significant, the smaller one is
-    chosen. One K for all concurrencies is written into SPEC, with the evidence in a comment above it.
+    chosen. One K for all concurrencies is written into SPEC, with the evidence in a comment above it. With
+    --loads it is a table of K by batch size, if the table's own endpoint is not slower at any load.
     """
     need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
@@ -118,7 +124,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     job = _job(spec_path, session, options, spec)
     tuning.check(job)
     plans = tuning.plans_of(job, session)
-    for plan in plans.values():
+    for plan in (*plans.values(), *tuning.table_plans(job, session).values()):
         refuse_if_needed(plan)
     host = tuning.host_of(job, plans)
     if dry_run:
@@ -144,31 +150,37 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 
 
 def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
+    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.compare.arms import parse_by_mode
     from peagle_sm.measure.tune.arms import parse_modes
-    from peagle_sm.measure.tune.decide import most_deployments
+    from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, most_deployments
     from peagle_sm.measure.tune.job import Job, modes_of
+    from peagle_sm.measure.tune.loads import ROUNDS as LOAD_ROUNDS
     from peagle_sm.measure.tune.run import Settings
     from peagle_sm.measure.tune.windows import WindowSize
     from peagle_sm.measure.workloads import load_workload
 
     modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
-    by = options["by"]
-    runtime = (by == "runtime" or (by == "auto" and session.is_local)) and not options["components"]
+    by, loads = options["by"], options["loads"]
+    if loads and options["concurrency"]:
+        raise SpecError("--loads: found together with --concurrency.", next_step="Give one of the two.")
+    by_default = by == "auto" and (session.is_local or bool(loads))
+    runtime = (by == "runtime" or by_default) and not options["components"]
     return Job(
         spec=spec,
         spec_path=None if str(spec_path) == "-" else spec_path,
         settings=Settings(
             modes=modes,
-            concurrencies=tuple(dict.fromkeys(options["concurrency"] or (1, 8))),
+            concurrencies=tuple(dict.fromkeys(sorted(loads) if loads else options["concurrency"] or (1, 8))),
             max_k=options["max_k"],
             runtime=runtime,
             most_deployments=options["max_deployments"] or most_deployments(options["max_k"]),
-            rounds=options["rounds"],
+            rounds=options["rounds"] or (LOAD_ROUNDS if loads else RUNTIME_ROUNDS),
             size=WindowSize(options["requests"]),
             heads=parse_by_mode("--head", options["heads"], modes),
             sweep_rounds=options["sweep"],
             unguarded=options["unguarded"],
+            by_load=bool(loads),
         ),
         workload=load_workload(
             options["workload"],
@@ -204,6 +216,8 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
     how = (
         f"{job.components} arms as inference components of one endpoint"
         if job.components
+        else "K changes inside one engine; the table of K is then validated on its own endpoint"
+        if settings.by_load
         else "K changes inside one engine"
         if settings.runtime
         else f"at most {settings.most_deployments} deployments of K for each mode, besides the baseline"
@@ -244,6 +258,7 @@ def render_done(done: Done) -> str:
             f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] times the tokens/s of the sweep's K={one.swept}"
         )
     parts.append("\n".join(lines))
+    parts += [render_table_of_k(table) for table in tuned.tables]
     notes = _slower(done)
     notes += [f"do not publish: {line}" for line in tuned.untrusted]
     notes += [STAND_IN] if done.stand_in else []
@@ -253,6 +268,82 @@ def render_done(done: Done) -> str:
     if done.written:
         ending.append(f"written into {done.written}")
     return "\n\n".join([*parts, "\n".join(ending)])
+
+
+_CHECK_HEADS = ("load", "table / fixed K", "95% interval", "", "same answers")
+_OTHER_HEADS = ("load", "instead", "tokens/s", "95% interval", "")
+
+
+def render_table_of_k(table: TableRecord) -> str:
+    """Render K by load of one mode: the decision, the validation, and the alternatives at each load."""
+    from peagle_sm.core.spec.k_table import table_text
+
+    decision = "accepted" if table.accepted else f"NOT accepted, K={table.fixed_k} at every load"
+    lines = [
+        f"{table.mode}, K by requests in flight: {table_text(table.rows)}",
+        f"{decision}: {table.reason}",
+    ]
+    if table.checks:
+        rows = [
+            (
+                check.load.label,
+                f"{check.ratio.value:.3f}",
+                f"{check.ratio.low:.3f} to {check.ratio.high:.3f}",
+                check.verdict,
+                ""
+                if check.compared_outputs is None
+                else f"{check.identical_outputs} of {check.compared_outputs}",
+            )
+            for check in table.checks
+        ]
+        lines += ["", render_table(_CHECK_HEADS, rows, right=_CHECK_HEADS[1:3])]
+    if table.alternatives:
+        others = [
+            (
+                one.load.label,
+                "none" if one.mode == "none" else f"{one.mode} K={one.k}",
+                f"{one.ratio.value:.3f}x",
+                f"{one.ratio.low:.3f} to {one.ratio.high:.3f}",
+                one.verdict,
+            )
+            for one in table.alternatives
+        ]
+        lines += ["", render_table(_OTHER_HEADS, others, right=_OTHER_HEADS[2:4])]
+        lines.append("all modes run on the same instance, so a faster one is also cheaper per token")
+    return "\n".join(lines)
+
+
+def _table_data(table: TableRecord) -> dict[str, Any]:
+    """Return K by load of one mode for --format json."""
+    from dataclasses import asdict
+
+    return {
+        "mode": table.mode,
+        "rows": [list(row) for row in table.rows],
+        "accepted": table.accepted,
+        "fixed_k": table.fixed_k,
+        "reason": table.reason,
+        "checks": [
+            {
+                "load": check.load.label,
+                **asdict(check.ratio),
+                "verdict": check.verdict,
+                "identical_outputs": check.identical_outputs,
+                "compared_outputs": check.compared_outputs,
+            }
+            for check in table.checks
+        ],
+        "alternatives": [
+            {
+                "load": one.load.label,
+                "mode": one.mode,
+                "k": one.k,
+                **asdict(one.ratio),
+                "verdict": one.verdict,
+            }
+            for one in table.alternatives
+        ],
+    }
 
 
 def _slower(done: Done) -> list[str]:
@@ -338,6 +429,7 @@ def done_data(done: Done) -> dict[str, Any]:
             }
             for one in tuned.agreements
         ],
+        "tables": [_table_data(table) for table in tuned.tables],
         "usd": tuned.usd,
         "minutes": round(tuned.minutes, 2),
         "results": str(done.out),
