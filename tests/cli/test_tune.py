@@ -92,6 +92,12 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
         (("--sweep", "1"), "--sweep: found 1"),
         (("--components", "3", "--modes", "p-eagle,eagle3"), "1 K for each mode"),
         (("--head", "medusa=x"), "--head: found"),
+        (("--loads", "4"), "--loads: found 1 load"),
+        (("--loads", "1,2000"), "--loads: found 2000; allowed: 1 to 1,024"),
+        (("--loads", "1,4", "--concurrency", "1"), "--loads: found together with --concurrency"),
+        (("--loads", "1,4", "--by", "deployments"), "--loads: found together with --by deployments"),
+        (("--loads", "1,4", "--components", "4"), "--loads: found together with --by deployments"),
+        (("--loads", "1,4", "--sweep", "3"), "--loads: found together with --by deployments"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_deployed(

@@ -188,7 +188,7 @@ async def by_block(
     """Measure with several requests in flight: one arm at a time, in windows in ABBA order.
 
     In each block every arm has two windows, each with other prompts; all arms get the same ones. A warm-up of
-    ``load.concurrency`` requests precedes each window.
+    ``load.concurrency`` requests (with steps, the first one's) precedes each window.
 
     Raises:
         LoadStopped: an arm failed every request.
@@ -198,7 +198,8 @@ async def by_block(
     each = requests_per_window(len(items), places, blocks, repeat=repeat, load=load)
     by_name = {contender.target.arm: contender for contender in contenders}
     parts = dict(enumerate(_parts(rounds(items, repeat=repeat), each, 2 * blocks)))
-    first = list(islice(rounds(items, repeat=True), places))
+    warm = load.steps[0] if load.steps else places
+    first = list(islice(rounds(items, repeat=True), warm))
     windows: Counter[tuple[int, str]] = Counter()
     async with context.connected(contenders, places) as connect:
         for block, name in abba(list(by_name), blocks):
@@ -207,7 +208,7 @@ async def by_block(
             warm_up = [warming(item, f" {block}.{half} ") for item in first]
             work = [*warm_up, *parts[2 * block + half]]
             run = await _drive(
-                by_name[name], load, work, context.options(each, places, block), context, connect
+                by_name[name], load, work, context.options(each, warm, block), context, connect
             )
             if all(record.error is not None for record in run.records):
                 raise _stopped(f"every request of block {block + 1} failed", run.records, untaken=run.records)

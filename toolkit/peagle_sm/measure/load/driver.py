@@ -177,7 +177,7 @@ class Steps:
 
     def _is_closed_for(self, number: int) -> bool:
         schedule = self._schedule
-        if not self._load.steps or schedule.window_start is None or schedule.window_end is not None:
+        if not self._load.steps or schedule.window_end is not None:
             return False
         return number >= concurrency_at(self._load, schedule.sent, self._requests)
 

@@ -123,4 +123,4 @@ def boundary(lower: Prediction, upper: Prediction, k: int, other: int) -> int:
         behind = math.log(float(upper.of(other).mean()) / float(upper.of(k).mean()))
         share = 0.0 if ahead <= 0 else 1.0 if behind <= 0 else ahead / (ahead + behind)
     equal = math.exp((1 - share) * math.log(low) + share * math.log(high))
-    return min(max(math.floor(equal), low), high - 1)
+    return min(max(math.floor(equal + 1e-9), low), high - 1)
