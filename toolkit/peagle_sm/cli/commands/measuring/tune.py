@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @click.option(
     "--loads",
     type=Numbers(whole=True),
-    help="Requests in flight at which to tune K by load, for example 1,2,4,8; not with --concurrency. Writes a "
-    "table of K by batch size if its validation shows no loss, else one K.",
+    help="Requests in flight at which to tune K by load, for example 1,2,4,8; in place of --concurrency. "
+    "Writes a table of K by batch size if its validation shows no loss, else one K.",
 )
 @click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="Largest K to try.")
 @click.option(
