@@ -49,7 +49,7 @@ def validated(
     validation = Validation(
         table=TABLE,
         fixed=FIXED,
-        target_of=lambda arm: FakeTarget(arm.name),  # type: ignore[arg-type, return-value]
+        target_of=lambda arm: FakeTarget(arm.name),
         items=ITEMS,
         requests=12,
         sink=records.append,
