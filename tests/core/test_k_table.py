@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.editing import edit_spec
-from peagle_sm.core.spec.endpoint_spec import dump_spec, parse_spec
-from peagle_sm.core.spec.k_table import k_at, parse_rows, table_text
+from peagle_sm.core.spec.endpoint_spec import dump_spec, k_at, parse_rows, parse_spec, table_text
 from tests.core.strategies import json_values, k_tables
 
 FIELD = "speculation.num_speculative_tokens_per_batch_size"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.core.spec.k_table import Row, k_at
+from peagle_sm.core.spec.endpoint_spec import Row, k_at
 from peagle_sm.measure.load import Target, Timeouts
 from peagle_sm.measure.load.answer import Answer
 from peagle_sm.measure.load.http_client import Sender

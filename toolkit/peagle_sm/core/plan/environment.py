@@ -19,7 +19,7 @@ from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.engines import RUNNER_VARIABLE
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.k_table import KTable
+from peagle_sm.core.spec.endpoint_spec import KTable
 from peagle_sm.core.spec.validation import explain
 
 

@@ -17,8 +17,7 @@ from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
 from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import Draft, resolve
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.spec.k_table import table_text
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.words import (
     STAND_IN,
     Finding,

@@ -29,8 +29,7 @@ from peagle_sm.core.plan.plan import Plan, bodies
 from peagle_sm.core.plan.records import Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.plan.tags import ENDPOINT, MODE
-from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
-from peagle_sm.core.spec.k_table import Row
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
 from peagle_sm.measure.compare.arms import spec_of
 from peagle_sm.measure.compare.deployments import refuse_taken_names
 from peagle_sm.service import Endpoint, Pacing, delete

@@ -20,8 +20,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.editing import edit_spec
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, parse_spec
-from peagle_sm.core.spec.k_table import Row, table_text
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Row, parse_spec, table_text
 from peagle_sm.measure.load.work import MAX_CONCURRENCY
 from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import Alternative, FitRecord, Header, Interval, TableRecord

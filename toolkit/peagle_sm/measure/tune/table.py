@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from peagle_sm.core.spec.k_table import Row, k_at
+from peagle_sm.core.spec.endpoint_spec import Row, k_at
 from peagle_sm.measure.tune.decide import good_enough
 from peagle_sm.measure.tune.predict import Prediction
 

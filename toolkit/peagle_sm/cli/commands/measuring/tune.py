@@ -276,7 +276,7 @@ _OTHER_HEADS = ("load", "instead", "tokens/s", "95% interval", "")
 
 def render_table_of_k(table: TableRecord) -> str:
     """Render K by load of one mode: the decision, the validation, and the alternatives at each load."""
-    from peagle_sm.core.spec.k_table import table_text
+    from peagle_sm.core.spec.endpoint_spec import table_text
 
     decision = "accepted" if table.accepted else f"NOT accepted, K={table.fixed_k} at every load"
     lines = [
