@@ -70,10 +70,11 @@ _NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
 RoleArn = Annotated[str, Field(pattern=_ROLE_ARN, max_length=2048)]
 
 
-# vLLM's `num_speculative_tokens_per_batch_size`. A row is [first, last, K]: batches of ``first`` to ``last`` running
-# requests get K draft tokens each, 0 for none. vLLM's own rules are in vllm/v1/spec_decode/dynamic/utils.py (read
-# at 0.32.0). It also accepts rows in any order and with gaps, and fills a gap with the K before it; here each row
-# begins where the row before it ends, so that a table shows everything that it does.
+# vLLM's `num_speculative_tokens_per_batch_size`. A row is [first, last, K]: batches of ``first`` to ``last``
+# running requests get K draft tokens each, 0 for none. vLLM's own rules are in
+# vllm/v1/spec_decode/dynamic/utils.py (read at 0.32.0). It also accepts rows in any order and with gaps, and
+# fills a gap with the K before it; here each row begins where the row before it ends, so that a table shows
+# everything that it does.
 Row = tuple[int, int, int]
 Rows = tuple[Row, ...]
 

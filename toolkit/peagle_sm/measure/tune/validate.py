@@ -126,7 +126,7 @@ class Validation:
     untrusted: list[str] = field(default_factory=list)
 
     def checks(self, loads: Sequence[Load]) -> tuple[TableCheck, ...]:
-        """Measure each load until it is decided; stop at the first one at which the table is slower.
+        """Measure each load until it is decided; stop at the first one that refuses the table.
 
         Raises:
             LoadStopped: an endpoint fails all its requests.
@@ -140,7 +140,7 @@ class Validation:
                 if check.verdict != "not decided":
                     break
             found.append(check)
-            if check.verdict == "slower":
+            if check.verdict != "as fast":
                 break
         return tuple(found)
 
