@@ -46,6 +46,8 @@ NOT_HERE = {
     "peagle-sm bench": "wants the real engine's figures: tests/e2e/test_measuring.py",
     "peagle-sm compare": "the same: tests/e2e/test_measuring.py",
     "peagle-sm verify": "the same: tests/e2e/test_measuring.py",
+    "peagle-sm deploy none.yaml": "the baseline of verify: tests/e2e/test_measuring.py",
+    "peagle-sm delete demo-none": "the baseline of verify: tests/e2e/test_measuring.py",
     "peagle-sm tune": "the same: tests/e2e/test_measuring.py",
     "peagle-sm cost": "reads what bench wrote: tests/e2e/test_measuring.py",
     "peagle-sm report": "reads what bench wrote: tests/e2e/test_measuring.py",
