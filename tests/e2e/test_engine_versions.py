@@ -65,7 +65,9 @@ class Lab:
 
     def counts(self, mode: Mode) -> Counter[str]:
         found: Counter[str] = Counter()
-        for name, value in re.findall(r"^(vllm:\w+)\{.*?\} (\S+)$", self.page(mode, "/metrics"), re.MULTILINE):
+        for name, value in re.findall(
+            r"^(vllm:\w+)\{.*?\} (\S+)$", self.page(mode, "/metrics"), re.MULTILINE
+        ):
             found[name] += int(float(value)) if name in (DRAFTS, DRAFT_TOKENS) else 0
         return found
 
@@ -105,9 +107,7 @@ def test_the_image_chose_the_engine(lab: Lab, mode: Mode) -> None:
 
 def test_every_mode_gives_the_targets_greedy_answers(lab: Lab) -> None:
     answers = {
-        mode: [
-            lab.ask(mode, prompt, return_token_ids=True)["choices"][0]["token_ids"] for prompt in PROMPTS
-        ]
+        mode: [lab.ask(mode, prompt, return_token_ids=True)["choices"][0]["token_ids"] for prompt in PROMPTS]
         for mode in MODES
     }
     assert all(len(tokens) > 1 for tokens in answers["none"])
@@ -162,11 +162,10 @@ def test_a_k_above_the_engines_own_is_refused_and_it_goes_on(lab: Lab) -> None:
     assert lab.ask("p-eagle", PROMPTS[0])["choices"][0]["text"]
 
 
-@pytest.mark.parametrize("mode", ["eagle3", "p-eagle"])
-def test_verify_finds_the_answers_to_be_the_targets_own(lab: Lab, mode: Mode) -> None:
-    asked = ["--checks", "greedy,sampled,streaming", "--quick", "--prompts", "8", "--max-tokens", "48"]
+def test_verify_finds_the_answers_to_be_the_targets_own(lab: Lab) -> None:
+    asked = ["--checks", "greedy,sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
     where = ["--concurrency", "4", "--local-port", lab.port, "--format", "json"]
-    result = run("verify", name_of(mode), "--baseline", name_of("none"), *asked, *where)
+    result = run("verify", name_of("p-eagle"), "--baseline", name_of("none"), *asked, *where)
     assert result.exit_code == 0, result.output
     told = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
-    assert told == {"greedy": True, "sampled": True, "streaming": True}
+    assert told == {"greedy": True, "sampled": True}

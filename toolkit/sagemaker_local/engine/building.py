@@ -32,9 +32,7 @@ async def build_engine(on_line: OnLine, started: Started, version: str) -> Path:
     return await build_environment(on_line, started, (*COMMAND, version), "engine environment")
 
 
-async def build_environment(
-    on_line: OnLine, started: Started, command: tuple[str, ...], what: str
-) -> Path:
+async def build_environment(on_line: OnLine, started: Started, command: tuple[str, ...], what: str) -> Path:
     """Build an environment if needed and return its Python.
 
     Args:
