@@ -63,7 +63,7 @@ class LazyLauncher:
     ) -> None:
         """Set up with the factory of launchers, the environments' builder, and the state file.
 
-        ``versions`` of vLLM can be run, the first by default; ``python`` is a ready environment's of that one.
+        ``versions`` of vLLM can be run, the first by default; ``python`` is a ready one of the first.
         """
         self._make = make
         self._build = build
