@@ -29,7 +29,10 @@ LOCAL = Context(
     "123456789012",
     "us-east-1",
     NOW,
-    image_uris={"vllm-cpu": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu"},
+    image_uris={
+        "vllm-cpu": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu",
+        "vllm-cpu:0.30.0": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-cpu",
+    },
     artifacts={
         "target": "s3://stand-in/target/",
         "eagle3": "s3://stand-in/eagle3/",

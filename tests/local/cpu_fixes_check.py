@@ -23,6 +23,7 @@ os.environ.update(
 
 import torch
 from vllm import LLM, SamplingParams, ir
+from vllm.platforms.cpu import CpuPlatform
 
 NAMES = [
     "total",
@@ -105,8 +106,9 @@ def compare_kernels() -> dict[str, bool | None]:
     torch.manual_seed(0)
     return {
         "norms": all(same_norms(layers, dtype) for dtype in (torch.float32, torch.bfloat16)),
-        "argmax": same_argmax(kernels),
-        "slots": same_slots(kernels),
+        "argmax": same_argmax(kernels) if hasattr(torch.ops._C, "greedy_argmax") else None,
+        # vLLM 0.30's own cannot be called on a CPU (docs/explanation/engine.md).
+        "slots": same_slots(kernels) if hasattr(CpuPlatform, "register_triton_kernel_overrides") else None,
         "products": same_products(kernels),
         "rows": same_rows(kernels),
         "compiled rows": same_compiled_rows(kernels),

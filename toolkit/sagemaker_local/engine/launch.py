@@ -19,10 +19,16 @@ from typing import Protocol
 from sagemaker_local.aws_facts import published_by_aws
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.checks import EngineCheck, installed_checks, refusal_of
-from sagemaker_local.engine.env import engine_version
+from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.model import read_model
 from sagemaker_local.engine.output import OutputLines, last_words
-from sagemaker_local.engine.settings import LocalSettings, local_settings, parse_image, refusal
+from sagemaker_local.engine.settings import (
+    LocalSettings,
+    engine_of,
+    local_settings,
+    parse_image,
+    refusal,
+)
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir
 
@@ -224,7 +230,8 @@ class EngineLauncher:
     """Starts engines.
 
     Args:
-        python: the Python of the engine's environment (``ensure_engine``).
+        python: the Python of an engine's environment (``ensure_engine``), the one that runs the images of
+            its requests (``engine_of``).
         fetch: copies what lies below an S3 URI into a directory; raises when there is nothing.
         container: the directory with ``serve``, by default the project's own.
         checks: what may refuse an engine before it starts, by default what installed packages register.
@@ -253,7 +260,8 @@ class EngineLauncher:
             LaunchError: the image is not one that this engine can stand in for, data is missing, or a
                 check refuses the engine.
         """
-        reason = refusal(request.image)
+        versions = tuple(engine_locks(self._container))
+        reason = refusal(request.image, versions)
         if reason:
             raise LaunchError(reason, next_step="change the model's image")
         for mount, uri in request.model_sources:
@@ -277,7 +285,7 @@ class EngineLauncher:
             shutil.rmtree(scratch, ignore_errors=True)
             raise LaunchError(f"the engine's process could not be started: {error}") from error
         engine = EngineProcess(process, port, scratch, request, on_line)
-        engine.engine_version = engine_version(self._container)
+        engine.engine_version = engine_of(request.image, versions)
         engine.overrides = list(settings.overrides)
         for sentence in settings.overrides:
             on_line(f"peagle-sm local override: {sentence}")

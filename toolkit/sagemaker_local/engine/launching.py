@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -12,12 +12,14 @@ from typing import Any
 import psutil
 
 from sagemaker_local.engine.launch import EngineLauncherProtocol, EngineProcessProtocol, EngineRequest
+from sagemaker_local.engine.settings import engine_of
 from sagemaker_local.process.state import Process, ServerState, group_members, write
 
 Fetch = Callable[[str, Path], Awaitable[None]]
 MakeLauncher = Callable[[Path], EngineLauncherProtocol]
 Started = Callable[[int, str], None]
-Build = Callable[[Callable[[str], None], Started], Coroutine[object, object, Path]]
+OnLine = Callable[[str], None]
+Build = Callable[[OnLine, Started, str], Coroutine[object, object, Path]]
 
 
 class StateBook:
@@ -44,51 +46,79 @@ class StateBook:
 
 
 class LazyLauncher:
-    """Launches engines; the first launch has their environment built.
+    """Launches engines; the first launch of each version has its environment built.
 
     That is the place for it because the server must answer within seconds, and a deploy is what needs
     the engine: meanwhile the endpoint is Creating and its log says what is going on.
     """
 
     def __init__(
-        self, *, make: MakeLauncher, build: Build, started: Started, python: Path | None = None
+        self,
+        *,
+        make: MakeLauncher,
+        build: Build,
+        started: Started,
+        versions: Sequence[str],
+        python: Path | None = None,
     ) -> None:
-        """Set up with the factory of launchers, the environment's builder, and the state file."""
+        """Set up with the factory of launchers, the environments' builder, and the state file.
+
+        ``versions`` of vLLM can be run, the first by default; ``python`` is a ready one of the first.
+        """
         self._make = make
         self._build = build
         self._started = started
+        self._versions = versions
         self._python = python
-        self._inner: EngineLauncherProtocol | None = None
-        self._building: asyncio.Task[Path] | None = None
-        self._listeners: list[Callable[[str], None]] = []
+        self._launchers: dict[str, EngineLauncherProtocol] = {}
+        self._builds: dict[str, _SharedBuild] = {}
 
-    async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
+    async def launch(self, request: EngineRequest, on_line: OnLine) -> EngineProcessProtocol:
         """Start an engine and record its process."""
-        if self._inner is None:
-            self._inner = self._make(self._python or await self._built(on_line))
-        process = await self._inner.launch(request, on_line)
+        version = engine_of(request.image, self._versions)
+        if version not in self._launchers:
+            ready = self._python if version == self._versions[0] else None
+            self._launchers[version] = self._make(ready or await self._built(version, on_line))
+        process = await self._launchers[version].launch(request, on_line)
         self._started(process.pid, request.name)
         return process
 
     async def close(self) -> None:
-        """End a running build."""
-        if self._building is not None:
-            self._building.cancel()
-            await asyncio.gather(self._building, return_exceptions=True)
+        """End running builds."""
+        for build in self._builds.values():
+            await build.cancel()
 
-    async def _built(self, on_line: Callable[[str], None]) -> Path:
-        """Wait for the one build; deleting one endpoint does not cancel it for others."""
+    async def _built(self, version: str, on_line: OnLine) -> Path:
+        build = self._builds.get(version)
+        if build is None or build.failed:
+            build = self._builds[version] = _SharedBuild(
+                lambda tell: self._build(tell, self._started, version)
+            )
+        return await build.wait(on_line)
+
+
+class _SharedBuild:
+    """One build of an environment, for which several endpoints may wait."""
+
+    def __init__(self, start: Callable[[OnLine], Coroutine[object, object, Path]]) -> None:
+        self._listeners: list[OnLine] = []
+        self._task = asyncio.create_task(start(self._tell))
+
+    @property
+    def failed(self) -> bool:
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
+
+    async def wait(self, on_line: OnLine) -> Path:
+        """Return the environment's Python; deleting one endpoint does not cancel the build for others."""
         self._listeners.append(on_line)
-        if self._building is None or (self._building.done() and not self._succeeded(self._building)):
-            self._building = asyncio.create_task(self._build(self._tell, self._started))
         try:
-            return await asyncio.shield(self._building)
+            return await asyncio.shield(self._task)
         finally:
             self._listeners.remove(on_line)
 
-    @staticmethod
-    def _succeeded(build: asyncio.Task[Path]) -> bool:
-        return not build.cancelled() and build.exception() is None
+    async def cancel(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
     def _tell(self, line: str) -> None:
         for listener in self._listeners:

@@ -5,7 +5,7 @@ Pure. Each setting that differs from what was asked for is reported in one sente
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 from sagemaker_local.engine.model import ModelFacts
 
 _TAG_VERSION = re.compile(r"^v?(\d+\.\d+(?:\.\d+)?)")
+# The tags of this project's own CPU images: one of them is one engine.
+_CPU_TAG = re.compile(r"^(\d+\.\d+\.\d+)-cpu$")
 REPOSITORY = "vllm"
 
 
@@ -29,6 +31,12 @@ class Image:
         found = _TAG_VERSION.match(self.tag)
         return found.group(1) if found else self.tag
 
+    @property
+    def cpu_version(self) -> str | None:
+        """The vLLM version of a CPU image's tag such as ``0.30.0-cpu``; None for any other tag."""
+        found = _CPU_TAG.match(self.tag)
+        return found.group(1) if found else None
+
 
 def parse_image(uri: str) -> Image:
     """Split ``registry/path/repository:tag@digest``; the repository is the last part of the path."""
@@ -38,16 +46,31 @@ def parse_image(uri: str) -> Image:
     return Image(repository if path or repository else name, tag or "latest")
 
 
-def refusal(uri: str) -> str | None:
-    """Return why the local engine cannot run this image, or None if it can."""
+def engine_of(uri: str, versions: Sequence[str]) -> str:
+    """Return the version of vLLM that runs an image: its own for a CPU image, else the first of ``versions``.
+
+    An image for GPUs, as AWS's are, runs on the default engine whatever its version is, so that the first
+    local deploy of any spec builds one environment.
+    """
+    wanted = parse_image(uri).cpu_version
+    return wanted if wanted in versions else versions[0]
+
+
+def refusal(uri: str, versions: Sequence[str]) -> str | None:
+    """Return why no local engine (one for each of ``versions``) can run this image, or None if one can."""
     image = parse_image(uri)
-    if image.repository == REPOSITORY:
-        return None
-    return (
-        f"the image's repository is {image.repository!r}; the local SageMaker has one engine, vLLM for CPU, "
-        f"and runs only images of the repository {REPOSITORY!r} only: use one of the image_uris that "
-        "`peagle-sm local status` shows"
-    )
+    if image.repository != REPOSITORY:
+        return (
+            f"the image's repository is {image.repository!r}; the local SageMaker runs vLLM for CPU, for "
+            f"images of the repository {REPOSITORY!r} only: use one of the image_uris that "
+            "`peagle-sm local status` shows"
+        )
+    if image.cpu_version is not None and image.cpu_version not in versions:
+        return (
+            f"the image's tag is {image.tag!r}; the local SageMaker has these engines: "
+            f"{', '.join(f'{version}-cpu' for version in versions)}"
+        )
+    return None
 
 
 ML_ROOT = "/opt/ml"

@@ -7,8 +7,14 @@ from typing import Any
 
 import torch
 import vllm._custom_ops as custom_ops
+import vllm.v1.sample.rejection_sampler as rejection_sampler
 import vllm.v1.spec_decode.llm_base_proposer as proposer
+from vllm.logger import init_logger
+from vllm.platforms.cpu import CpuPlatform
+from vllm.utils import cpu_triton_utils
 from vllm.v1.utils import CpuGpuBuffer
+
+logger = init_logger("vllm.peagle_cpu_fixes")
 
 #: vLLM's packed product takes AMX from 5 rows on, and below it another kernel that sums in another order
 #: (``can_use_brgemm`` in csrc/cpu/sgl-kernels/gemm.h): a token's logits would depend on how many are computed
@@ -74,7 +80,10 @@ def next_slots(
 
 
 def greedy(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
-    """Choose drafts by the kernel that vLLM's sampler uses on a CPU; of equals the first, like argmax."""
+    """Choose drafts by the kernel that vLLM's sampler uses on a CPU; of equals the first, like argmax.
+
+    vLLM has the kernel from 0.32.
+    """
     if self.use_local_argmax_reduction or self.use_heterogeneous_vocab:
         return _greedy(self, hidden_states)
     return torch.ops._C.greedy_argmax(self.model.compute_logits(hidden_states).float())
@@ -87,10 +96,29 @@ def copy_to_gpu(self: Any, n: int | None = None) -> torch.Tensor:
     return self.gpu if n is None else self.gpu[:n]
 
 
+def connect() -> None:
+    """Give vLLM 0.30 its own CPU kernels where it calls them.
+
+    Its CPU model runner replaces Triton kernels under names that nothing reads any more: the callers keep
+    the originals in dispatchers. So the first step with drafts ended the engine ("Cannot inspect kernel
+    parameters for function"). From 0.31 the platform registers its kernels with the dispatchers. EAGLE-3's
+    move to the next token has the same fault; ``next_slots`` does without its dispatcher.
+    """
+    if hasattr(CpuPlatform, "register_triton_kernel_overrides"):
+        return
+    for name in ("rejection_greedy_sample", "rejection_random_sample", "sample_recovered_tokens"):
+        getattr(rejection_sampler, f"_{name}").kernel = getattr(cpu_triton_utils, f"{name}_kernel")
+    logger.info("peagle_cpu_fixes: verification of drafts uses vLLM's CPU kernels, which 0.30 does not call")
+
+
 def install() -> None:
     """Put each in the place of vLLM's own."""
+    connect()
     custom_ops.weight_packed_linear_cpu = packed_linear
     custom_ops.onednn_mm = onednn_linear
     proposer.eagle_step_update_slot_mapping_and_metadata = next_slots
-    proposer.SpecDecodeBaseProposer._greedy_sample = greedy
+    if hasattr(torch.ops._C, "greedy_argmax"):
+        proposer.SpecDecodeBaseProposer._greedy_sample = greedy
+    else:
+        logger.info("peagle_cpu_fixes: this vLLM has no kernel greedy_argmax; drafts are chosen by torch")
     CpuGpuBuffer.copy_to_gpu = copy_to_gpu

@@ -1,4 +1,4 @@
-"""Sampling with speculation at a temperature above 0, on the CPU platform of vLLM 0.32.
+"""Sampling with speculation at a temperature above 0, on the CPU platform of vLLM 0.30 to 0.32.
 
 When drafts are verified, temperature, top-k and top-p are expanded from one value per request to one per
 draft token. The CPU stand-in of the kernel that does it throws its result away (vllm#55005; a fix is

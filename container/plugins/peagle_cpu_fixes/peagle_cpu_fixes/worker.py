@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from vllm.platforms.cpu import CpuPlatform
+from vllm.v1.worker.worker_base import WorkerWrapperBase
 
 
 def hook() -> None:
-    """Install them where a worker registers its platform's kernels, before it has a model."""
-    original = CpuPlatform.register_triton_kernel_overrides.__func__
+    """Install them where a worker begins, before it has a model."""
+    original = WorkerWrapperBase.init_worker
     if getattr(original, "by_peagle", False):
         return
 
-    def register_kernels(cls: Any) -> None:
-        original(cls)
+    def init_worker(self: Any, *args: Any, **kwargs: Any) -> None:
         from . import kernels
 
         kernels.install()
         straighten_after_loading()
+        original(self, *args, **kwargs)
 
-    register_kernels.by_peagle = True  # type: ignore[attr-defined]
-    CpuPlatform.register_triton_kernel_overrides = classmethod(register_kernels)
+    init_worker.by_peagle = True  # type: ignore[attr-defined]
+    WorkerWrapperBase.init_worker = init_worker
 
 
 def straighten_after_loading() -> None:

@@ -9,7 +9,7 @@ which passes through ``/invocations`` and SageMaker's data plane like any other 
 keep the engine's own K. The output does not change: the target verifies every token, whatever K is.
 
 K=0 is not what an engine without speculation does: the head still reads the prompt and every token, so that a
-later request may speculate. Written for vLLM 0.32's first model runner.
+later request may speculate. For the first model runner of vLLM 0.30 to 0.32.
 """
 
 import os

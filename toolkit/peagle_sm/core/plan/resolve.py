@@ -236,14 +236,29 @@ class _Resolver:
 
     def image(self, first_type: str) -> ImageFacts | None:
         uri = self.spec.image
-        if uri is None and self.jumpstart is not None:
+        if uri is not None:
+            uri = self._local_engine(uri)
+        elif self.jumpstart is not None:
             uri = self.jumpstart.image_for(first_type)
             if "{registry}" in uri:
                 registry = self._registry()
                 uri = uri.format(registry=registry) if registry else None
-        elif uri is None and self.source == "container":
+        elif self.source == "container":
             uri = self._container_image()
         return self.catalog.images.describe(uri) if uri else None
+
+    def _local_engine(self, image: str) -> str | None:
+        """Return the URI of an engine that is named as ``vllm-cpu:0.30.0``; any other image as it is."""
+        if not self.context.local or image.partition(":")[0] != "vllm-cpu":
+            return image
+        engines = {name: uri for name, uri in self.context.image_uris.items() if name.startswith("vllm-cpu")}
+        if image not in engines:
+            self._miss(
+                "image",
+                f"image: found {image}; engines of the local SageMaker: {', '.join(engines)}",
+                "Choose one of these engines.",
+            )
+        return engines.get(image)
 
     def _container_image(self) -> str | None:
         if self.model.image in self.context.image_uris:

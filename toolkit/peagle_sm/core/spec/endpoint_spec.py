@@ -353,7 +353,10 @@ class EndpointSpec(_Part):
     execution_role_arn: RoleArn | None = Field(default=None, description="Role of the containers.")
     scheduler_role_arn: RoleArn | None = Field(default=None, description="Role that may delete the endpoint.")
     image: str | None = Field(
-        default=None, pattern=r"^\S+$", max_length=255, description="Image URI; left out, the catalogue's."
+        default=None,
+        pattern=r"^\S+$",
+        max_length=255,
+        description="Image URI, with --local also vllm-cpu:0.30.0 (its engines); left out, the catalogue's.",
     )
     model_uri: S3Prefix | None = Field(default=None, description="S3 prefix of the target's files.")
     head_uri: S3Prefix | None = Field(default=None, description="S3 prefix of the draft head's files.")
