@@ -138,7 +138,7 @@ def test_acceptance_that_a_speculating_endpoint_does_not_report_is_explained() -
     silent = replace(SUMMARY, acceptance=None)
     assert acceptance_note(silent, speculating) == (
         "note: the engine speculates but reported no acceptance length: "
-        "this needs vLLM 0.32 or later (image: vllm:0.30.0-gpu)"
+        "this needs vLLM 0.29 or later (image: vllm:0.30.0-gpu)"
     )
     assert acceptance_note(silent, speculating, answers=2) == (
         "note: no acceptance length: vLLM reports it only for requests with one answer, not 2"

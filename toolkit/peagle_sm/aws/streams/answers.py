@@ -330,7 +330,7 @@ def _choice(told: Mapping[str, Any], place: int) -> Choice:
 def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
     """Parse vLLM's per-request speculation metrics from a response or last chunk.
 
-    vLLM 0.32 and later writes them. None if they are absent (speculation off, ``n`` above 1, or the flag not
+    vLLM 0.29 and later writes them. None if they are absent (speculation off, ``n`` above 1, or the flag not
     set) or have an unknown format: vLLM calls them experimental, and they do not affect the answer.
     """
     told = speculation_in(document)

@@ -2,7 +2,7 @@
 
 Three sources, best first; ``Acceptance.source`` names the one that was used:
 
-- ``per-request``: vLLM's histogram in each answer (0.32 and later, ``--per-request-spec-decode-metrics``);
+- ``per-request``: vLLM's histogram in each answer (0.29 and later, ``--per-request-spec-decode-metrics``);
   exactly the requests that were measured.
 - ``metrics``: the counters of ``/metrics``, as the difference of two scrapes; everything that the engine did
   in between, warm-up and other clients included.

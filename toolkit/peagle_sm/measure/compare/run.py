@@ -90,7 +90,7 @@ def _silent_drafts(arms: Sequence[ArmRecord], points: Sequence[PointRecord]) -> 
         if arm.mode in ("eagle3", "p-eagle") and own and not any(point.acceptance for point in own):
             yield (
                 f"{arm.name}: its answers do not report drafts, so its ratio is not split into acceptance "
-                "and step time; this needs vLLM 0.32 or later and "
+                "and step time; this needs vLLM 0.29 or later and "
                 "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS=summary"
             )
 

@@ -145,7 +145,7 @@ def _acceptance(good: Sequence[RequestRecord], scrapes: tuple[Scrape, Scrape] | 
 def _from_chunks(good: Sequence[RequestRecord], k: int) -> Acceptance:
     """Estimate acceptance from chunks: a chunk is a step, and survival falls by a constant ratio.
 
-    For images before vLLM 0.32, whose answers do not report their acceptance.
+    For images before vLLM 0.29, whose answers do not report their acceptance.
     """
     steps = sum(r.chunks - 1 for r in good)
     tokens = sum((r.output_tokens or 0) - 1 for r in good)
@@ -161,7 +161,7 @@ def _in_one_piece(unknown: str) -> ServiceFault:
     return ServiceFault(
         f"each answer came in one chunk, so {unknown} is unknown",
         operation="tune",
-        next_step="use an image with vLLM 0.32 or later, whose answers report their acceptance",
+        next_step="use an image with vLLM 0.29 or later, whose answers report their acceptance",
     )
 
 

@@ -383,5 +383,5 @@ def acceptance_note(summary: StreamSummary, status: EndpointStatus, answers: int
     image = (status.image or "unknown").rpartition("/")[2]
     return (
         "note: the engine speculates but reported no acceptance length: "
-        f"this needs vLLM 0.32 or later (image: {image})"
+        f"this needs vLLM 0.29 or later (image: {image})"
     )
