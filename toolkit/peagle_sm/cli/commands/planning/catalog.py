@@ -126,7 +126,7 @@ _ENGINE_HEADERS = ("vllm", "aws", "none", "eagle3", "p-eagle", "v2, p-eagle", "p
 @global_options
 @click.pass_obj
 def engines(state: State) -> None:
-    """List the known vLLM versions and the model runner of each mode.
+    """List the known vLLM versions and their model runners.
 
     none, eagle3, p-eagle: the runner that vLLM chooses on a GPU; by-model is V2 for some models. v2, p-eagle:
     what V2 does with a P-EAGLE head. pinned: modes for which the plan sets V1. faults: number of known
