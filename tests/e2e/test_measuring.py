@@ -24,7 +24,7 @@ from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 Run = Callable[..., Result]
 PLAIN, FAST, UNFAIR = "tiny-none", "tiny-p-eagle", "tiny-unfair"

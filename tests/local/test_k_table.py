@@ -26,7 +26,7 @@ from sagemaker_local.paths import weights_dir
 from tests.core.support import LOCAL, TINY, spec_of
 from tests.local.tiny_weights import write_family
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 CHECK = Path(__file__).with_name("k_table_check.py")
 SIZES = {1: 7, 3: 3, 6: 0}  #: numbers of requests, and the K of each
