@@ -138,7 +138,7 @@ def test_a_stream_is_the_whole_answer_in_pieces(lab: Lab) -> None:
 def test_the_gate_refuses_a_bad_request(lab: Lab, mode: Mode) -> None:
     with pytest.raises(ClientError) as caught:
         lab.ask(mode, PROMPTS[0], n=200)
-    refused: dict[str, Any] = caught.value.response
+    refused: Any = caught.value.response
     assert refused["OriginalStatusCode"] == 400
     assert json.loads(refused["OriginalMessage"])["error"]["param"] == "n"
 

@@ -53,7 +53,7 @@ def engine_of(uri: str, versions: Sequence[str]) -> str:
     local deploy of any spec builds one environment.
     """
     wanted = parse_image(uri).cpu_version
-    return wanted if wanted in versions else versions[0]
+    return wanted if wanted is not None and wanted in versions else versions[0]
 
 
 def refusal(uri: str, versions: Sequence[str]) -> str | None:
