@@ -71,8 +71,10 @@ def evidence(
 
 def table_evidence(table: TableRecord) -> list[str]:
     """Write the lines on K by load: what was decided, each check of the validation, and the alternatives."""
-    lines = [f"K by load: {table_text(table.rows)}; {'accepted' if table.accepted else 'not written'}"]
-    lines.append(table.reason)
+    lines = [table.reason]
+    if len(table.rows) > 1:
+        decision = "accepted" if table.accepted else "not written"
+        lines.insert(0, f"K by load: {table_text(table.rows)}; {decision}")
     lines += [
         f"{check.load.label}: table over K={table.fixed_k} {_figures(check.ratio)}, {check.verdict}"
         for check in table.checks

@@ -173,7 +173,8 @@ def record_of(own: LoadResult, checks: Sequence[TableCheck], others: Sequence[Lo
     fixed_k = own.fixed.common.k
     ks = own.table.by_load if accepted else dict.fromkeys(own.table.by_load, fixed_k)
     reason = (
-        f"K={own.table.rows[0][2]} is good enough at every measured load, so no table is needed"
+        f"no table of K is needed: one K is good enough at every measured load. K={fixed_k} is written, the "
+        "tuner's choice for all of them"
         if own.table.is_constant
         else reason_of(checks)
     )

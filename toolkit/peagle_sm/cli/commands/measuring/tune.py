@@ -279,10 +279,14 @@ def render_table_of_k(table: TableRecord) -> str:
     from peagle_sm.core.spec.endpoint_spec import table_text
 
     decision = "accepted" if table.accepted else f"NOT accepted, K={table.fixed_k} at every load"
-    lines = [
-        f"{table.mode}, K by requests in flight: {table_text(table.rows)}",
-        f"{decision}: {table.reason}",
-    ]
+    lines = (
+        [f"{table.mode}: {table.reason}"]
+        if len(table.rows) == 1
+        else [
+            f"{table.mode}, K by requests in flight: {table_text(table.rows)}",
+            f"{decision}: {table.reason}",
+        ]
+    )
     if table.checks:
         rows = [
             (
