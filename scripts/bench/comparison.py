@@ -25,7 +25,7 @@ from peagle_sm.measure.load.run import Connect
 from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
 from peagle_sm.measure.results.result_file import Results
-from peagle_sm.measure.tune.windows import FIELD
+from peagle_sm.measure.tune.windows import with_k
 from peagle_sm.measure.workloads import Workload, load_workload
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack, Say
@@ -136,11 +136,6 @@ class SenderWithK:
     async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
         """Send the body with the arm's K."""
         return await self.sender.send(target, with_k(body, self.ks.get(target.arm)))
-
-
-def with_k(body: Mapping[str, Any], k: int | None) -> dict[str, Any]:
-    """Return the body of a request that names its K; None leaves the engine's own."""
-    return dict(body) if k is None else {**body, "vllm_xargs": {FIELD: k}}
 
 
 def connect_with(ks: Mapping[str, int]) -> Connect:

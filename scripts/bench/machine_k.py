@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.tune.arms import RUNTIME_SWITCH
 from peagle_sm.measure.tune.outcome import conclude
 from peagle_sm.measure.tune.readings import Reading
 from peagle_sm.measure.tune.windows import EndpointReader, WindowReader, WindowSize
@@ -56,7 +57,7 @@ def _catalogue_k(mode: Mode) -> int:
 def runtime_spec(mode: Mode) -> EndpointSpec:
     """The spec of an engine that takes each request's K, up to the mode's largest candidate."""
     spec = spec_of(mode, max(candidates(mode)))
-    serving = spec.serving.model_copy(update={"env": {**spec.serving.env, RUNTIME_SWITCH: "1"}})
+    serving = spec.serving.model_copy(update={"env": {**spec.serving.env, RUNTIME_K: "1"}})
     return spec.model_copy(update={"name": f"tiny-{mode}", "serving": serving})
 
 
@@ -67,12 +68,8 @@ def choose_k(mode: Mode, reader: WindowReader, rounds: int = ROUNDS) -> MachineK
     for block in range(rounds):
         readings += [reader.read(k, 1, block) for k in (ks if block % 2 == 0 else reversed(ks))]
     choice = conclude(mode, readings, max(ks), deployments=1).choices[1]
-    rates = {k: _mean([one.rate for one in readings if one.k == k]) for k in ks}
+    rates = {k: fmean(one.rate for one in readings if one.k == k) for k in ks}
     return MachineK(mode, choice.k, _catalogue_k(mode), rates, choice.reason)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def reader_of(session: Session, endpoint: Endpoint, mode: Mode, items: Sequence[WorkItem]) -> EndpointReader:

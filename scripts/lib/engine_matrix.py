@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -182,11 +183,22 @@ def read(wanted: str) -> dict[str, object]:
         return facts(Folder(path))
     if path.suffix == ".whl":
         return facts(Wheel(path))
+    with fetched(wanted) as wheel:
+        return facts(wheel)
+
+
+@contextmanager
+def fetched(version: str) -> Iterator[Wheel]:
+    """Download the wheel of one version, and remove it at the end.
+
+    Raises:
+        subprocess.CalledProcessError: the index has no wheel of that version.
+    """
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
-        choice = ["--only-binary=:all:", "--dest", folder, f"{PACKAGE}=={wanted}"]
+        choice = ["--only-binary=:all:", "--dest", folder, f"{PACKAGE}=={version}"]
         subprocess.run([*pip, *choice], check=True, stdout=sys.stderr)
-        return facts(Wheel(next(Path(folder).glob("*.whl"))))
+        yield Wheel(next(Path(folder).glob("*.whl")))
 
 
 def main(wanted: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from peagle_sm.core.arguments import load_arguments
 from peagle_sm.core.catalog import AttentionGroup, load_catalog
-from peagle_sm.core.engines import version_of
+from peagle_sm.core.engines import Range, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.memory import kv_cache_gb
@@ -152,3 +152,28 @@ def test_the_list_of_arguments_is_whole() -> None:
     assert known.missing_in("shutdown_timeout", version_of("0.18.0")) is None
     assert known.missing_in("shutdown_timeout", version_of("0.99.0")) is None, "not read: nothing is claimed"
     assert version_of(known.oldest) < version_of(known.newest)
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        (f"speculation: {{mode: eagle3, draft_head: a, {TABLE}}}", "num_speculative_tokens_per_batch_size"),
+        ("serving: {extra_args: {shutdown_timeout: 5}}", "shutdown_timeout"),
+    ],
+)
+def test_a_setting_that_the_engine_lacks_is_reported_once(extra: str, told: str) -> None:
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.17.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
+    plan = plan_of(CONTAINER, f"image: {image}\n{extra}", AWS)
+    found = [
+        one.message for one in plan.findings if "needs vLLM" in one.message and told in one.message.lower()
+    ]
+    assert len(found) == 1, found
+
+
+def test_the_matrix_and_the_list_of_arguments_agree() -> None:
+    """Both were read from vLLM's sources, by two programs."""
+    known, matrix = load_arguments(), load_catalog().engines
+    assert set(matrix.arguments) <= known.names
+    for name, span in matrix.arguments.items():
+        if version_of(span.since or "0") <= version_of(known.newest):
+            assert known.sometimes.get(name, Range()) == span, name

@@ -131,18 +131,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     began = time.monotonic()
     found = rows(options.endpoints, options.seed)
-    revision = provenance.git_revision(Path(__file__).parent)
     stamp = (
-        f"{options.endpoints:,} endpoints, seed {options.seed}; {datetime.now(UTC):%Y-%m-%d}, commit "
-        f"{(revision or 'unknown')[:7]}, {time.monotonic() - began:.0f} s. Again: `scripts/simulate-tuner "
-        f"--endpoints {options.endpoints} --seed {options.seed}`."
+        f"{options.endpoints:,} endpoints, seed {options.seed}; {origin(began)}. Again: "
+        f"`scripts/simulate-tuner --endpoints {options.endpoints} --seed {options.seed}`."
     )
-    page = options.page.read_text(encoding="utf-8")
-    options.page.write_text(insert(page, BEGIN, END, f"{stamp}\n\n{table(found)}"), encoding="utf-8")
-    print(table(found))
-    for line in misses(found):
+    return publish(options.page, (BEGIN, END), stamp, table(found), misses(found))
+
+
+def origin(began: float) -> str:
+    """Say when, from which commit and in how many seconds since ``began`` (monotonic) a page was made."""
+    revision = provenance.git_revision(Path(__file__).parent)
+    seconds = time.monotonic() - began
+    return f"{datetime.now(UTC):%Y-%m-%d}, commit {(revision or 'unknown')[:7]}, {seconds:.0f} s"
+
+
+def publish(path: Path, marks: tuple[str, str], stamp: str, found: str, missed: Sequence[str]) -> int:
+    """Write a table between the page's marks and print it; return 1 when a limit is exceeded."""
+    page = path.read_text(encoding="utf-8")
+    path.write_text(insert(page, *marks, f"{stamp}\n\n{found}"), encoding="utf-8")
+    print(found)
+    for line in missed:
         print(f"above the limit: {line}", file=sys.stderr)
-    return 1 if misses(found) else 0
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from peagle_sm.measure.results import provenance
 from peagle_sm.measure.tune.fit import Noise
 from peagle_sm.measure.tune.loads import ROUNDS
-from scripts.bench.marked_page import insert
+from scripts.bench.tuner.page import origin, publish
 from scripts.bench.tuner.traces import MEASURED, TraceOutcome, simulate_traces
 
 BEGIN = "<!-- traces: written by scripts/simulate-loads -->"
@@ -56,20 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     began = time.monotonic()
     outcome = simulate_traces(options.traces, options.seed, NOISE, rounds=ROUNDS)
-    revision = provenance.git_revision(Path(__file__).parent)
     stamp = (
         f"{options.traces} traces, seed {options.seed}, 2% noise, measured at c="
         f"{', '.join(map(str, MEASURED))} with {outcome.windows:.0f} windows on average; tables with "
-        f"{outcome.rows.mean():.1f} rows on average. {datetime.now(UTC):%Y-%m-%d}, commit "
-        f"{(revision or 'unknown')[:7]}, {time.monotonic() - began:.0f} s. Again: `scripts/simulate-loads "
+        f"{outcome.rows.mean():.1f} rows on average. {origin(began)}. Again: `scripts/simulate-loads "
         f"--traces {options.traces} --seed {options.seed}`."
     )
-    page = options.page.read_text(encoding="utf-8")
-    options.page.write_text(insert(page, BEGIN, END, f"{stamp}\n\n{table(outcome)}"), encoding="utf-8")
-    print(table(outcome))
-    for line in misses(outcome):
-        print(f"above the limit: {line}", file=sys.stderr)
-    return 1 if misses(outcome) else 0
+    return publish(options.page, (BEGIN, END), stamp, table(outcome), misses(outcome))
 
 
 if __name__ == "__main__":

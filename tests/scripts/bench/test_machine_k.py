@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure.load.answer import Answer, AnswerReader
-from peagle_sm.measure.tune.arms import RUNTIME_SWITCH
 from peagle_sm.measure.tune.readings import Reading
-from scripts.bench.comparison import SenderWithK, with_k
+from peagle_sm.measure.tune.windows import with_k
+from scripts.bench.comparison import SenderWithK
 from scripts.bench.machine_k import ROUNDS, candidates, choose_k, runtime_spec
 
 
@@ -63,7 +64,7 @@ def test_the_engine_starts_with_the_largest_candidate_and_takes_smaller_ones(mod
     spec = runtime_spec(mode)
     assert spec.name == f"tiny-{mode}"
     assert spec.speculation.num_speculative_tokens == max(candidates(mode))
-    assert spec.serving.env[RUNTIME_SWITCH] == "1"
+    assert spec.serving.env[RUNTIME_K] == "1"
 
 
 class Sender:

@@ -13,20 +13,7 @@ from importlib import resources
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-Version = tuple[int, ...]
-
-
-def _version(text: str) -> Version:
-    return tuple(int(part) for part in text.split("."))
-
-
-class Span(BaseModel):
-    """First and last version with an argument; None for the first or last one read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    since: str | None = None
-    until: str | None = None
+from peagle_sm.core.engines import Range, Version, version_of
 
 
 class EngineArguments(BaseModel):
@@ -43,7 +30,7 @@ class EngineArguments(BaseModel):
     oldest: str
     newest: str
     always: frozenset[str]
-    sometimes: Mapping[str, Span] = Field(default_factory=dict)
+    sometimes: Mapping[str, Range] = Field(default_factory=dict)
     switches: frozenset[str]
     flags: frozenset[str]
     optional: frozenset[str]
@@ -64,14 +51,12 @@ class EngineArguments(BaseModel):
     def _has(self, name: str) -> bool:
         return name in self.always or name in self.sometimes
 
-    def missing_in(self, name: str, version: Version) -> Span | None:
+    def missing_in(self, name: str, version: Version) -> Range | None:
         """Return the span of a known argument that a version lacks; None if it has it, or is not covered."""
         span = self.sometimes.get(name.removeprefix("no_") if name not in self.sometimes else name)
-        if span is None or not _version(self.oldest) <= version <= _version(self.newest):
+        if span is None or not version_of(self.oldest) <= version <= version_of(self.newest):
             return None
-        early = span.since is not None and version < _version(span.since)
-        late = span.until is not None and version > _version(span.until)
-        return span if early or late else None
+        return None if span.covers(version) else span
 
 
 @cache

@@ -6,7 +6,6 @@ A version that is not listed is treated like the nearest one that is; a check wa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -67,19 +66,10 @@ class EngineEntry(_Entry):
 
 
 class Range(_Entry):
-    """First and last version with a setting; None: as far as the matrix goes."""
+    """First (``since``) and last (``until``) version with a setting; None: as far as was read."""
 
     since: str | None = None
     until: str | None = None
-
-
-@dataclass(frozen=True)
-class Support:
-    """First (``since``) and last (``until``) version with a setting; None: as far as the matrix goes."""
-
-    since: str | None
-    until: str | None
-    source: str
 
     def covers(self, version: Version) -> bool:
         """Return whether a version has the setting."""
@@ -93,6 +83,12 @@ class Support:
         if self.since is None:
             return "any vLLM" if self.until is None else f"vLLM {self.until} or older"
         return f"vLLM {self.since} to {self.until}" if self.until else f"vLLM {self.since} or newer"
+
+
+class Support(Range):
+    """The versions with a setting, and where that was read."""
+
+    source: str
 
 
 class PluginEntry(_Entry):
@@ -140,7 +136,7 @@ class EngineCatalog(_Entry):
             found = self.arguments[name.removeprefix(_ARGUMENT).lower()]
         else:
             found = self.variables[name] if name in self.variables else self.speculative[name]
-        return Support(found.since, found.until, f"{self.source}, {self.date}")
+        return Support(since=found.since, until=found.until, source=f"{self.source}, {self.date}")
 
     def known(self, name: str) -> bool:
         """Return whether `support` knows a name."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
-from peagle_sm.core.engines import version_of
+from peagle_sm.core.engines import Range, version_of
 from peagle_sm.core.plan.environment import OWNED, as_text, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
@@ -55,24 +55,19 @@ def argument_versions(draft: Draft) -> Iterator[Finding]:
     if draft.image is None or draft.image.version is None:
         return
     version, found, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
+    needed: list[tuple[str, Range]] = []
     for field, name, value in _settings(draft):
-        for what, since in (
-            (field, engines.support(name).since if field.startswith("speculation.") else None),
-            (f"{field}: {value}", _VALUES_SINCE.get(f"{name}: {value}")),
-        ):
-            if value is not None and since is not None and version < version_of(since):
-                yield Finding("error", f"{what} needs vLLM {since} or newer; the image has {found}")
-                break
+        if value is not None:
+            # A name of vLLM's speculative config may also be a server argument, with other versions.
+            whole = engines.support(name) if field.startswith("speculation.") else Range()
+            own = Range(since=_VALUES_SINCE.get(f"{name}: {value}"))
+            needed.append((field, whole) if not whole.covers(version) else (f"{field}: {value}", own))
     for name in draft.spec.serving.extra_args:
-        span = _known().missing_in(name, version)
-        if span is None:
-            continue
-        needs = (
-            f"needs vLLM {span.since} or newer"
-            if span.since is not None and version < version_of(span.since)
-            else f"needs vLLM {span.until} or older"
-        )
-        yield Finding("error", f"serving.extra_args.{name} {needs}; the image has {found}")
+        if span := _known().missing_in(name, version):
+            needed.append((f"serving.extra_args.{name}", span))
+    for what, span in needed:
+        if not span.covers(version):
+            yield Finding("error", f"{what} needs {span.text}; the image has {found}")
 
 
 def _known() -> EngineArguments:

@@ -16,7 +16,13 @@ from pydantic import BaseModel, ConfigDict
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.engines import Version, version_of
-from peagle_sm.core.plan.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
+from peagle_sm.core.plan.environment import (
+    AUTO_RECOVERY,
+    REQUEST_METRICS,
+    environment,
+    extra_variables,
+    speculative_config,
+)
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.core.words import Finding
@@ -65,33 +71,33 @@ def engine_known(draft: Draft) -> Iterator[Finding]:
 
 @check(
     "flag-versions",
-    why="An engine refuses to start with a flag or a draft setting that it does not support.",
+    why="An engine refuses to start with a flag that it does not support.",
     source="vLLM's source by version: `peagle-sm engines`, data/engines.yaml",
     remedy="Use another image, or remove the setting.",
     url="https://github.com/vllm-project/vllm/releases",
 )
 def flag_versions(draft: Draft) -> Iterator[Finding]:
-    """Settings that the image's vLLM does not have."""
+    """Variables and modes that the image's vLLM does not have; argument-versions has the spec's settings."""
     if draft.image is None or draft.image.version is None:
         return
     engines, first = draft.catalog.engines, draft.catalog.images.tags[0].first
     found, version = draft.image.version_text, draft.image.version
+    extra = {variable for variable, _ in extra_variables(draft.spec.serving.extra_args).values()}
     for name in environment(draft):
         if name.startswith("SM_VLLM_") and version < version_of(first):
             yield Finding(
                 "error",
                 f"{name} needs vLLM {first} or newer (first AWS image with SM_VLLM_*); the image has {found}",
             )
-        elif engines.known(name) and not (support := engines.support(name)).covers(version):
+        elif (
+            name not in extra
+            and engines.known(name)
+            and not (support := engines.support(name)).covers(version)
+        ):
             yield Finding("error", f"{name} needs {support.text}; the image has {found}")
     config, parallel = speculative_config(draft), engines.parallel_drafting
-    if config is None:
-        return
-    if config.parallel_drafting and not draft.image.at_least(parallel.version):
+    if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
         yield Finding("error", f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}")
-    for name in config.model_dump(exclude_defaults=True):
-        if not (support := engines.support(name)).covers(version):
-            yield Finding("error", f"speculative config: {name} needs {support.text}; the image has {found}")
 
 
 @check(

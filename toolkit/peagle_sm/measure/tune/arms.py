@@ -23,6 +23,7 @@ from peagle_sm.aws.session.errors import aws_errors, is_refused_now
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, SpecError
+from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
 from peagle_sm.core.plan.payloads import hard_schedule_name, lifetime_schedule, partition
 from peagle_sm.core.plan.plan import Plan, bodies
@@ -37,8 +38,6 @@ from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.progress import Progress, Reporter
 
-#: Makes the plugin in container/plugins/peagle_runtime_k read K from each request.
-RUNTIME_SWITCH = "PEAGLE_SM_RUNTIME_K"
 PREFIX = "tune"
 MOST_CHARACTERS = 63  #: limit of SageMaker's names
 
@@ -72,7 +71,7 @@ def arm_spec(
     fields["name"] = arm_name(base.name, mode, None if runtime else k)
     if runtime:
         serving = fields.get("serving", {})
-        fields["serving"] = {**serving, "env": {**serving.get("env", {}), RUNTIME_SWITCH: "1"}}
+        fields["serving"] = {**serving, "env": {**serving.get("env", {}), RUNTIME_K: "1"}}
     return EndpointSpec(**fields).locked_as(base)
 
 

@@ -258,6 +258,7 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
     settings = job.settings
     prices = [plan.usd_per_hour for plan in plans.values()]
     known = [price for price in prices if price is not None]
+    usd_per_hour = max(known) if len(known) == len(prices) else None
     if settings.by_load:
         return estimate_by_load(
             modes=len(settings.modes),
@@ -266,7 +267,7 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
             rounds=settings.rounds,
             requests=settings.size.requests,
             max_tokens=job.max_tokens,
-            usd_per_hour=max(known) if len(known) == len(prices) else None,
+            usd_per_hour=usd_per_hour,
             max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
             local=session.is_local,
         )
@@ -280,7 +281,7 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
         sweep_rounds=settings.sweep_rounds,
         requests=settings.size.requests,
         max_tokens=job.max_tokens,
-        usd_per_hour=max(known) if len(known) == len(prices) else None,
+        usd_per_hour=usd_per_hour,
         max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
         local=session.is_local,
         components=len(plans) if job.components else 0,

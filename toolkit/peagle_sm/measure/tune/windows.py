@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.measure.benchmark.progress import Spending, Watch
@@ -83,6 +83,11 @@ def _keep(record: RequestRecord) -> None:
 
 
 FIELD = "num_speculative_tokens"
+
+
+def with_k(body: Mapping[str, Any], k: int | None) -> dict[str, Any]:
+    """Return the body of a request that names its K (an engine with the plugin reads it); None names none."""
+    return dict(body) if k is None else {**body, "vllm_xargs": {FIELD: k}}
 
 
 class WindowReader(Protocol):
@@ -173,9 +178,9 @@ class EndpointReader:
         Raises:
             SpecError: the engine ignored the field, so every K would measure the same.
         """
-        body = {"prompt": "1", "max_tokens": 1, "vllm_xargs": {FIELD: most + 1}}
+        body = {"prompt": "1", "max_tokens": 1}
         try:
-            for _ in self.endpoint.stream(body):
+            for _ in self.endpoint.stream(with_k(body, most + 1)):
                 pass
         except PeagleError as error:
             if FIELD in f"{error.message} {error.details}":
@@ -187,7 +192,6 @@ class EndpointReader:
         )
 
     def _work(self, k: int, concurrency: int, block: int, at_least: int) -> list[WorkItem]:
-        extra = {"vllm_xargs": {FIELD: k}} if self.runtime else {}
         start = block * at_least if self.rotate else 0
         chosen = []
         # Twice the measured number, so that the load at the end uses the same kind of prompts.
@@ -195,7 +199,7 @@ class EndpointReader:
             item = self.items[(start + index) % len(self.items)]
             turn = index // len(self.items)
             mark = f"{self.salt}-{self.mode}-{k}-{concurrency}-{block}-{turn}"
-            body = {**item.body, **extra}
+            body = with_k(item.body, k if self.runtime else None)
             chosen.append(salted(replace(item, body=body, then=None), mark))
         return chosen
 
