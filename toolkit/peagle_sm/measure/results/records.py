@@ -285,15 +285,22 @@ class WindowRecord:
     untrusted: str | None = None
 
 
+Verdict = Literal["as fast", "slower", "not decided"]
+
+
 @dataclass(frozen=True)
 class TableCheck:
-    """Rate of a table's own endpoint over that of the best fixed K, under one load."""
+    """Rate of a table's own endpoint over that of the best fixed K, under one load.
+
+    The interval of ``ratio`` holds with 95% for all looks together.
+    """
 
     load: Load
     ratio: Interval
-    verdict: Literal["as fast", "slower", "not decided"]
+    verdict: Verdict
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
+    looks: int = 1  #: how often the load was measured until it was decided
 
 
 @dataclass(frozen=True)
