@@ -36,9 +36,14 @@ _NAME = re.compile(r'data-name="([^"]*)"')
 def records_of(results: Results) -> Iterable[Record]:
     """Yield all records of a file, header first."""
     yield results.header
-    for part in (results.arms, results.requests, results.points, results.comparisons, results.fits):
-        yield from part
+    yield from results.arms
+    yield from results.requests
+    yield from results.points
+    yield from results.comparisons
+    yield from results.windows
+    yield from results.fits
     yield from results.checks
+    yield from results.tables
 
 
 def embed(files: Sequence[Results]) -> Safe:
