@@ -252,6 +252,12 @@ def tuned() -> Results:
     return Results(header("tune"), fits=fits)
 
 
+def _with_none(fit: FitRecord) -> FitRecord:
+    otps = rate("none", fit.load.concurrency or 1)
+    plain = KPoint(0, 1.0, 1000 / otps, otps, True, otps * 0.985, otps * 1.015)
+    return replace(fit, points=(plain, *fit.points))
+
+
 def _others(none: float, eagle3: float) -> tuple[tuple[Mode, int, float], ...]:
     return ("none", 0, none), ("eagle3", 5, eagle3)
 
@@ -259,7 +265,7 @@ def _others(none: float, eagle3: float) -> tuple[tuple[Mode, int, float], ...]:
 def tuned_by_load(*, accepted: bool = True) -> Results:
     """What `tune --loads 1,2,4,8 --modes p-eagle,eagle3` gives: an accepted table or a refused one."""
     loads = (1, 2, 4, 8)
-    fits = tuple(fit(mode, c) for mode in ("p-eagle", "eagle3") for c in loads)
+    fits = tuple(_with_none(fit(mode, c)) for mode in ("p-eagle", "eagle3") for c in loads)
     verdicts = ["as fast", "as fast", "as fast", "as fast", "as fast"] if accepted else ["as fast", "slower"]
     steps = Load("closed", concurrency=8, steps=(1, 8, 1))
     checks = tuple(

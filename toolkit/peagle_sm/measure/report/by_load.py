@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peagle_sm.core.display import Safe, join
+from peagle_sm.core.display import Safe, tag
 from peagle_sm.core.spec.endpoint_spec import k_at, table_text
 from peagle_sm.measure.report import formatting, tables
 from peagle_sm.measure.report.charts import WIDE, LineChart, Mark, Series, both
 from peagle_sm.measure.report.formatting import MODE_NAMES, Look
 from peagle_sm.measure.report.performance import looks_of_mode
-from peagle_sm.measure.report.section import Section, table
+from peagle_sm.measure.report.section import Section, pair, table
 from peagle_sm.measure.report.tables import Rows, decision
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import FitRecord, TableRecord
 
 
 def by_load(view: View) -> Section | None:
-    """Make the section: a chart of the rate by load, and the three tables; None without a table of K."""
+    """Make the section: the rate by load, the reasons, the validation, the other modes; None without any."""
     if not view.tables:
         return None
+    reasons = tag("ul", *(tag("li", _reason(one)) for one in view.tables), class_="note")
+    chart = _chart(view)
     parts = (
-        _chart(view),
-        _part("What was decided", tables.by_load(view)),
+        reasons if chart is None else pair(chart, reasons),
         _part(
             "Rate of the table's own endpoint over that of the fixed K; the intervals hold for all looks "
             "together",
@@ -34,16 +35,18 @@ def by_load(view: View) -> Section | None:
             tables.alternatives(view.tables, view),
         ),
     )
-    return Section("by-load", "K by load", _lead(view), join(*parts))
+    return Section("by-load", "K by load", _lead(view), tag("div", *parts, class_="stack"))
+
+
+def _reason(record: TableRecord) -> str:
+    return f"{MODE_NAMES[record.mode]}: {decision(record)}. {record.reason[0].upper()}{record.reason[1:]}."
 
 
 def _lead(view: View) -> str:
-    said = [
-        f"{MODE_NAMES[one.mode]}: K={table_text(one.rows)} requests in flight, {decision(one)}"
-        if len(one.rows) > 1
-        else f"{MODE_NAMES[one.mode]}: {decision(one)}"
-        for one in view.tables
-    ]
+    said = []
+    for one in view.tables:
+        ks = f"K={table_text(one.rows)} requests in flight"
+        said.append(f"{MODE_NAMES[one.mode]}: {ks if one.accepted else f'K={one.fixed_k} at every load'}")
     return "; ".join(said) + "."
 
 

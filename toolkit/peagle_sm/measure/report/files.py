@@ -25,6 +25,8 @@ from peagle_sm.measure.results.records import (
     PointRecord,
     Record,
     RequestRecord,
+    TableRecord,
+    WindowRecord,
 )
 from peagle_sm.measure.results.result_file import Results, from_line, read, to_line
 
@@ -98,6 +100,8 @@ def _results(lines: Sequence[str], name: str | None) -> Results:
         of(ComparisonRecord),
         of(FitRecord),
         of(CheckRecord),
+        of(WindowRecord),
+        of(TableRecord),
         source=name,
     )
 
