@@ -115,6 +115,14 @@ _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         "found a table with mode p-eagle on image vllm:0.30.0-gpu-py312-cu130; allowed: no table, since only "
         "this project's own image can change K with a P-EAGLE head",
     ),
+    (
+        "k-table",
+        "warning",
+        CONTAINER,
+        f"{_OWN.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
+        AWS,
+        "this project's plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+    ),
     ("k-table", "error", GPT, f"speculation: {{{_SEVEN}, {_TABLE}}}", AWS, "found a table with mode p-eagle"),
     (
         "k-table-graphs",
@@ -249,6 +257,13 @@ _FINE: list[tuple[str, str, str, Context]] = [
     ),
     ("k-table", TINY, f"speculation: {{{_SEVEN}, {_TABLE}}}", LOCAL),
     ("k-table", CONTAINER, f"{_OWN}\nspeculation: {{{_SEVEN}, {_TABLE}}}", AWS),
+    # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
+    (
+        "k-table",
+        CONTAINER,
+        f"{_OWN.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+        AWS,
+    ),
     (
         "k-table",
         CONTAINER,
