@@ -26,6 +26,7 @@ from peagle_sm.measure.results.records import (
     Record,
     RequestRecord,
     TableRecord,
+    ValidationRecord,
     WindowRecord,
 )
 from peagle_sm.measure.results.result_file import Results, from_line, read, to_line
@@ -43,6 +44,7 @@ def records_of(results: Results) -> Iterable[Record]:
     yield from results.points
     yield from results.comparisons
     yield from results.windows
+    yield from results.validations
     yield from results.fits
     yield from results.checks
     yield from results.tables
@@ -101,6 +103,7 @@ def _results(lines: Sequence[str], name: str | None) -> Results:
         of(FitRecord),
         of(CheckRecord),
         of(WindowRecord),
+        of(ValidationRecord),
         of(TableRecord),
         source=name,
     )

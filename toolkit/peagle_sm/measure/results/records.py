@@ -304,6 +304,16 @@ class TableCheck:
 
 
 @dataclass(frozen=True)
+class ValidationRecord:
+    """One decided load of the validation of a table; a resumed run of `tune` does not measure it again."""
+
+    mode: Mode
+    rows: tuple[tuple[int, int, int], ...]
+    fixed_k: int
+    check: TableCheck
+
+
+@dataclass(frozen=True)
 class Alternative:
     """Rate of another mode over that of the tuned one at the same load, from the tuning's windows.
 
@@ -348,6 +358,7 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
+    | ValidationRecord
     | TableRecord
 )
 #: The ``kind`` of each line.
@@ -360,5 +371,6 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
+    "validation": ValidationRecord,
     "table": TableRecord,
 }

@@ -145,7 +145,8 @@ class Validation:
     """One validation. ``requests`` is the number of requests in a window with several in flight.
 
     ``on_load`` is called before each look with the load and its requests over both arms, ``on_end`` after it.
-    ``untrusted`` collects the looks in which the client was the bottleneck.
+    ``on_check`` gets each load as soon as it is decided. ``untrusted`` collects the looks in which the client
+    was the bottleneck.
     """
 
     table: ArmRecord
@@ -158,20 +159,25 @@ class Validation:
     context_of: Callable[[OnRun], TurnContext]
     on_load: Callable[[Load, int], None] = lambda load, prompts: None
     on_end: Callable[[], None] = lambda: None
+    on_check: Callable[[TableCheck], None] = lambda check: None
     run: Callable[..., None] = run_quietly
     untrusted: list[str] = field(default_factory=list)
 
-    def checks(self, loads: Sequence[Load]) -> tuple[TableCheck, ...]:
+    def checks(self, loads: Sequence[Load], known: Sequence[TableCheck] = ()) -> tuple[TableCheck, ...]:
         """Measure each load until it is decided; stop at the first one that refuses the table.
+
+        ``known`` are the loads that an earlier run has decided.
 
         Raises:
             LoadStopped: an endpoint fails all its requests.
         """
-        found: list[TableCheck] = []
-        for load in loads:
-            found.append(self._check(load, len(loads)))
-            if found[-1].verdict != "as fast":
+        found = list(known)
+        decided = {check.load for check in known}
+        for load in (load for load in loads if load not in decided):
+            if found and found[-1].verdict != "as fast":
                 break
+            found.append(self._check(load, len(loads)))
+            self.on_check(found[-1])
         return tuple(found)
 
     def _check(self, load: Load, loads: int) -> TableCheck:
