@@ -339,14 +339,14 @@ def _run(view: View, heading: str) -> str:
     parts += [
         text
         for text in (
-            _table("Speed-up", ratios(view)),
-            _table("Measured", points(view)),
-            _table("K by load", by_load(view)),
-            _table("Table of K over the fixed K, each on its own endpoint", validations(view.tables, view)),
-            _table("Other modes at each load", alternatives(view.tables, view)),
-            _table("Best K", best_k(view)),
-            _table("Rate at each K", rates(view)),
-            _table(checked(view.checks) if view.checks else "", checks(view)),
+            _titled("Speed-up", ratios(view)),
+            _titled("Measured", points(view)),
+            _titled("K by load", by_load(view)),
+            _titled("Table of K over the fixed K, each on its own endpoint", validations(view.tables, view)),
+            _titled("Other modes at each load", alternatives(view.tables, view)),
+            _titled("Best K", best_k(view)),
+            _titled("Rate at each K", rates(view)),
+            _titled(checked(view.checks) if view.checks else "", checks(view)),
         )
         if text
     ]
@@ -362,12 +362,17 @@ def _cautions(view: View) -> list[str]:
     ]
 
 
-def _table(title: str, table: Rows | None) -> str:
-    if table is None:
-        return ""
+def markdown_table(table: Rows) -> str:
+    """Write a table in Markdown."""
     right = ["---:" if head in table.figures else "---" for head in table.heads]
     lines = [table.heads, right, *table.rows]
-    text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+
+
+def _titled(title: str, table: Rows | None) -> str:
+    if table is None:
+        return ""
+    text = markdown_table(table)
     if len(table.rows) <= _SHOWN_ROWS:
         return f"**{title}**\n\n{text}"
     summary = f"{title} ({formatting.plural(len(table.rows), 'row')})"
