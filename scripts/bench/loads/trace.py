@@ -98,7 +98,7 @@ def run_trace(
     load = Load("closed", concurrency=max(steps), steps=tuple(steps))
     setup = Setup(_cycled(workload, 2 * blocks * requests), (load,), blocks, repeat=True)
     path.unlink(missing_ok=True)
-    before = {name: _draft_counts(endpoint) for name, endpoint in endpoints.items()}
+    before = {name: draft_counts(endpoint) for name, endpoint in endpoints.items()}
     outcome = compare(
         [nullcontext(described)],
         setup,
@@ -108,7 +108,7 @@ def run_trace(
         control=False,
         config={"steps": list(steps), "requests": requests, "seed": seed},
     )
-    after = {name: _draft_counts(endpoint) for name, endpoint in endpoints.items()}
+    after = {name: draft_counts(endpoint) for name, endpoint in endpoints.items()}
     for note in outcome.notes:
         say(f"   note: {note}")
     drafted = {name: _mean_k(before[name], after[name]) for name in endpoints}
@@ -197,7 +197,7 @@ _COUNTER = re.compile(
 )
 
 
-def _draft_counts(endpoint: Endpoint) -> dict[str, float]:
+def draft_counts(endpoint: Endpoint) -> dict[str, float]:
     """Read the engine's verification steps (``drafts``) and drafted tokens since its start."""
     found: dict[str, float] = defaultdict(float)
     for name, value in _COUNTER.findall(endpoint.metrics()):

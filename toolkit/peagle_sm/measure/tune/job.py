@@ -236,8 +236,20 @@ def specs_of(job: Job) -> dict[str, EndpointSpec]:
 
 
 def plans_of(job: Job, session: Session) -> dict[str, Plan]:
-    """Plan each of the first endpoints; creates nothing."""
-    return {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
+    """Plan each of the first endpoints; creates nothing.
+
+    Raises:
+        SpecError: the largest K to try is beyond the depth that a head was trained for.
+    """
+    plans = {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
+    for arm, plan in plans.items():
+        for finding in plan.findings:
+            if finding.check == "trained-depth" and finding.severity == "error":
+                raise SpecError(
+                    f"--max-k: found {job.settings.max_k}, too many for {arm}: {finding.message}.",
+                    next_step="Give --max-k the head's trained depth or less.",
+                )
+    return plans
 
 
 def table_plans(job: Job, session: Session) -> dict[str, Plan]:
