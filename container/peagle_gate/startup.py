@@ -225,14 +225,12 @@ MODEL_FOLDER = "/opt/ml/"
 def _read_list() -> tuple[dict[str, Forbidden], dict[str, Forbidden]]:
     """Return the forbidden arguments, by flag, and variables. The toolkit's check reads the same file."""
     data = json.loads(Path(__file__).with_name("forbidden.json").read_text(encoding="utf-8"))
-    found = [
-        {
-            name: Forbidden(**{key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()})
-            for name, entry in data[kind].items()
-        }
-        for kind in ("arguments", "variables")
-    ]
-    return {"--" + name.replace("_", "-"): entry for name, entry in found[0].items()}, found[1]
+
+    def entry(written: dict[str, Any]) -> Forbidden:
+        return Forbidden(**{**written, "keys": tuple(written.get("keys", ()))})
+
+    flags = {"--" + name.replace("_", "-"): entry(one) for name, one in data["arguments"].items()}
+    return flags, {name: entry(one) for name, one in data["variables"].items()}
 
 
 FLAGS, VARIABLES = _read_list()

@@ -228,7 +228,7 @@ _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         GPT,
         "serving: {extra_args: {kv_transfer_config: {kv_connector_module_path: evil}}}",
         AWS,
-        "serving.extra_args.kv_transfer_config: not allowed with kv_connector_module_path or module_path or spec_module_path: it runs Python by its name",
+        "not allowed with kv_connector_module_path or module_path or spec_module_path: it runs Python by",
     ),
     (
         "forbidden-flags",
