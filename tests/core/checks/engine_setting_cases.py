@@ -15,6 +15,38 @@ _SEVEN = "num_speculative_tokens: 7"
 
 _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
     (
+        "tensor-parallel-heads",
+        "error",
+        GPT,
+        "serving: {tensor_parallel_size: 3}",
+        AWS,
+        "found 3; gpt-oss-20b has 8 KV heads",
+    ),
+    (
+        "cudagraphs-on-cpu",
+        "info",
+        TINY,
+        "serving: {cudagraph_mode: PIECEWISE}",
+        LOCAL,
+        "serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
+    ),
+    (
+        "table-plugin",
+        "warning",
+        CONTAINER,
+        f"{_OWN.replace('0.32.0', '0.33.0')}\nspeculation: {{mode: p-eagle, {_SEVEN}, {_TABLE}}}",
+        AWS,
+        "was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has vLLM 0.33.0",
+    ),
+    (
+        "v2-model-runner",
+        "error",
+        TINY,
+        "speculation: {mode: none}\nserving: {env: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
+        LOCAL,
+        "found '1' on a CPU; allowed: 0",
+    ),
+    (
         "argument-versions",
         "error",
         CONTAINER,
@@ -44,7 +76,7 @@ _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         TINY,
         "serving: {extra_args: {max_num_seq: 8}}",
         LOCAL,
-        "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.32.0. "
+        "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. "
         "Did you mean 'max_num_seqs'?",
     ),
     (
@@ -53,7 +85,7 @@ _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         CONTAINER,
         f"{_OWN.replace('0.32.0', '0.34.0')}\nserving: {{extra_args: {{from_the_future: 1}}}}",
         AWS,
-        "not an argument of vLLM 0.16.0 to 0.32.0",
+        "not an argument of vLLM 0.16.0 to 0.33.0",
     ),
     (
         "extra-arguments",
@@ -319,6 +351,16 @@ _FINE: list[tuple[str, str, str, Context]] = [
     ("forbidden-flags", GPT, "serving: {env: {LD_LIBRARY_PATH: /usr/local/cuda/compat}}", AWS),
     ("forbidden-flags", GPT, "serving: {env: {VLLM_API_KEY: x}}", AWS),
     ("forbidden-flags", GPT, "serving: {env: {SM_VLLM_ENABLE_LOG_REQUESTS: true}}", AWS),
+    ("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
+    ("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}", AWS),
+    ("table-plugin", CONTAINER, f"{_OWN}\nspeculation: {{mode: p-eagle, {_SEVEN}, {_TABLE}}}", AWS),
+    (
+        "table-plugin",
+        CONTAINER,
+        f"{_OWN.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+        AWS,
+    ),
+    ("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}", AWS),
 ]
 
 CASES = [

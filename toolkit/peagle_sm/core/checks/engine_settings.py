@@ -119,6 +119,8 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
             yield Finding(
                 "error", f"{field}: found {as_text(value)}; allowed: a value other than true or false"
             )
+        elif kind := arguments.number_needed(name, value):
+            yield Finding("error", f"{field}: found {show(value)}; allowed: {kind}")
         elif name == "per_request_spec_decode_metrics" and not draft.speculating:
             yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
 
@@ -211,9 +213,65 @@ def k_table_graphs(draft: Draft) -> Iterator[Finding]:
         )
 
 
+@check(
+    "cudagraphs-on-cpu",
+    why="vLLM sets the mode to NONE on a platform without CUDA graphs.",
+    source="vLLM 0.32.0: config/vllm.py, support_static_graph_mode",
+    remedy="Remove serving.cudagraph_mode, or keep it for AWS.",
+    severity="info",
+    url="https://github.com/vllm-project/vllm/blob/main/vllm/platforms/interface.py",
+)
+def cudagraphs_on_cpu(draft: Draft) -> Iterator[Finding]:
+    """A CUDA graph mode on the local SageMaker, whose engines run on a CPU."""
+    mode = draft.spec.serving.cudagraph_mode
+    if draft.context.local and mode not in (None, "NONE"):
+        yield Finding("info", f"serving.cudagraph_mode: {mode} has no effect on a CPU")
+
+
+@check(
+    "table-plugin",
+    why="The plugin changes functions inside vLLM, which differ from version to version.",
+    source="this project: the plugin's tests with real engines; data/engines.yaml",
+    remedy="Try the table with `peagle-sm tune --loads`, which validates it, or use a version that was run.",
+    severity="warning",
+)
+def table_plugin(draft: Draft) -> Iterator[Finding]:
+    """A table of K for P-EAGLE on a vLLM that the plugin was not run with."""
+    table = draft.spec.speculation.num_speculative_tokens_per_batch_size
+    if table is None or draft.mode != "p-eagle" or draft.image is None or not draft.has_own_image:
+        return
+    tested = draft.catalog.engines.plugins["peagle_runtime_k"].tested
+    if draft.image.version is None or draft.image.version not in map(version_of, tested):
+        found = f"vLLM {draft.image.version_text}" if draft.image.version else "an unknown vLLM"
+        yield Finding(
+            "warning",
+            f"{_TABLE}: the plugin that changes K for a P-EAGLE head was run with vLLM {', '.join(tested)}; "
+            f"the image has {found}",
+        )
+
+
 def _on_gpus(draft: Draft) -> bool:
     entries = [draft.instance(name) for name in draft.instance_types]
     return any(entry is not None and entry.gpu_count > 0 for entry in entries)
+
+
+@check(
+    "tensor-parallel-heads",
+    why="vLLM splits the attention heads over the GPUs, or copies them, and refuses to start if that is uneven.",
+    source="vLLM 0.32.0: config/model.py, verify_with_parallel_config; model_executor/layers/linear.py",
+    remedy="Set serving.tensor_parallel_size to a number that divides the KV heads, or a multiple of them.",
+    url="https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
+)
+def tensor_parallel_heads(draft: Draft) -> Iterator[Finding]:
+    """A tensor parallel size over which the target's KV heads cannot be split."""
+    size = draft.spec.serving.tensor_parallel_size
+    for heads in sorted({group.kv_heads for group in draft.model.attention or ()}):
+        if heads % size and size % heads:
+            yield Finding(
+                "error",
+                f"serving.tensor_parallel_size: found {size}; {draft.spec.model} has {heads} KV heads, which "
+                "cannot be split over it",
+            )
 
 
 def _targets_size(_: Draft) -> Edits:
@@ -253,5 +311,8 @@ ENGINE_SETTING_CHECKS: tuple[Check, ...] = (
     extra_arguments,
     k_table,
     k_table_graphs,
+    cudagraphs_on_cpu,
+    table_plugin,
+    tensor_parallel_heads,
     draft_tensor_parallel,
 )

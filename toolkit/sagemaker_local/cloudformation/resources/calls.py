@@ -107,7 +107,7 @@ def told_as_aws_does(ctx: ResourceContext) -> Iterator[None]:
 
 
 def handler_failure(ctx: ResourceContext, message: str, code: str) -> ResourceFailure:
-    """Word a failure as CloudFormation's resource handlers do."""
+    """Return a failure with the message format of CloudFormation's resource handlers."""
     return ResourceFailure(
         f'Resource handler returned message: "{message}" '
         f"(RequestToken: {ctx.request_id}, HandlerErrorCode: {_handler_code(code)}, ServiceErrorCode: {code})"

@@ -141,7 +141,7 @@ class Policy:
 def _roles(properties: Properties) -> list[str]:
     if properties.get("Users") or properties.get("Groups"):
         raise ResourceFailure(
-            "the local CloudFormation puts policies into roles only, not into users or groups"
+            "the local CloudFormation attaches policies to roles only, not to users or groups"
         )
     roles = [str(role) for role in properties.get("Roles", [])]
     if not roles:

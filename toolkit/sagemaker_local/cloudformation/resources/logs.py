@@ -61,7 +61,7 @@ class LogGroup:
         return _described(ctx, physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Delete the group with its events."""
+        """Delete the log group and its events."""
         with gone_is_fine(*_GONE):
             send(ctx, "logs", "DeleteLogGroup", {"logGroupName": physical_id})
 
