@@ -257,7 +257,7 @@ def _on_gpus(draft: Draft) -> bool:
 
 @check(
     "tensor-parallel-heads",
-    why="vLLM splits the attention heads over the GPUs, or copies them, and refuses to start if that is uneven.",
+    why="vLLM splits the KV heads over the GPUs, or copies them, and does not start if that is uneven.",
     source="vLLM 0.32.0: config/model.py, verify_with_parallel_config; model_executor/layers/linear.py",
     remedy="Set serving.tensor_parallel_size to a number that divides the KV heads, or a multiple of them.",
     url="https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
