@@ -144,7 +144,7 @@ def test_every_function_on_the_page_that_follows_three_commands_exists() -> None
 
 
 def test_the_index_by_question_names_files_and_functions_that_exist() -> None:
-    rows = re.findall(r"\| `([\w/]+\.py)` \| `([\w.]+)` \|", FOLLOW.read_text(encoding="utf-8"))
+    rows = re.findall(r"\| `([\w/]+/\w+\.py)` \| `([\w.]+)` \|", FOLLOW.read_text(encoding="utf-8"))
     assert len(rows) > 10
     for path, name in rows:
         assert (ROOT / path).is_file(), path
