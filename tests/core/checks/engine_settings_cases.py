@@ -156,20 +156,20 @@ CASES = [
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
     ),
-<<<<<<< ours
     Case(
-=======
-    (
         "k-table",
-        "warning",
         CONTAINER,
-        f"{_OWN.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
-        AWS,
-        "this project's plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
+        severity="warning",
+        said="this project's plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
     ),
-    ("k-table", "error", GPT, f"speculation: {{{_SEVEN}, {_TABLE}}}", AWS, "found a table with mode p-eagle"),
-    (
->>>>>>> theirs
+    # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+    ),
+    Case(
         "k-table-graphs",
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
@@ -203,91 +203,7 @@ CASES = [
         severity="info",
         said="has no effect on EAGLE heads",
     ),
-<<<<<<< ours
     Case(
-=======
-    (
-        "forbidden-flags",
-        "error",
-        TINY,
-        "serving: {extra_args: {trust_remote_code: true}}",
-        LOCAL,
-        "serving.extra_args.trust_remote_code: not allowed: it runs Python that comes with the weights",
-    ),
-    (
-        "forbidden-flags",
-        "error",
-        GPT,
-        "serving: {extra_args: {enable_log_requests: true}}",
-        AWS,
-        "serving.extra_args.enable_log_requests: not allowed: the gate in the container refuses it: it "
-        "writes the users' prompts to the log",
-    ),
-    (
-        "forbidden-flags",
-        "error",
-        TINY,
-        "serving: {env: {SM_VLLM_WORKER_CLS: mine}}",
-        LOCAL,
-        "the gate in the container refuses it: it runs Python by its name",
-    ),
-    ("environment-port", "error", TINY, "serving: {extra_args: {port: 1}}", LOCAL, "port 8080"),
-    ("environment-empty", "error", TINY, "serving: {extra_args: {dtype: ''}}", LOCAL, "an empty value"),
-    (
-        "ignored-speculation",
-        "info",
-        TINY,
-        "speculation: {mode: none, draft_sample_method: greedy}",
-        LOCAL,
-        "speculation.draft_sample_method: 'greedy' has no effect",
-    ),
-]
-
-_FINE: list[tuple[str, str, str, Context]] = [
-    (
-        "argument-versions",
-        CONTAINER,
-        f"{_VLLM}:0.24.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
-        AWS,
-    ),
-    (
-        "argument-versions",
-        CONTAINER,
-        f"{_VLLM}:0.18.0-gpu-py312-cu129\n"
-        "serving: {kv_cache_dtype: float16, stream_interval: 4, extra_args: {shutdown_timeout: 5}}",
-        AWS,
-    ),
-    (
-        "extra-arguments",
-        TINY,
-        "serving: {extra_args: {max_num_seqs: 8, enable_prefix_caching: false, enforce_eager: true, "
-        "no_async_scheduling: true, hf_overrides: {a: 1}, per_request_spec_decode_metrics: detailed}}",
-        LOCAL,
-    ),
-    ("k-table", TINY, f"speculation: {{{_SEVEN}, {_TABLE}}}", LOCAL),
-    ("k-table", CONTAINER, f"{_OWN}\nspeculation: {{{_SEVEN}, {_TABLE}}}", AWS),
-    # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
-    (
-        "k-table",
-        CONTAINER,
-        f"{_OWN.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
-        AWS,
-    ),
-    (
-        "k-table",
-        CONTAINER,
-        f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
-        AWS,
-    ),
-    ("k-table-graphs", TINY, f"speculation: {{{_SEVEN}, {_TO_ZERO}}}", LOCAL),
-    (
-        "k-table-graphs",
-        CONTAINER,
-        f"{_OWN}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
-        AWS,
-    ),
-    (
->>>>>>> theirs
         "draft-tensor-parallel",
         CONTAINER,
         "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",

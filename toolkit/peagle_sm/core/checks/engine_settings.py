@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
-from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
 from peagle_sm.core.engines import Range, version_of
 from peagle_sm.core.plan.environment import OWNED, RUNTIME_K, as_text, environment, variable_of
 from peagle_sm.core.plan.resolve import Draft
@@ -79,8 +78,9 @@ def _known() -> EngineArguments:
 
 def _own_name(name: str) -> bool:
     """Return whether another check says more of an argument: its field, or why it is forbidden."""
-    variable = variable_of(name)
-    return variable in OWNED or variable in FORBIDDEN or name in GATE_FORBIDS
+    from peagle_sm.core.arguments import load_forbidden
+
+    return variable_of(name) in OWNED or load_forbidden().argument(name) is not None
 
 
 @check(
