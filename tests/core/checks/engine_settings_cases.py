@@ -161,7 +161,7 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
         severity="warning",
-        said="this project's plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+        said="plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
     ),
     # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
     Case(

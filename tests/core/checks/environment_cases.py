@@ -280,7 +280,7 @@ CASES = [
         GPT,
         "serving: {extra_args: {kv_transfer_config: {kv_connector_module_path: evil}}}",
         severity="error",
-        said="not allowed with kv_connector_module_path or module_path or spec_module_path: it runs Python by",
+        said="not allowed with kv_connector_module_path or module_path or spec_module_path: it runs",
     ),
     Case(
         "forbidden-flags",
