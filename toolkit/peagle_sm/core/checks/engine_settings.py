@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.engines import Range, version_of
-from peagle_sm.core.plan.environment import OWNED, as_text, variable_of
+from peagle_sm.core.plan.environment import OWNED, RUNTIME_K, as_text, environment, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding
@@ -155,7 +155,7 @@ def _no_table(_: Draft) -> Edits:
     fix=Fix("remove the table", edits=_no_table),
 )
 def k_table(draft: Draft) -> Iterator[Finding]:
-    """A table of K that the engine would lower, drop or break on."""
+    """A table of K that the engine would lower, drop or break on, or that was never run on its version."""
     rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
     most = draft.num_speculative_tokens
     if rows is None or not draft.speculating or most is None:
@@ -185,6 +185,23 @@ def k_table(draft: Draft) -> Iterator[Finding]:
             "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the table, or "
             "use mode eagle3.",
         )
+    yield from _plugin(draft)
+
+
+def _plugin(draft: Draft) -> Iterator[Finding]:
+    """Find a vLLM version with which the plugin that changes K was never run."""
+    if draft.image is None or draft.image.version is None or not draft.has_own_image:
+        return
+    plugin = draft.catalog.engines.plugins["peagle_runtime_k"]
+    tested = [version_of(version) for version in plugin.tested]
+    if environment(draft).get(RUNTIME_K) != "1" or draft.image.version in tested:
+        return
+    yield Finding(
+        "warning",
+        f"{_TABLE}: this project's plugin for tables was run with vLLM {', '.join(plugin.tested)}; the image "
+        f"has {draft.image.version_text}",
+        "Use one of these versions, or check the deployed endpoint with `peagle-sm verify`.",
+    )
 
 
 @check(
@@ -226,28 +243,6 @@ def cudagraphs_on_cpu(draft: Draft) -> Iterator[Finding]:
     mode = draft.spec.serving.cudagraph_mode
     if draft.context.local and mode not in (None, "NONE"):
         yield Finding("info", f"serving.cudagraph_mode: {mode} has no effect on a CPU")
-
-
-@check(
-    "table-plugin",
-    why="The plugin changes functions inside vLLM, which differ from version to version.",
-    source="this project: the plugin's tests with real engines; data/engines.yaml",
-    remedy="Try the table with `peagle-sm tune --loads`, which validates it, or use a version that was run.",
-    severity="warning",
-)
-def table_plugin(draft: Draft) -> Iterator[Finding]:
-    """A table of K for P-EAGLE on a vLLM that the plugin was not run with."""
-    table = draft.spec.speculation.num_speculative_tokens_per_batch_size
-    if table is None or draft.mode != "p-eagle" or draft.image is None or not draft.has_own_image:
-        return
-    tested = draft.catalog.engines.plugins["peagle_runtime_k"].tested
-    if draft.image.version is None or draft.image.version not in map(version_of, tested):
-        found = f"vLLM {draft.image.version_text}" if draft.image.version else "an unknown vLLM"
-        yield Finding(
-            "warning",
-            f"{_TABLE}: the plugin that changes K for a P-EAGLE head was run with vLLM {', '.join(tested)}; "
-            f"the image has {found}",
-        )
 
 
 def _on_gpus(draft: Draft) -> bool:
@@ -312,7 +307,6 @@ ENGINE_SETTING_CHECKS: tuple[Check, ...] = (
     k_table,
     k_table_graphs,
     cudagraphs_on_cpu,
-    table_plugin,
     tensor_parallel_heads,
     draft_tensor_parallel,
 )
