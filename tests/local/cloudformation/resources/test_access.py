@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagemaker_local.cloudformation.resources import ResourceFailure
-from sagemaker_local.cloudformation.resources.roles import check_role, may
+from sagemaker_local.cloudformation.resources.access.roles import check_role, may
 from tests.local.cloudformation.resources.conftest import Stack
 
 LAMBDA = "lambda.amazonaws.com"
@@ -164,3 +164,24 @@ def test_aws_s_own_policies_are_read_too(stack: Stack) -> None:
     )
     passed = stack.role(LAMBDA)
     check_role(stack.with_role(made.attributes["Arn"]).context, passed, LAMBDA, REFUSAL)
+
+
+def test_a_key_and_its_alias(stack: Stack) -> None:
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "kms:*", "Resource": "*"}],
+    }
+    properties = {"KeyPolicy": policy, "EnableKeyRotation": True, "PendingWindowInDays": 7}
+    key = stack.create("AWS::KMS::Key", **properties)
+    kms = stack.client("kms")
+    assert kms.get_key_rotation_status(KeyId=key.physical_id)["KeyRotationEnabled"] is True
+    alias = stack.create("AWS::KMS::Alias", AliasName="alias/x", TargetKeyId=key.physical_id)
+    assert kms.describe_key(KeyId="alias/x")["KeyMetadata"]["Arn"] == key.attributes["Arn"]
+    stack.update("AWS::KMS::Key", key, properties, {**properties, "Enabled": "false"})
+    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["Enabled"] is False
+    with pytest.raises(ResourceFailure, match="You cannot update the KeySpec of a KMS key"):
+        stack.update("AWS::KMS::Key", key, properties, {**properties, "KeySpec": "RSA_2048"})
+    stack.delete("AWS::KMS::Alias", alias)
+    stack.delete("AWS::KMS::Key", key, **properties)
+    stack.delete("AWS::KMS::Key", key, **properties)
+    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["KeyState"] == "PendingDeletion"

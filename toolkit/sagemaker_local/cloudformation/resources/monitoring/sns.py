@@ -13,10 +13,10 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
     refuse_others,
+    retag,
     send,
     tag_list,
 )
@@ -65,12 +65,7 @@ class Topic:
         for key in _TOPIC_ATTRIBUTES:
             if old.get(key) != new.get(key):
                 _set_topic(ctx, physical_id, key, new.get(key, ""))
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "sns", "UntagResource", {"ResourceArn": physical_id, "TagKeys": dropped})
-        tags = tag_list(merged_tags(ctx, new))
-        if tags:
-            send(ctx, "sns", "TagResource", {"ResourceArn": physical_id, "Tags": tags})
+        retag(ctx, "sns", {"ResourceArn": physical_id}, old, new)
         self._subscribe(ctx, physical_id, old, new)
         return Created(physical_id, {"TopicArn": physical_id, "TopicName": physical_id.rsplit(":", 1)[-1]})
 

@@ -13,10 +13,10 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
     refuse_others,
+    retag,
     send,
     tag_list,
 )
@@ -64,11 +64,7 @@ class Repository:
         send(ctx, "ecr", "PutImageTagMutability", {**named, "imageTagMutability": mutability})
         send(ctx, "ecr", "PutImageScanningConfiguration", {**named, "imageScanningConfiguration": scanning})
         self._policies(ctx, physical_id, old, new)
-        arn = {"resourceArn": kept["repositoryArn"]}
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "ecr", "UntagResource", {**arn, "tagKeys": dropped})
-        send(ctx, "ecr", "TagResource", {**arn, "tags": tag_list(merged_tags(ctx, new))})
+        retag(ctx, "ecr", {"resourceArn": kept["repositoryArn"]}, old, new)
         return _described(kept)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:

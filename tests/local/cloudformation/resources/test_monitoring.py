@@ -1,4 +1,4 @@
-"""Queues, topics, log groups, alarms, dashboards, schedules and scalable targets."""
+"""Queues, topics, log groups, alarms and dashboards."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from sagemaker_local.cloudformation.resources import ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
-from tests.local.serving import Server
 
 POLICY = {
     "Version": "2012-10-17",
@@ -139,95 +137,3 @@ def test_alarms_and_a_dashboard(stack: Stack) -> None:
     for type_name, each in (("CompositeAlarm", whole), ("Alarm", made), ("Dashboard", board)):
         stack.delete(f"AWS::CloudWatch::{type_name}", each)
         stack.delete(f"AWS::CloudWatch::{type_name}", each)
-
-
-def test_a_schedule_is_changed_and_moves_to_another_group(stack: Stack) -> None:
-    role = stack.role("scheduler.amazonaws.com")
-    target = {"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": role, "Input": "{}"}
-    old = {
-        "Name": "sweep",
-        "ScheduleExpression": "rate(5 minutes)",
-        "StartDate": "2030-01-01T00:00:00Z",
-        "FlexibleTimeWindow": {"Mode": "OFF"},
-        "Target": {**target, "RetryPolicy": {"MaximumRetryAttempts": "2", "MaximumEventAgeInSeconds": 300}},
-    }
-    made = stack.create("AWS::Scheduler::Schedule", **old)
-    assert made.physical_id == "sweep"
-    scheduler = stack.client("scheduler")
-    assert scheduler.get_schedule(Name="sweep")["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 2
-    stack.create("AWS::Scheduler::ScheduleGroup", Name="group")
-    new = {**old, "GroupName": "group", "ScheduleExpression": "rate(10 minutes)"}
-    stack.update("AWS::Scheduler::Schedule", made, old, new)
-    found = scheduler.get_schedule(Name="sweep", GroupName="group")
-    assert found["ScheduleExpression"] == "rate(10 minutes)"
-    with pytest.raises(ClientError, match="ResourceNotFoundException"):
-        scheduler.get_schedule(Name="sweep")
-    stack.delete("AWS::Scheduler::Schedule", made, **new)
-    stack.delete("AWS::Scheduler::Schedule", made, **new)
-    stack.delete("AWS::Scheduler::ScheduleGroup", "group")
-
-
-def test_a_schedule_whose_role_trusts_somebody_else_is_refused(stack: Stack) -> None:
-    role = stack.role("lambda.amazonaws.com")
-    with pytest.raises(ResourceFailure, match="must allow AWS EventBridge Scheduler to assume the role"):
-        stack.create(
-            "AWS::Scheduler::Schedule",
-            ScheduleExpression="rate(5 minutes)",
-            FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": role},
-        )
-
-
-def test_a_rule_is_kept_with_its_targets_and_says_that_nothing_fires_it(stack: Stack) -> None:
-    old: dict[str, Any] = {
-        "Name": "changes",
-        "EventPattern": {"source": ["aws.sagemaker"]},
-        "Targets": [{"Id": "one", "Arn": "arn:aws:sns:us-east-1:123456789012:t"}],
-    }
-    made = stack.create("AWS::Events::Rule", **old)
-    assert "never fires locally" in stack.told[-1]
-    events = stack.client("events")
-    stack.update("AWS::Events::Rule", made, old, {**old, "Targets": [{**old["Targets"][0], "Id": "two"}]})
-    assert [each["Id"] for each in events.list_targets_by_rule(Rule="changes")["Targets"]] == ["two"]
-    stack.delete("AWS::Events::Rule", made, Targets=[{"Id": "two"}])
-    stack.delete("AWS::Events::Rule", made, Targets=[{"Id": "two"}])
-
-
-def test_what_is_scaled_must_be_there(stack: Stack, server: Server) -> None:
-    place = {"ServiceNamespace": "sagemaker", "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
-    limits = {"MinCapacity": 1, "MaxCapacity": "2", "RoleARN": "arn:aws:iam::123456789012:role/r"}
-    with pytest.raises(ResourceFailure, match="Could not find endpoint"):
-        stack.create(
-            "AWS::ApplicationAutoScaling::ScalableTarget",
-            ResourceId="endpoint/nobody/variant/AllTraffic",
-            **place,
-            **limits,
-        )
-    endpoint = server.create()
-    server.until(endpoint, "InService")
-    whole = {**place, **limits, "ResourceId": f"endpoint/{endpoint}/variant/AllTraffic"}
-    other = {**whole, "ResourceId": f"endpoint/{endpoint}/variant/Other"}
-    with pytest.raises(ResourceFailure, match="no variant Other"):
-        stack.create("AWS::ApplicationAutoScaling::ScalableTarget", **other)
-    target = stack.create("AWS::ApplicationAutoScaling::ScalableTarget", **whole)
-    tracking = {
-        "PredefinedMetricSpecification": {
-            "PredefinedMetricType": "SageMakerVariantConcurrentRequestsPerModelHighResolution"
-        },
-        "TargetValue": "5",
-    }
-    said = {
-        "PolicyName": "track",
-        "PolicyType": "TargetTrackingScaling",
-        "ScalingTargetId": target.physical_id,
-        "TargetTrackingScalingPolicyConfiguration": tracking,
-    }
-    policy = stack.create("AWS::ApplicationAutoScaling::ScalingPolicy", **said)
-    scaling = stack.client("application-autoscaling")
-    (found,) = scaling.describe_scaling_policies(ServiceNamespace="sagemaker", PolicyNames=["track"])[
-        "ScalingPolicies"
-    ]
-    assert found["ResourceId"] == whole["ResourceId"]
-    stack.delete("AWS::ApplicationAutoScaling::ScalingPolicy", policy, **said)
-    stack.delete("AWS::ApplicationAutoScaling::ScalableTarget", target, **whole)
-    stack.delete("AWS::ApplicationAutoScaling::ScalableTarget", target, **whole)

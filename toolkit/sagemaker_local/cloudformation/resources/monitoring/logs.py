@@ -13,10 +13,10 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
     refuse_others,
+    retag,
     send,
 )
 
@@ -52,12 +52,7 @@ class LogGroup:
             )
         self._retention(ctx, physical_id, old, new)
         group = {"logGroupName": physical_id}
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "logs", "UntagLogGroup", {**group, "tags": dropped})
-        tags = merged_tags(ctx, new)
-        if tags:
-            send(ctx, "logs", "TagLogGroup", {**group, "tags": tags})
+        retag(ctx, "logs", group, old, new, tag="TagLogGroup", untag="UntagLogGroup", keys="tags", form=dict)
         return _described(ctx, physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:

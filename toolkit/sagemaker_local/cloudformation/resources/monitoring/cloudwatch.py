@@ -1,4 +1,4 @@
-"""AWS::CloudWatch::Alarm, AWS::CloudWatch::CompositeAlarm and AWS::CloudWatch::Dashboard."""
+"""AWS::CloudWatch::Alarm and AWS::CloudWatch::CompositeAlarm."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
+    retag,
     send,
     tag_list,
 )
@@ -44,13 +44,7 @@ class Alarm:
         request = {**new, "AlarmName": physical_id, "Tags": None}
         send(ctx, "cloudwatch", self._operation, request)
         made = _described(ctx, physical_id)
-        arn = {"ResourceARN": made.attributes["Arn"]}
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "cloudwatch", "UntagResource", {**arn, "TagKeys": dropped})
-        tags = tag_list(merged_tags(ctx, new))
-        if tags:
-            send(ctx, "cloudwatch", "TagResource", {**arn, "Tags": tags})
+        retag(ctx, "cloudwatch", {"ResourceARN": made.attributes["Arn"]}, old, new)
         return made
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -63,34 +57,7 @@ def _described(ctx: ResourceContext, name: str) -> Created:
     return Created(name, {"Arn": f"arn:{ctx.partition}:cloudwatch:{ctx.region}:{ctx.account}:alarm:{name}"})
 
 
-class Dashboard:
-    """A dashboard."""
-
-    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Put the dashboard."""
-        name = properties.get("DashboardName") or generated_name(ctx, logical_id, 255)
-        self._put(ctx, name, properties, tag_list(merged_tags(ctx, properties)) or None)
-        return Created(name)
-
-    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Replace the old dashboard with the new one; moto cannot change a dashboard's tags."""
-        self._put(ctx, physical_id, new, None)
-        return Created(physical_id)
-
-    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Delete the dashboard."""
-        with gone_is_fine("ResourceNotFound", "DashboardNotFoundError"):
-            send(ctx, "cloudwatch", "DeleteDashboards", {"DashboardNames": [physical_id]})
-
-    def _put(
-        self, ctx: ResourceContext, name: str, properties: Properties, tags: list[dict[str, str]] | None
-    ) -> None:
-        request = {"DashboardName": name, "DashboardBody": properties["DashboardBody"], "Tags": tags}
-        send(ctx, "cloudwatch", "PutDashboard", request)
-
-
 KINDS: dict[str, Kind] = {
     "AWS::CloudWatch::Alarm": Alarm("PutMetricAlarm"),
     "AWS::CloudWatch::CompositeAlarm": Alarm("PutCompositeAlarm"),
-    "AWS::CloudWatch::Dashboard": Dashboard(),
 }

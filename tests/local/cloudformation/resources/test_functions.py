@@ -1,4 +1,4 @@
-"""Functions, their permissions and their asynchronous settings, from templates."""
+"""Functions with their permissions and asynchronous settings, and schedules and rules, from templates."""
 
 from __future__ import annotations
 
@@ -107,3 +107,55 @@ def test_a_permission_and_asynchronous_settings(stack: Stack) -> None:
         stack.delete(type_name, each, **properties)
     with pytest.raises(ResourceFailure, match=r"qualifier \$LATEST only, found live"):
         stack.create("AWS::Lambda::EventInvokeConfig", FunctionName=name, Qualifier="live")
+
+
+def test_a_schedule_is_changed_and_moves_to_another_group(stack: Stack) -> None:
+    role = stack.role("scheduler.amazonaws.com")
+    target = {"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": role, "Input": "{}"}
+    old = {
+        "Name": "sweep",
+        "ScheduleExpression": "rate(5 minutes)",
+        "StartDate": "2030-01-01T00:00:00Z",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "Target": {**target, "RetryPolicy": {"MaximumRetryAttempts": "2", "MaximumEventAgeInSeconds": 300}},
+    }
+    made = stack.create("AWS::Scheduler::Schedule", **old)
+    assert made.physical_id == "sweep"
+    scheduler = stack.client("scheduler")
+    assert scheduler.get_schedule(Name="sweep")["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 2
+    stack.create("AWS::Scheduler::ScheduleGroup", Name="group")
+    new = {**old, "GroupName": "group", "ScheduleExpression": "rate(10 minutes)"}
+    stack.update("AWS::Scheduler::Schedule", made, old, new)
+    found = scheduler.get_schedule(Name="sweep", GroupName="group")
+    assert found["ScheduleExpression"] == "rate(10 minutes)"
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        scheduler.get_schedule(Name="sweep")
+    stack.delete("AWS::Scheduler::Schedule", made, **new)
+    stack.delete("AWS::Scheduler::Schedule", made, **new)
+    stack.delete("AWS::Scheduler::ScheduleGroup", "group")
+
+
+def test_a_schedule_whose_role_trusts_somebody_else_is_refused(stack: Stack) -> None:
+    role = stack.role("lambda.amazonaws.com")
+    with pytest.raises(ResourceFailure, match="must allow AWS EventBridge Scheduler to assume the role"):
+        stack.create(
+            "AWS::Scheduler::Schedule",
+            ScheduleExpression="rate(5 minutes)",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": role},
+        )
+
+
+def test_a_rule_is_kept_with_its_targets_and_says_that_nothing_fires_it(stack: Stack) -> None:
+    old: dict[str, Any] = {
+        "Name": "changes",
+        "EventPattern": {"source": ["aws.sagemaker"]},
+        "Targets": [{"Id": "one", "Arn": "arn:aws:sns:us-east-1:123456789012:t"}],
+    }
+    made = stack.create("AWS::Events::Rule", **old)
+    assert "never fires locally" in stack.told[-1]
+    events = stack.client("events")
+    stack.update("AWS::Events::Rule", made, old, {**old, "Targets": [{**old["Targets"][0], "Id": "two"}]})
+    assert [each["Id"] for each in events.list_targets_by_rule(Rule="changes")["Targets"]] == ["two"]
+    stack.delete("AWS::Events::Rule", made, Targets=[{"Id": "two"}])
+    stack.delete("AWS::Events::Rule", made, Targets=[{"Id": "two"}])

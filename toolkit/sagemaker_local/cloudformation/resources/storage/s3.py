@@ -1,4 +1,4 @@
-"""AWS::S3::Bucket and AWS::S3::BucketPolicy."""
+"""AWS::S3::Bucket."""
 
 from __future__ import annotations
 
@@ -167,23 +167,4 @@ def _described(ctx: ResourceContext, name: str) -> Created:
     )
 
 
-class BucketPolicy:
-    """A bucket's one policy."""
-
-    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Put the policy."""
-        policy = {"Bucket": properties["Bucket"], "Policy": properties["PolicyDocument"]}
-        send(ctx, "s3", "PutBucketPolicy", policy)
-        return Created(properties["Bucket"])
-
-    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Replace the old policy with the new one."""
-        return self.create(ctx, "", new)
-
-    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Remove the policy."""
-        with gone_is_fine(*_GONE, "NoSuchBucketPolicy"):
-            send(ctx, "s3", "DeleteBucketPolicy", {"Bucket": properties["Bucket"]})
-
-
-KINDS: dict[str, Kind] = {"AWS::S3::Bucket": Bucket(), "AWS::S3::BucketPolicy": BucketPolicy()}
+KINDS: dict[str, Kind] = {"AWS::S3::Bucket": Bucket()}

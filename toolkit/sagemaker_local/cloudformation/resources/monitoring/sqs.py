@@ -11,7 +11,7 @@ from sagemaker_local.cloudformation.resources.base import (
     ResourceContext,
     generated_name,
 )
-from sagemaker_local.cloudformation.resources.calls import dropped_tags, gone_is_fine, merged_tags, send
+from sagemaker_local.cloudformation.resources.calls import gone_is_fine, merged_tags, retag, send
 
 _GONE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 _NO_ATTRIBUTES = frozenset({"QueueName", "Tags"})
@@ -47,12 +47,8 @@ class Queue:
         changed.pop("FifoQueue", None)
         if changed:
             send(ctx, "sqs", "SetQueueAttributes", {"QueueUrl": physical_id, "Attributes": changed})
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "sqs", "UntagQueue", {"QueueUrl": physical_id, "TagKeys": dropped})
-        tags = merged_tags(ctx, new)
-        if tags:
-            send(ctx, "sqs", "TagQueue", {"QueueUrl": physical_id, "Tags": tags})
+        queue = {"QueueUrl": physical_id}
+        retag(ctx, "sqs", queue, old, new, tag="TagQueue", untag="UntagQueue", form=dict)
         return _described(ctx, physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:

@@ -13,7 +13,7 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import merged_tags, refuse_others, send, tag_list
-from sagemaker_local.cloudformation.resources.sagemaker import name_of, retag, unless_gone
+from sagemaker_local.cloudformation.resources.serving.sagemaker import name_of, retag_by_arn, unless_gone
 
 _LONGEST_NAME = 63
 # Real seconds between two looks at a component.
@@ -47,7 +47,7 @@ class InferenceComponent:
         if moved:
             raise ResourceFailure(f"{', '.join(moved)} of an inference component cannot be changed")
         name = str(new.get("InferenceComponentName") or name_of(physical_id))
-        retag(ctx, physical_id, old, new)
+        retag_by_arn(ctx, physical_id, old, new)
         changed = {key: new[key] for key in _CHANGED if key in new and new[key] != old.get(key)}
         if changed:
             request = {"InferenceComponentName": name, **changed}

@@ -1,4 +1,4 @@
-"""AWS::Lambda::Function, AWS::Lambda::Permission and AWS::Lambda::EventInvokeConfig."""
+"""AWS::Lambda::Function and AWS::Lambda::EventInvokeConfig."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from sagemaker_local.cloudformation.resources.access.roles import check_role, may
 from sagemaker_local.cloudformation.resources.base import (
     Created,
     Kind,
@@ -17,13 +18,12 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
     refuse_others,
+    retag,
     send,
 )
-from sagemaker_local.cloudformation.resources.roles import check_role, may
 
 _GONE = ("ResourceNotFoundException",)
 _TYPE = "AWS::Lambda::Function"
@@ -88,12 +88,7 @@ class Function:
         request = {**function, **configuration, "KMSKeyArn": new.get("KmsKeyArn")}
         arn = send(ctx, "lambda", "UpdateFunctionConfiguration", request)["FunctionArn"]
         self._concurrency(ctx, physical_id, old, new)
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "lambda", "UntagResource", {"Resource": arn, "TagKeys": dropped})
-        tags = merged_tags(ctx, new)
-        if tags:
-            send(ctx, "lambda", "TagResource", {"Resource": arn, "Tags": tags})
+        retag(ctx, "lambda", {"Resource": arn}, old, new, form=dict)
         return Created(physical_id, {"Arn": arn, "FunctionName": physical_id})
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -148,26 +143,6 @@ def _zipped(source: str) -> bytes:
     return packed.getvalue()
 
 
-class Permission:
-    """A statement of a function's resource policy; all of its properties are immutable."""
-
-    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Add the statement."""
-        statement = generated_name(ctx, logical_id, 100)
-        send(ctx, "lambda", "AddPermission", {**properties, "StatementId": statement})
-        return Created(statement, {"Id": statement})
-
-    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Do nothing: no property can change in place."""
-        return Created(physical_id, {"Id": physical_id})
-
-    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Remove the statement."""
-        statement = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
-        with gone_is_fine(*_GONE):
-            send(ctx, "lambda", "RemovePermission", statement)
-
-
 class EventInvokeConfig:
     """Retry settings of a function's asynchronous events."""
 
@@ -194,6 +169,5 @@ class EventInvokeConfig:
 
 KINDS: dict[str, Kind] = {
     "AWS::Lambda::Function": Function(),
-    "AWS::Lambda::Permission": Permission(),
     "AWS::Lambda::EventInvokeConfig": EventInvokeConfig(),
 }

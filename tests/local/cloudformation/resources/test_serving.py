@@ -1,4 +1,4 @@
-"""Models, configurations and endpoints from templates: waited for, failed as in AWS, gone at the end."""
+"""Models, endpoints and scalable targets from templates: waited for, failed as in AWS, gone at the end."""
 
 from __future__ import annotations
 
@@ -163,3 +163,43 @@ def test_a_component_is_made_changed_and_blocks_its_endpoint_until_it_is_gone(
     stack.delete("AWS::SageMaker::InferenceComponent", made, **new)
     stack.delete("AWS::SageMaker::InferenceComponent", made, **new)
     stack.delete("AWS::SageMaker::Endpoint", endpoint, **about)
+
+
+def test_what_is_scaled_must_be_there(stack: Stack, server: Server) -> None:
+    place = {"ServiceNamespace": "sagemaker", "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
+    limits = {"MinCapacity": 1, "MaxCapacity": "2", "RoleARN": "arn:aws:iam::123456789012:role/r"}
+    with pytest.raises(ResourceFailure, match="Could not find endpoint"):
+        stack.create(
+            "AWS::ApplicationAutoScaling::ScalableTarget",
+            ResourceId="endpoint/nobody/variant/AllTraffic",
+            **place,
+            **limits,
+        )
+    endpoint = server.create()
+    server.until(endpoint, "InService")
+    whole = {**place, **limits, "ResourceId": f"endpoint/{endpoint}/variant/AllTraffic"}
+    other = {**whole, "ResourceId": f"endpoint/{endpoint}/variant/Other"}
+    with pytest.raises(ResourceFailure, match="no variant Other"):
+        stack.create("AWS::ApplicationAutoScaling::ScalableTarget", **other)
+    target = stack.create("AWS::ApplicationAutoScaling::ScalableTarget", **whole)
+    tracking = {
+        "PredefinedMetricSpecification": {
+            "PredefinedMetricType": "SageMakerVariantConcurrentRequestsPerModelHighResolution"
+        },
+        "TargetValue": "5",
+    }
+    said = {
+        "PolicyName": "track",
+        "PolicyType": "TargetTrackingScaling",
+        "ScalingTargetId": target.physical_id,
+        "TargetTrackingScalingPolicyConfiguration": tracking,
+    }
+    policy = stack.create("AWS::ApplicationAutoScaling::ScalingPolicy", **said)
+    scaling = stack.client("application-autoscaling")
+    (found,) = scaling.describe_scaling_policies(ServiceNamespace="sagemaker", PolicyNames=["track"])[
+        "ScalingPolicies"
+    ]
+    assert found["ResourceId"] == whole["ResourceId"]
+    stack.delete("AWS::ApplicationAutoScaling::ScalingPolicy", policy, **said)
+    stack.delete("AWS::ApplicationAutoScaling::ScalableTarget", target, **whole)
+    stack.delete("AWS::ApplicationAutoScaling::ScalableTarget", target, **whole)

@@ -1,9 +1,10 @@
-"""AWS::Scheduler::Schedule, AWS::Scheduler::ScheduleGroup and AWS::Events::Rule."""
+"""AWS::Scheduler::Schedule and AWS::Events::Rule."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sagemaker_local.cloudformation.resources.access.roles import check_role
 from sagemaker_local.cloudformation.resources.base import (
     Created,
     Kind,
@@ -12,13 +13,11 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
     send,
     tag_list,
 )
-from sagemaker_local.cloudformation.resources.roles import check_role
 
 _GONE = ("ResourceNotFoundException",)
 _DEFAULT_GROUP = "default"
@@ -52,33 +51,6 @@ class Schedule:
     def _check(self, ctx: ResourceContext, properties: Properties) -> None:
         refusal = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."
         check_role(ctx, properties["Target"]["RoleArn"], "scheduler.amazonaws.com", refusal)
-
-
-class ScheduleGroup:
-    """A group of schedules."""
-
-    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Create the group."""
-        name = properties.get("Name") or generated_name(ctx, logical_id, 64)
-        request = {"Name": name, "Tags": tag_list(merged_tags(ctx, properties)) or None}
-        arn = send(ctx, "scheduler", "CreateScheduleGroup", request)["ScheduleGroupArn"]
-        return Created(name, {"Arn": arn})
-
-    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Change the tags."""
-        arn = send(ctx, "scheduler", "GetScheduleGroup", {"Name": physical_id})["Arn"]
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "scheduler", "UntagResource", {"ResourceArn": arn, "TagKeys": dropped})
-        tags = tag_list(merged_tags(ctx, new))
-        if tags:
-            send(ctx, "scheduler", "TagResource", {"ResourceArn": arn, "Tags": tags})
-        return Created(physical_id, {"Arn": arn})
-
-    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Delete the group with its schedules."""
-        with gone_is_fine(*_GONE):
-            send(ctx, "scheduler", "DeleteScheduleGroup", {"Name": physical_id})
 
 
 class Rule:
@@ -123,6 +95,5 @@ def _bus(properties: Properties) -> dict[str, Any]:
 
 KINDS: dict[str, Kind] = {
     "AWS::Scheduler::Schedule": Schedule(),
-    "AWS::Scheduler::ScheduleGroup": ScheduleGroup(),
     "AWS::Events::Rule": Rule(),
 }

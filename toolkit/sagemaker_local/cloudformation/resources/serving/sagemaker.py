@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sagemaker_local.cloudformation.resources.access.roles import check_role
 from sagemaker_local.cloudformation.resources.base import (
     Created,
     Kind,
@@ -13,13 +14,12 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
+    retag,
     send,
     tag_list,
 )
-from sagemaker_local.cloudformation.resources.roles import check_role
 
 _SERVICE = "sagemaker.amazonaws.com"
 _LONGEST_NAME = 63
@@ -53,7 +53,7 @@ class Named:
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
         """Change the tags."""
-        retag(ctx, physical_id, old, new)
+        retag_by_arn(ctx, physical_id, old, new)
         return Created(physical_id, {self._arn: physical_id, self._name: name_of(physical_id)})
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -81,7 +81,7 @@ class Endpoint:
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
         """Change the configuration in place; a rollback of the endpoint is a failure of the resource."""
         name = str(new.get("EndpointName") or name_of(physical_id))
-        retag(ctx, physical_id, old, new)
+        retag_by_arn(ctx, physical_id, old, new)
         wanted = new["EndpointConfigName"]
         now = send(ctx, "sagemaker", "DescribeEndpoint", {"EndpointName": name})
         same = now["EndpointConfigName"] == wanted and now["EndpointStatus"] == "InService"
@@ -145,14 +145,9 @@ def check_execution_role(ctx: ResourceContext, arn: str) -> None:
     check_role(ctx, arn, _SERVICE, refusal)
 
 
-def retag(ctx: ResourceContext, arn: str, old: Properties, new: Properties) -> None:
-    """Set a resource's tags to the template's."""
-    dropped = dropped_tags(ctx, old, new)
-    if dropped:
-        send(ctx, "sagemaker", "DeleteTags", {"ResourceArn": arn, "TagKeys": dropped})
-    tags = tag_list(merged_tags(ctx, new))
-    if tags:
-        send(ctx, "sagemaker", "AddTags", {"ResourceArn": arn, "Tags": tags})
+def retag_by_arn(ctx: ResourceContext, arn: str, old: Properties, new: Properties) -> None:
+    """Set a SageMaker resource's tags to the template's."""
+    retag(ctx, "sagemaker", {"ResourceArn": arn}, old, new, tag="AddTags", untag="DeleteTags")
 
 
 def name_of(arn: str) -> str:

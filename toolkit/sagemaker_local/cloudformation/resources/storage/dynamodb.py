@@ -13,10 +13,10 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
     refuse_others,
+    retag,
     send,
     tag_list,
 )
@@ -76,12 +76,7 @@ class Table:
             send(ctx, "dynamodb", "UpdateTable", {**table, **request})
         self._features(ctx, physical_id, old, new)
         kept = send(ctx, "dynamodb", "DescribeTable", table)["Table"]
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "dynamodb", "UntagResource", {"ResourceArn": kept["TableArn"], "TagKeys": dropped})
-        tags = tag_list(merged_tags(ctx, new))
-        if tags:
-            send(ctx, "dynamodb", "TagResource", {"ResourceArn": kept["TableArn"], "Tags": tags})
+        retag(ctx, "dynamodb", {"ResourceArn": kept["TableArn"]}, old, new)
         return _described(kept)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:

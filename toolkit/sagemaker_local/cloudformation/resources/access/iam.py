@@ -13,9 +13,9 @@ from sagemaker_local.cloudformation.resources.base import (
     generated_name,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
+    retag,
     send,
     tag_list,
 )
@@ -59,10 +59,7 @@ class Role:
         if new.get("PermissionsBoundary") != old.get("PermissionsBoundary"):
             self._boundary(ctx, physical_id, new.get("PermissionsBoundary"))
         self._policies(ctx, physical_id, old, new)
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "iam", "UntagRole", {**role, "TagKeys": dropped})
-        send(ctx, "iam", "TagRole", {**role, "Tags": tag_list(merged_tags(ctx, new))})
+        retag(ctx, "iam", role, old, new, tag="TagRole", untag="UntagRole")
         kept = send(ctx, "iam", "GetRole", role)["Role"]
         return Created(physical_id, {"Arn": kept["Arn"], "RoleId": kept["RoleId"]})
 

@@ -1,7 +1,8 @@
-"""AWS::KMS::Key and AWS::KMS::Alias."""
+"""AWS::KMS::Key."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local.cloudformation.resources.base import (
@@ -12,9 +13,9 @@ from sagemaker_local.cloudformation.resources.base import (
     ResourceFailure,
 )
 from sagemaker_local.cloudformation.resources.calls import (
-    dropped_tags,
     gone_is_fine,
     merged_tags,
+    retag,
     send,
     tag_list,
 )
@@ -33,7 +34,7 @@ class Key:
             "Description": properties.get("Description"),
             "BypassPolicyLockoutSafetyCheck": properties.get("BypassPolicyLockoutSafetyCheck"),
             **{name: properties.get(name) for name in _FIXED},
-            "Tags": tag_list(merged_tags(ctx, properties), "TagKey", "TagValue") or None,
+            "Tags": _tags(merged_tags(ctx, properties)) or None,
         }
         made = send(ctx, "kms", "CreateKey", request)["KeyMetadata"]
         self._switches(ctx, made["KeyId"], {}, properties)
@@ -49,11 +50,7 @@ class Key:
         if "KeyPolicy" in new:
             send(ctx, "kms", "PutKeyPolicy", {**key, "PolicyName": "default", "Policy": new["KeyPolicy"]})
         self._switches(ctx, physical_id, old, new)
-        dropped = dropped_tags(ctx, old, new)
-        if dropped:
-            send(ctx, "kms", "UntagResource", {**key, "TagKeys": dropped})
-        tags = tag_list(merged_tags(ctx, new), "TagKey", "TagValue")
-        send(ctx, "kms", "TagResource", {**key, "Tags": tags})
+        retag(ctx, "kms", key, old, new, form=_tags)
         return _described(send(ctx, "kms", "DescribeKey", key)["KeyMetadata"])
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -74,6 +71,10 @@ class Key:
             send(ctx, "kms", "EnableKey" if enabled else "DisableKey", {"KeyId": key})
 
 
+def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return tag_list(tags, "TagKey", "TagValue")
+
+
 def _is_on(properties: Properties, name: str, default: bool) -> bool:
     return str(properties.get(name, default)).lower() == "true"
 
@@ -82,23 +83,4 @@ def _described(metadata: dict[str, Any]) -> Created:
     return Created(metadata["KeyId"], {"Arn": metadata["Arn"], "KeyId": metadata["KeyId"]})
 
 
-class Alias:
-    """A name of a key."""
-
-    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
-        """Name the key."""
-        send(ctx, "kms", "CreateAlias", dict(properties))
-        return Created(properties["AliasName"])
-
-    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Point the name at another key."""
-        send(ctx, "kms", "UpdateAlias", dict(new))
-        return Created(physical_id)
-
-    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
-        """Forget the name."""
-        with gone_is_fine("NotFoundException"):
-            send(ctx, "kms", "DeleteAlias", {"AliasName": physical_id})
-
-
-KINDS: dict[str, Kind] = {"AWS::KMS::Key": Key(), "AWS::KMS::Alias": Alias()}
+KINDS: dict[str, Kind] = {"AWS::KMS::Key": Key()}
