@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import boto3
 import pytest
 from botocore.model import StructureShape
+from botocore.session import Session
 
 from sagemaker_local.cloudformation.resources import ResourceFailure
 from sagemaker_local.cloudformation.resources.schemas import allowed_properties
@@ -17,8 +15,7 @@ rows = pytest.mark.parametrize(("type_name", "row"), ROWS.items(), ids=list(ROWS
 
 
 def members(row: Row, operation: str) -> set[str]:
-    model: Any = boto3.client(row.service, region_name="us-east-1").meta.service_model
-    shape = model.operation_model(operation).input_shape
+    shape = Session().get_service_model(row.service).operation_model(operation).input_shape
     assert isinstance(shape, StructureShape)
     return set(shape.members)
 
