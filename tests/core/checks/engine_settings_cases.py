@@ -157,6 +157,19 @@ CASES = [
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
     ),
     Case(
+        "k-table",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
+        severity="warning",
+        said="plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+    ),
+    # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+    ),
+    Case(
         "k-table-graphs",
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
