@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from random import Random
 from zoneinfo import ZoneInfo
 
-from tests.guard.simulator.traffic import HOUR
-from tests.guard.simulator.worlds import Hours, Interval
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import Hours, Interval
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC")

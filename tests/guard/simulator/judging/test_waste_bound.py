@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.guard.simulator.judging.tally import BROKEN
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, run, world
-from tests.guard.simulator.tally import BROKEN
-from tests.guard.simulator.traffic import HOUR, Traffic
-from tests.guard.simulator.worlds import CloudWatch, World
+from tests.guard.simulator.worlds.traffic import HOUR, Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, World
 
 _requests = st.lists(
     st.tuples(st.integers(5 * MINUTE, 5 * HOUR), st.integers(1, 480)).map(lambda pair: (pair[0], sum(pair))),

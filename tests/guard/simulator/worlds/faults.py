@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.guard.simulator.traffic import DAY, HOUR
-from tests.guard.simulator.worlds import CloudWatch, Flap, Interval, Lambdas, Lease, Plan
+from tests.guard.simulator.worlds.traffic import DAY, HOUR
+from tests.guard.simulator.worlds.world import CloudWatch, Flap, Interval, Lambdas, Lease, Plan
 
 MINUTE = 60
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from tests.guard.simulator.faults import FAULTS, Draft
-from tests.guard.simulator.timetables import CLOCK_CHANGES, timetable
-from tests.guard.simulator.traffic import DAY, HOUR, SHAPES, Span, Traffic
-from tests.guard.simulator.worlds import CloudWatch, Lambdas, Plan, World
+from tests.guard.simulator.worlds.faults import FAULTS, Draft
+from tests.guard.simulator.worlds.timetables import CLOCK_CHANGES, timetable
+from tests.guard.simulator.worlds.traffic import DAY, HOUR, SHAPES, Span, Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, Lambdas, Plan, World
 
 CLEAR_SHARE = 0.3
 """Share of the worlds in which nothing goes wrong."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.guard.simulator.cloudformation import UPDATE_S
-from tests.guard.simulator.sagemaker import Life
-from tests.guard.simulator.worlds import Hours, World
+from tests.guard.simulator.fake_services.cloudformation import UPDATE_S
+from tests.guard.simulator.fake_services.sagemaker import Life
+from tests.guard.simulator.worlds.world import Hours, World
 
 SWEEP_S = 300
 WAKES = frozenset({"idle", "hours", "lifetime", "schedule"})

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.cloudformation import UPDATE_S
-from tests.guard.simulator.judge_hours import missed_hours
-from tests.guard.simulator.sagemaker import Life
-from tests.guard.simulator.traffic import HOUR
-from tests.guard.simulator.worlds import Plan, World
+from tests.guard.simulator.fake_services.cloudformation import UPDATE_S
+from tests.guard.simulator.fake_services.sagemaker import Life
+from tests.guard.simulator.judging.judge_hours import missed_hours
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import Plan, World
 
 SWEEP_S = 300
 MINUTE_S = 60

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tests.guard.simulator.account import ACCOUNT, REGION, Account
-from tests.guard.simulator.errors import NoSuchEndpoint, NoSuchSchedule, ScheduleExists
-from tests.guard.simulator.fake_aws import moment, seconds
+from tests.guard.simulator.fake_services.account import ACCOUNT, REGION, Account
+from tests.guard.simulator.fake_services.errors import NoSuchEndpoint, NoSuchSchedule, ScheduleExists
+from tests.guard.simulator.fake_services.fake_aws import moment, seconds
 
 Functions = Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
 UNIVERSAL = "aws-sdk:sagemaker:"

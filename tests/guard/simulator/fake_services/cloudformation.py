@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.errors import AwsFault, NoSuchStack, NothingToUpdate, StackBusy
-from tests.guard.simulator.events import Events
-from tests.guard.simulator.worlds import Interval
+from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchStack, NothingToUpdate, StackBusy
+from tests.guard.simulator.fake_services.events import Events
+from tests.guard.simulator.worlds.world import Interval
 
 UPDATE_S = 40
 """From UpdateStack to the moment at which the stack deletes or creates the endpoint."""

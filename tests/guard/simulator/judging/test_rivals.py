@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guard.simulator.judge import Verdict, judge
+from tests.guard.simulator.judging.judge import Verdict, judge
+from tests.guard.simulator.judging.rivals import RIVALS, Look, Rival
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
 from tests.guard.simulator.rival_run import run_rival
-from tests.guard.simulator.rivals import RIVALS, Look, Rival
-from tests.guard.simulator.traffic import HOUR
-from tests.guard.simulator.worlds import CloudWatch, World
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import CloudWatch, World
 
 NAMES = [rival.name for rival in RIVALS]
 BUSY = tuple((start, start + 5) for start in range(360, 20 * HOUR, 60))

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.guard.simulator.guard_run import NO_REASON, GuardRun
-from tests.guard.simulator.judge import (
+from tests.guard.simulator.judging.judge import (
     IDLE,
     LATEST_S,
     Ended,
@@ -21,8 +21,8 @@ from tests.guard.simulator.judge import (
     quiet_stretches,
     requests,
 )
-from tests.guard.simulator.traffic import HOUR
-from tests.guard.simulator.worlds import World
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import World
 
 HALF_S = 20 * 60
 OVERDUE_S = HOUR

@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 from peagle_guard.aws import Component, Page, Query, Register, Result, Tagged, Unanswered
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
 from peagle_guard.records import Endpoint, Record
-from tests.guard.simulator.account import MANAGED_BY, Account
-from tests.guard.simulator.cloudwatch import Points
-from tests.guard.simulator.errors import AwsFault, NoSuchEndpoint
-from tests.guard.simulator.sagemaker import Life
+from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
+from tests.guard.simulator.fake_services.cloudwatch import Points
+from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchEndpoint
+from tests.guard.simulator.fake_services.sagemaker import Life
 
 PAGE = 100
 MOST_QUERIES = 500

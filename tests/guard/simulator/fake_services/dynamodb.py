@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from peagle_guard.records import Record
 from peagle_guard.register import PREFIX, DynamoRegister, Item, read, written
-from tests.guard.simulator.account import Account
+from tests.guard.simulator.fake_services.account import Account
 
 _CONDITION = re.compile(
     r"attribute_not_exists\((?P<absent>#\w+)\)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.sax.saxutils import escape
 
-from tests.guard.simulator.tally import Tally, quantile
+from tests.guard.simulator.judging.tally import Tally, quantile
 
 WIDTH = 960
 ROW = 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.errors import AwsFault
-from tests.guard.simulator.events import Events
+from tests.guard.simulator.fake_services.errors import AwsFault
+from tests.guard.simulator.fake_services.events import Events
 
 RATE_S = 600
 AGAIN_S = 25

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guard.simulator.account import Account
-from tests.guard.simulator.cloudwatch import Lane, Metrics, Served
-from tests.guard.simulator.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
+from tests.guard.simulator.fake_services.account import Account
+from tests.guard.simulator.fake_services.cloudwatch import Lane, Metrics, Served
+from tests.guard.simulator.fake_services.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
+from tests.guard.simulator.fake_services.sagemaker import Life
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
-from tests.guard.simulator.sagemaker import Life
-from tests.guard.simulator.traffic import Traffic
-from tests.guard.simulator.worlds import CloudWatch, Flap, Plan
+from tests.guard.simulator.worlds.traffic import Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, Flap, Plan
 
 NOW = BEGIN + 60 * MINUTE
 

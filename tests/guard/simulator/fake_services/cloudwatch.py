@@ -10,8 +10,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.traffic import Traffic
-from tests.guard.simulator.worlds import CloudWatch, Interval
+from tests.guard.simulator.worlds.traffic import Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, Interval
 
 MINUTE = 60
 FOREVER = 1 << 40

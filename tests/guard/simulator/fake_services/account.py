@@ -11,13 +11,13 @@ from random import Random
 from typing import Any, Self
 
 from peagle_guard.records import Record
-from tests.guard.simulator.cloudformation import CloudFormation, Stack
-from tests.guard.simulator.cloudwatch import Metrics
-from tests.guard.simulator.errors import AccessDenied, DeletionRefused, Killed, Throttled
-from tests.guard.simulator.events import Events
-from tests.guard.simulator.sagemaker import BUSY, Life, SageMaker
-from tests.guard.simulator.scheduler import Scheduler
-from tests.guard.simulator.worlds import Plan, World
+from tests.guard.simulator.fake_services.cloudformation import CloudFormation, Stack
+from tests.guard.simulator.fake_services.cloudwatch import Metrics
+from tests.guard.simulator.fake_services.errors import AccessDenied, DeletionRefused, Killed, Throttled
+from tests.guard.simulator.fake_services.events import Events
+from tests.guard.simulator.fake_services.sagemaker import BUSY, Life, SageMaker
+from tests.guard.simulator.fake_services.scheduler import Scheduler
+from tests.guard.simulator.worlds.world import Plan, World
 
 REGION = "eu-central-1"
 ACCOUNT = "111122223333"

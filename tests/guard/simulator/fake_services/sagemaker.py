@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.guard.simulator.cloudwatch import FOREVER, Lane, Metrics, Served
-from tests.guard.simulator.errors import DeletionRefused, NoSuchEndpoint
-from tests.guard.simulator.events import Events
-from tests.guard.simulator.worlds import Plan
+from tests.guard.simulator.fake_services.cloudwatch import FOREVER, Lane, Metrics, Served
+from tests.guard.simulator.fake_services.errors import DeletionRefused, NoSuchEndpoint
+from tests.guard.simulator.fake_services.events import Events
+from tests.guard.simulator.worlds.world import Plan
 
 BUSY = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
 """Statuses in which DeleteEndpoint is refused (facts of SageMaker; see docs/explanation/local.md)."""

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.guard.simulator.guard_run import run_guard
-from tests.guard.simulator.judge_hours import missed_hours
+from tests.guard.simulator.judging.judge_hours import missed_hours
 from tests.guard.simulator.making import plan, run
-from tests.guard.simulator.traffic import DAY, HOUR, Traffic
-from tests.guard.simulator.worlds import Hours, World
+from tests.guard.simulator.worlds.traffic import DAY, HOUR, Traffic
+from tests.guard.simulator.worlds.world import Hours, World
 
 
 def _at(text: str) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.guard.simulator.rivals import RIVALS
-from tests.guard.simulator.tally import BROKEN, Group, Tally, quantile
+from tests.guard.simulator.judging.rivals import RIVALS
+from tests.guard.simulator.judging.tally import BROKEN, Group, Tally, quantile
 
 GUARD = "the guard"
 RULES = [GUARD, *(rival.name for rival in RIVALS)]

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from peagle_guard.records import Record
-from tests.guard.simulator.account import Account
-from tests.guard.simulator.dynamodb import TableRegister
-from tests.guard.simulator.fake_aws import moment
+from tests.guard.simulator.fake_services.account import Account
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
+from tests.guard.simulator.fake_services.fake_aws import moment
 from tests.guard.simulator.making import BEGIN, plan, world
 
 NOW = moment(BEGIN)

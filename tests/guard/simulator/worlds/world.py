@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.traffic import Traffic
+from tests.guard.simulator.worlds.traffic import Traffic
 
 Interval = tuple[int, int]
 """From (inclusive) to (exclusive)."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.simulator import picture, report
 from tests.guard.simulator.__main__ import ROOT, main
 from tests.guard.simulator.campaign import campaign
-from tests.guard.simulator.tally import Tally, quantile
+from tests.guard.simulator.judging import picture, report
+from tests.guard.simulator.judging.tally import Tally, quantile
 
 PAGE = f"# before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.judge import Verdict
-from tests.guard.simulator.worlds import World
+from tests.guard.simulator.judging.judge import Verdict
+from tests.guard.simulator.worlds.world import World
 
 COUNTS = (
     "lives",

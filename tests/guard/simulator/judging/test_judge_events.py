@@ -10,12 +10,12 @@ from tests.guard.simulator import event_campaign
 from tests.guard.simulator.__main__ import main
 from tests.guard.simulator.event_campaign import KindTally, kind_batch, kind_campaign
 from tests.guard.simulator.guard_run import NO_REASON, GuardRun, start
-from tests.guard.simulator.judge_events import EXPLAINED, PROMISES, Findings, judge_events
+from tests.guard.simulator.judging.judge_events import EXPLAINED, PROMISES, Findings, judge_events
 from tests.guard.simulator.kinds import PLAIN
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
 from tests.guard.simulator.people import SETTINGS
-from tests.guard.simulator.traffic import HOUR
-from tests.guard.simulator.worlds import CloudWatch, Lease, World
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import CloudWatch, Lease, World
 
 MARK, OFF = 30 * MINUTE, 40 * MINUTE
 """Seconds after BEGIN; idle is 15 minutes, the grace 10."""

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from tests.guard.simulator.faults import FAULTS
-from tests.guard.simulator.generate import make_world
 from tests.guard.simulator.making import BEGIN
-from tests.guard.simulator.timetables import timetable
-from tests.guard.simulator.traffic import DAY, HOUR, SHAPES, STREAM_LIMIT_S, Span, Traffic
+from tests.guard.simulator.worlds.faults import FAULTS
+from tests.guard.simulator.worlds.generate import make_world
+from tests.guard.simulator.worlds.timetables import timetable
+from tests.guard.simulator.worlds.traffic import DAY, HOUR, SHAPES, STREAM_LIMIT_S, Span, Traffic
 
 
 def test_the_same_seed_gives_the_same_world() -> None:
