@@ -176,7 +176,7 @@ def _origin(found: EngineRecord, shipped: Mapping[str, str]) -> list[str]:
 
 
 def _choices(engine: Engine, found: EngineRecord) -> str:
-    heads = ("head", "K", "K of the catalogue", "tokens/s by K", "how it was chosen")
+    heads = ("head", "K", "K of the catalogue", "tokens/s while decoding, by K", "how it was chosen")
     rows = []
     for mode, choice in found.choices.items():
         rates = ", ".join(f"{k}: {rate:.0f}" for k, rate in choice.tokens_per_s.items())
