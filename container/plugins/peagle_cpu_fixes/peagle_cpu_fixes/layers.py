@@ -133,7 +133,7 @@ def head_layer(layer: Any, is_last: bool) -> Callable[..., tuple[Tensor, Tensor]
 
 
 def rows_that_count(name: str) -> Any:
-    """Return what ``drafting`` says of the rows of this pass through a layer, None where all of them count."""
+    """Return what ``drafting`` says of this pass through a layer, None where every row counts."""
     metadata = forward_context._forward_context.attn_metadata
     return getattr(metadata[name], "rows", None) if type(metadata) is dict else None
 
