@@ -1,4 +1,4 @@
-"""Take attention heads out of a trained P-EAGLE head: ``python -m scripts.train_tiny.device.narrow --work W``.
+"""Take heads out of a trained P-EAGLE head: ``python -m scripts.train_tiny.device.narrow --work W``.
 
 What ``copying`` and ``anchoring`` plant takes 16 query and 8 key/value heads in each layer, and after
 training about half of them add nearly nothing. Each costs time in every step of the engine. So each layer
