@@ -89,13 +89,13 @@ def install() -> None:
         return
 
     @functools.wraps(propose_all)
-    def propose(self: Any, *args: Any, **given: Any) -> Any:
+    def propose(self: Any, num_speculative_tokens: int, *args: Any, **given: Any) -> Any:
         self.peagle_counts = self.method == "eagle3" and not (
             args or self.uses_mrope or given.get("mm_embed_inputs") is not None
         )
         if self.peagle_counts and given.get("num_rejected_tokens_gpu") is not None:
             given = without_rejected(given)
-        return propose_all(self, *args, **given)
+        return propose_all(self, num_speculative_tokens, *args, **given)
 
     @functools.wraps(build_all)
     def build(self: Any, common_attn_metadata: Any, draft_index: int = 0) -> Any:
@@ -114,9 +114,9 @@ def install() -> None:
             num_actual_tokens=requests * sampled,
             max_query_len=sampled,
         )
-        for group, meta in zip(self.draft_attn_groups, groups, strict=True):
-            of_sampled = group.build_metadata_for_drafting(common_attn_metadata=fewer, draft_index=0)
-            meta.rows = Rows(last, of_sampled, distinct, source)
+        of_sampled, _ = build_all(self, fewer, 0)
+        for meta, own in zip(groups, of_sampled, strict=True):
+            meta.rows = Rows(last, own, distinct, source)
         return groups, layers
 
     propose.by_drafting = True  # type: ignore[attr-defined]
