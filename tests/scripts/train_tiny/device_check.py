@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from scripts.train_tiny.device import data, narrow, train
+from scripts.train_tiny.device import data, train
 from scripts.train_tiny.device.drafting import Batch, Sampling, eagle3, p_eagle, slots_of
 from scripts.train_tiny.device.head import Head, Shape
 
@@ -124,25 +123,6 @@ def epoch() -> dict[str, bool]:
     }
 
 
-def narrowing() -> dict[str, Any]:
-    """A head in which one group of each layer adds nothing, and what is left when one group stays."""
-    head, batch = a_head(2), a_batch()
-    with torch.no_grad():
-        head.layers[0].self_attn.o_proj.weight[:, 16:] = 0  # the second group, two query heads of 8
-        head.layers[1].self_attn.o_proj.weight[:, :16] = 0
-    made, kept = narrow.narrow(head, [batch], groups=1)
-    drafted = []
-    for one in (head, made):
-        torch.manual_seed(3)
-        drafted.append(p_eagle(one, batch, Sampling(DEPTHS, 1.0, 1.0), MASK).logits)
-    return {
-        "kept": [layer.groups for layer in kept],
-        "lost": max(layer.lost for layer in kept),
-        "difference": float((drafted[0] - drafted[1]).detach().abs().max()),
-        "heads": [made.shape.heads, made.shape.key_value_heads],
-    }
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     rates = [train.share_of_rate(step, 100) for step in range(100)]
@@ -155,7 +135,6 @@ if __name__ == "__main__":
                 "p_eagle_losses": losses(parallel=True),
                 "eagle3_losses": losses(parallel=False),
                 "epoch": epoch(),
-                "narrowing": narrowing(),
                 "rates": [rates[0], max(rates), rates[-1]],
             }
         )

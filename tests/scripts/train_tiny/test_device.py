@@ -49,11 +49,3 @@ def test_the_rate_rises_and_falls_to_nothing(found: dict[str, Any]) -> None:
     first, highest, last = found["rates"]
     assert first < highest == 1.0
     assert last < 0.01
-
-
-def test_a_narrower_head_keeps_the_groups_that_count_and_drafts_the_same(found: dict[str, Any]) -> None:
-    narrowed = found["narrowing"]
-    assert narrowed["kept"] == [[0], [1]]
-    assert narrowed["heads"] == [2, 1]
-    assert narrowed["lost"] < 1e-3
-    assert narrowed["difference"] < 1e-3
