@@ -31,7 +31,11 @@ K_PROMPTS = 16  #: prompts to choose K with, apart from those that the modes are
 
 @dataclass(frozen=True)
 class MachineK:
-    """The K chosen for one head; ``rates`` are the mean tokens per second of each K, over the rounds."""
+    """The K chosen for one head.
+
+    ``rates``: mean tokens per second of each K over the rounds, from the first token on. The comparison's are
+    lower: they count the wait for the first token, and drafts beyond the last token are lost.
+    """
 
     mode: Mode
     k: int
@@ -42,7 +46,7 @@ class MachineK:
     def text(self) -> str:
         """One line for the terminal."""
         rates = ", ".join(f"K={k} {rate:.0f}" for k, rate in self.rates.items())
-        return f"{self.mode}: K={self.k} (catalogue: {self.catalogue}); tokens/s {rates}"
+        return f"{self.mode}: K={self.k} (catalogue: {self.catalogue}); tokens/s while decoding: {rates}"
 
 
 def candidates(mode: Mode) -> tuple[int, ...]:

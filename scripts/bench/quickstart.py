@@ -99,7 +99,20 @@ def text(results: Results) -> str:
     ks += ", chosen on this machine"
     parts = [render_report(view_of([results])), f"{heading} a draft head guesses repetition easily."]
     parts += [render_rows(table) for table in (tables.ratios(view), tables.points(view)) if table is not None]
+    parts += advice(results)
     return "\n\n".join([*parts, f"num_speculative_tokens: {ks}\n{identity_text(results)}"])
+
+
+def advice(results: Results) -> list[str]:
+    """What to do where P-EAGLE is significantly slower than EAGLE-3 on this machine; empty elsewhere."""
+    ratio = speed_up(results, "p-eagle", "eagle3")
+    if ratio is None or ratio.high >= 1:
+        return []
+    return [
+        "P-EAGLE lost on this machine. Its one pass has K slots, and a CPU computes one after another;\n"
+        "a GPU computes them at once. Do not choose a mode from this run. Run this command on the instance\n"
+        "type that you will use: peagle-sm compare --modes none,eagle3,p-eagle --spec peagle.yaml"
+    ]
 
 
 def _prompts(results: Results) -> int:
