@@ -7,6 +7,7 @@ from tests.core.checks.cases import Case
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, STACK, TINY, gated_catalog
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
+_EAGLE3 = "speculation: {mode: eagle3, draft_head: gpt-oss-20b-eagle3}"
 _LONG = "x" * 1025
 _TO_ZERO = "lifecycle: {idle: scale-to-zero}"
 _TWO_TYPES = "\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
@@ -35,7 +36,22 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         LOCAL,
         "known for tiny-code: tiny-code-eagle3",
     ),
-    ("missing-fact", "error", GPT, "speculation: {mode: eagle3}", AWS, "none is in the catalogue"),
+    (
+        "missing-fact",
+        "error",
+        GPT,
+        "speculation: {mode: eagle3}",
+        AWS,
+        "known for gpt-oss-20b: gpt-oss-20b-eagle3",
+    ),
+    (
+        "head-engine",
+        "error",
+        CONTAINER,
+        f"{_EAGLE3}\n{_VLLM}:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
+        AWS,
+        "head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
+    ),
     (
         "missing-fact",
         "error",
@@ -333,6 +349,12 @@ FINE: list[tuple[str, str, str, Context]] = [
     ("context-length", TINY, "serving: {max_model_len: 8192}", LOCAL),
     ("trained-depth", TINY, "speculation: {num_speculative_tokens: 12}", LOCAL),
     ("head-fits", TINY, "speculation: {draft_head: tiny-code-p-eagle}", LOCAL),
+    (
+        "head-engine",
+        CONTAINER,
+        f"{_EAGLE3}\n{_VLLM}:0.19.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
+        AWS,
+    ),
     ("ignored-speculation", TINY, "speculation: {mode: none}", LOCAL),
     ("image-version", CONTAINER, f"{_VLLM}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker", AWS),
     ("flag-versions", CONTAINER, f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker", AWS),

@@ -69,8 +69,8 @@ def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:
 
 
 def test_a_mode_without_any_head_says_how_to_name_one() -> None:
-    with pytest.raises(SpecError, match="no default draft head for gpt-oss-20b") as caught:
-        spec_of(EndpointSpec(name="a", model="gpt-oss-20b"), "eagle3")
+    with pytest.raises(SpecError, match="no default draft head for gemma-4-31b-it") as caught:
+        spec_of(EndpointSpec(name="a", model="gemma-4-31b-it"), "eagle3")
     assert "--head eagle3=ID" in str(caught.value.next_step)
 
 

@@ -204,7 +204,8 @@ class ModelEntry(_Entry):
 class HeadEntry(_Entry):
     """A draft head for one target; ``trained_depth`` is its K in training.
 
-    ``revision`` is a commit on the hub; None takes the newest and records it.
+    ``revision`` is a commit on the hub; None takes the newest and records it. ``vllm`` is the first version
+    that uses all of the head's weights. ``checked`` is how the facts were checked, and what was not seen.
     """
 
     target: str
@@ -216,6 +217,9 @@ class HeadEntry(_Entry):
     weights_gb: float | None = None
     revision: str | None = None
     licence: str | None = None
+    format: Literal["eagle3", "speculators"] | None = None
+    vllm: Floor | None = None
+    checked: str | None = None
     source: str
     date: str
 
