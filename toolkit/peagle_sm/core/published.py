@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from peagle_sm.core.catalog import read_data
+from peagle_sm.core.catalog import Catalog, read_data
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode, ServingSpec
 from peagle_sm.core.spec.validation import suggest
@@ -103,8 +103,9 @@ class Figure:
 class PublishedTable(_Entry):
     """One published table: its set-up and figures.
 
-    ``gpu`` None: not stated. ``k`` and ``heads`` have the measured modes; a head None is not published or not
-    stated. ``instance_type`` is SageMaker's instance with this GPU, or one that can hold the model.
+    ``gpu`` or ``engine`` None: not stated. ``k`` and ``heads`` are by mode; a head is an id of the catalogue,
+    None if it is not stated, else words for one that the catalogue lacks. ``instance_type`` is SageMaker's
+    instance with this GPU, or one that can hold the model.
     """
 
     title: str
@@ -126,6 +127,16 @@ class PublishedTable(_Entry):
     def modes(self) -> tuple[Mode, ...]:
         """The measured modes, slowest first."""
         return tuple(self.k)
+
+    def used_heads(self, catalog: Catalog) -> dict[Mode, str]:
+        """Return the catalogue's head of each mode: the published one, else the model's own."""
+        found: dict[Mode, str] = {}
+        for mode in self.heads:
+            of_mode = [name for name, head in catalog.heads_for(self.model).items() if head.method == mode]
+            named = self.heads[mode]
+            usual = catalog.model(self.model).default_heads.get(mode)
+            found[mode] = named if named in of_mode else usual or of_mode[0]
+        return found
 
     def rows(self) -> Iterator[Figure]:
         """Yield each figure, in the order of the data."""

@@ -169,8 +169,8 @@ SPEED_BENCH_NAME = "speed-bench"
 SPEED_BENCH_LICENSE = "NVIDIA Evaluation Dataset License"
 SPEED_BENCH_SPLITS = ("qualitative", *(f"throughput_{size}k" for size in (1, 2, 8, 16, 32)))
 PREPARE_SPEED_BENCH = (
-    "run NVIDIA's prepare script for SPEED-Bench (NeMo-Skills or Model-Optimizer's specdec_bench) and give "
-    "its output with --workload-file"
+    "run NVIDIA's prepare script for SPEED-Bench (NeMo-Skills or Model-Optimizer's specdec_bench) and give"
+    " its output with --workload-file"
 )
 _ROWS = "https://datasets-server.huggingface.co/rows"
 _PAGE = 100
