@@ -161,6 +161,8 @@ def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
     times = "" if found.deployments == 1 else f", {found.deployments} times, one after the other"
     minutes = max(1, round(found.minutes))
     about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
+    if minutes > 120:
+        about = f"about {minutes / 60:.1f} hours"
     fields = [
         ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
         ("price", usd(found.usd_per_hour, "hour") + " for all of them"),
