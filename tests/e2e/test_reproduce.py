@@ -1,4 +1,4 @@
-"""`peagle-sm reproduce --local`: the whole path of a published table, on the real engine and small weights."""
+"""`peagle-sm reproduce --local`: the whole path of a published table, on the real engine."""
 
 from __future__ import annotations
 
