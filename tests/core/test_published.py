@@ -61,7 +61,7 @@ def test_the_figures_of_a_table() -> None:
     assert [(row.label, row.concurrency, row.text) for row in rows[:2] + rows[-1:]] == [
         ("p-eagle over eagle3", 1, "1.55"),
         ("p-eagle over eagle3", 2, "1.29"),
-        ("acceptance eagle3, K=7", None, "3.27"),
+        ("AL eagle3, K=7", None, "3.27"),
     ]
     assert rows[0].k == {"p-eagle": 7, "eagle3": 3}
     assert rows[-1].k == {"eagle3": 7}

@@ -41,11 +41,11 @@ def test_a_published_table_is_measured_beside_its_figures(port: str, tmp_path: P
     told = json.loads(again.stdout)
     assert told["stand_in_weights"] is True
     by_label = {(row["label"], row["figure"]["concurrency"]): row for row in told["figures"]}
-    accepted = by_label["acceptance p-eagle, K=7", None]
+    accepted = by_label["AL p-eagle, K=7", None]
     assert accepted["result"] == "other set-up"
     assert accepted["measured"] > 1
     assert accepted["interval"]["low"] <= accepted["measured"] <= accepted["interval"]["high"]
-    assert by_label["acceptance p-eagle, K=3", None]["reason"] == "p-eagle ran with K=7; add --k p-eagle=3"
+    assert by_label["AL p-eagle, K=3", None]["reason"] == "p-eagle ran with K=7; add --k p-eagle=3"
     assert by_label["p-eagle over eagle3", 64]["reason"] == "c=64 was not measured"
     assert {row["result"] for row in told["figures"]} == {"other set-up", "not measured"}
     assert {row["what"] for row in told["differences"]} >= {

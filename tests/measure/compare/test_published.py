@@ -176,14 +176,12 @@ def test_no_figure_differs_unless_the_whole_set_up_is_as_published(
 
 
 def test_acceptance_lengths_have_intervals_over_prompts_and_belong_to_their_k() -> None:
-    found = row(measured(), "acceptance p-eagle, K=7", None)
+    found = row(measured(), "AL p-eagle, K=7", None)
     assert found.measured == pytest.approx(100 / 27)
     assert found.interval is not None
     assert (found.result, found.load) == ("agrees", "c=1")
-    assert (
-        row(measured(), "acceptance p-eagle, K=3", None).reason == "p-eagle ran with K=7; add --k p-eagle=3"
-    )
-    assert row(measured(), "acceptance eagle3, K=3", None).reason == "the answers do not report drafts"
+    assert row(measured(), "AL p-eagle, K=3", None).reason == "p-eagle ran with K=7; add --k p-eagle=3"
+    assert row(measured(), "AL eagle3, K=3", None).reason == "the answers do not report drafts"
 
 
 def test_a_ratio_with_another_k_is_of_another_set_up() -> None:

@@ -82,12 +82,12 @@ class Figure:
 
     @property
     def label(self) -> str:
-        """Name of the figure, such as ``p-eagle over eagle3`` or ``acceptance length p-eagle, K=7``."""
+        """Name of the figure, such as ``p-eagle over eagle3``, or ``AL p-eagle, K=7`` (acceptance length)."""
         if self.kind == "ratio":
             return f"{self.mode} over {self.over}"
         if self.kind == "otps":
             return f"tokens/s {self.mode}"
-        return f"acceptance {self.mode}, K={self.k[self.mode]}"
+        return f"AL {self.mode}, K={self.k[self.mode]}"
 
     @property
     def rounding(self) -> float:

@@ -214,7 +214,7 @@ def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, 
     count = scale.prompts or _PROMPTS_OF_AN_ESTIMATE
     items = [WorkItem(f"prompt-{number}", {"max_tokens": scale.max_tokens}) for number in range(count)]
     setup = scale.setup(items)
-    artifacts = None if state.local else _prefix(options["artifacts"] or _PLACEHOLDER)
+    artifacts = None if state.local else (options["artifacts"] or _PLACEHOLDER).removesuffix("/") + "/"
     session = open_session(state)
     roles = None if state.local else guards_roles(_DOCUMENTATION_ACCOUNT, session.region)
     specs = _specs(name, table, modes, ks, setup, options, artifacts, roles)
@@ -268,7 +268,7 @@ def _artifacts(
     from peagle_sm.core.errors import SpecError
 
     if given is not None:
-        return _prefix(given)
+        return given.removesuffix("/") + "/"
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.published_set_up import staging
 
@@ -281,10 +281,6 @@ def _artifacts(
         ),
         details={"stage": commands},
     )
-
-
-def _prefix(uri: str) -> str:
-    return uri if uri.endswith("/") else uri + "/"
 
 
 def _workload(table: PublishedTable, scale: Scale, options: Mapping[str, Any]) -> Workload:
@@ -372,7 +368,7 @@ def _show(
     )
 
 
-_TABLES = ("name", "model", "gpu", "k", "workload", "c", "figures", "date")
+_TABLES = ("name", "gpu", "k", "c", "figures", "date")
 
 
 def render_tables(published: Published) -> str:
@@ -380,10 +376,8 @@ def render_tables(published: Published) -> str:
     rows = [
         (
             name,
-            table.model,
             table.gpu or "-",
-            ", ".join(f"{mode} {k}" for mode, k in table.k.items() if k is not None),
-            table.workload.name,
+            " / ".join(str(table.k.get(mode) or "-") for mode in ("eagle3", "p-eagle")),
             _span(table.concurrency),
             str(len(list(table.rows()))),
             published.sources[table.source].date,
@@ -392,7 +386,8 @@ def render_tables(published: Published) -> str:
     ]
     return (
         render_table(_TABLES, rows, right=("figures",))
-        + "\n\n(a dash: not stated; --format json has the set-ups, the figures and their sources)"
+        + "\n\n(k: EAGLE-3 / P-EAGLE; c: requests in flight; a dash: not stated, or not in the table)\n"
+        "--dry-run shows a table's set-up and price; --format json has the figures and their sources."
     )
 
 
@@ -415,17 +410,16 @@ def render_set_up(table: PublishedTable, ks: Mapping[SpecMode, int], setup: Setu
     """Render what is measured, for a dry run."""
     depth = ", ".join(f"{mode} K={k}" for mode, k in ks.items())
     size = f"{len(setup.items)} prompts, at most {tokens:,} output tokens each"
-    return render_fields(
-        [
-            ("published", table.title),
-            ("set-up", "; ".join([table.gpu or "GPU not stated", table.precision, depth])),
-            ("workload", f"{table.workload.name}, {size}"),
-            ("loads", ", ".join(load.label for load in setup.loads)),
-        ]
-    )
+    fields = [
+        ("published", table.title),
+        ("set-up", "; ".join([table.gpu or "GPU not stated", table.precision, depth])),
+        ("workload", f"{table.workload.name}, {size}"),
+        ("loads", ", ".join(load.label for load in setup.loads)),
+    ]
+    return render_fields(fields)
 
 
-_FIGURES = ("figure", "c", "published", "measured", "95% interval", "x", "result")
+_FIGURES = ("figure", "c", "published", "measured", "x", "95% of x", "result")
 
 
 def render_reproduction(
@@ -438,7 +432,6 @@ def render_reproduction(
     open_rows = [
         f"- {each.what}" + (f" (here: {each.measured})" if each.measured else "") for each in unstated
     ]
-    reasons = dict.fromkeys(f"{row.figure.label}: {row.reason}" for row in found.rows if row.reason)
     sources = [
         f"{each.title}, {each.date}\n{each.url}\n{each.checked}"
         for each in published.sources_of(table).values()
@@ -447,13 +440,13 @@ def render_reproduction(
         f"Published and measured: {table.title}",
         f"warning: {STAND_INS}" if stand_in else "",
         render_table(_FIGURES, [_row(row) for row in found.rows], right=("published", "measured", "x"))
-        + "\n(x = measured over published; "
+        + "\n(AL: acceptance length; x: measured over published; "
         + (
             "the set-up is another one, so no figure shows whether the published one can be reproduced)"
             if known
             else "agrees: the published figure is in the measured interval)"
         ),
-        "\n".join(f"note: {each}" for each in reasons),
+        "\n".join(f"note: {each}" for each in _reasons(found.rows)),
         render_table(("not as published", "published", "measured"), rows) if rows else "",
         "\n".join(["Not stated by the source, so perhaps different:", *open_rows]) if open_rows else "",
         render_fields([("source" if not number else "", text) for number, text in enumerate(sources)]),
@@ -461,23 +454,27 @@ def render_reproduction(
     return "\n\n".join(part for part in parts if part)
 
 
+def _reasons(rows: Sequence[LinedUp]) -> list[str]:
+    """Return each figure's reason once, with all its concurrencies that were not measured in one line."""
+    loads: dict[str, list[str]] = {}
+    said: list[str] = []
+    for row in rows:
+        if row.reason == f"c={row.figure.concurrency} was not measured":
+            loads.setdefault(row.figure.label, []).append(str(row.figure.concurrency))
+        elif row.reason:
+            said.append(f"{row.figure.label}: {row.reason}")
+    missing = [f"{label}: not measured at c={', '.join(each)}" for label, each in loads.items()]
+    return [*missing, *dict.fromkeys(said)]
+
+
 def _row(row: LinedUp) -> tuple[str, ...]:
-    figure = row.figure
+    figure, against = row.figure, row.against
     load = f"{figure.concurrency}" if figure.concurrency else (row.load or "-").removeprefix("c=")
-    if row.measured is None:
+    if row.measured is None or against is None:
         return figure.label, load, figure.text, "-", "-", "-", row.result
-    against = row.against
-    digits = 0 if figure.kind == "otps" else 2
-    between = row.interval and f"[{row.interval.low:,.{digits}f}, {row.interval.high:,.{digits}f}]"
-    return (
-        figure.label,
-        load,
-        figure.text,
-        f"{row.measured:,.{digits}f}",
-        between or "-",
-        f"{against.value:.2f}" if against else "-",
-        row.result,
-    )
+    measured = f"{row.measured:,.0f}" if figure.kind == "otps" else f"{row.measured:.2f}"
+    between = f"[{against.low:.2f}, {against.high:.2f}]" if row.interval else "-"
+    return figure.label, load, figure.text, measured, f"{against.value:.2f}", between, row.result
 
 
 def reproduction_data(
