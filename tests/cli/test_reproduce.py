@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from peagle_sm.cli.commands.measuring.reproduce import render_reproduction
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.published import load_published
 from peagle_sm.measure.compare.published import line_up
-from peagle_sm.measure.results.result_file import ResultWriter
+from peagle_sm.measure.results.result_file import ResultWriter, read
 from tests.cli.conftest import Run
 from tests.cli.running import run
+from tests.local.scripted_engine import ScriptedLauncher
 from tests.measure.compare.test_published import STATED, arms, compared, header, measured
 
 HERE = ("--region", "us-east-1")
@@ -183,7 +185,47 @@ def test_on_the_local_server_it_says_loudly_what_it_is_and_leaves_nothing(peagle
     assert "workload   humaneval, 8 prompts, at most 64 output tokens each" in planned.stdout
     assert "loads      c=1, c=2" in planned.stdout
     assert "heads stage" not in planned.stdout
-    # The scripted engine answers without a stream: the measurement fails, and the endpoints are deleted.
+
+
+@pytest.mark.slow
+def test_an_engine_that_does_not_stream_ends_the_measurement_and_nothing_is_left(peagle: Run) -> None:
     failed = peagle("reproduce", "gpt-oss-20b-humaneval", "--unguarded", "--yes", "--modes", "none,p-eagle")
     assert failed.exit_code not in (0, 2)
     assert peagle("list", "--format", "quiet").stdout == ""
+
+
+@pytest.fixture
+def chatting() -> Iterator[None]:
+    """Scripted engines stream chat completions: `reproduce` writes its own specs, without a script."""
+    ScriptedLauncher.usual["SCRIPT_INVOKE"] = "chat"
+    yield
+    ScriptedLauncher.usual.clear()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("chatting")
+def test_from_the_command_line_to_the_figures_side_by_side(peagle: Run) -> None:
+    size = ("--prompts", "4", "--concurrency", "1", "--modes", "none,p-eagle", "--k", "p-eagle=3")
+    done = peagle("reproduce", "gpt-oss-20b-humaneval", *size, "--unguarded", "--yes", "--out", "r.jsonl")
+    assert done.exit_code == 0, done.output
+    assert "results: r.jsonl" in done.stdout
+    assert "Published and measured: GPT-OSS 20B, HumanEval, concurrency 1 to 64" in done.stdout
+    assert "warning: these are the small stand-in weights" in done.stdout
+    assert "p-eagle over eagle3: mode eagle3 was not measured" in done.stdout
+    assert "agrees" not in done.stdout.partition("Published and measured")[2].partition("note:")[0]
+    results = read(Path("r.jsonl"))
+    assert results.header.command == "compare"
+    assert results.header.config["published"] == "gpt-oss-20b-humaneval"
+    assert results.header.config["workload"]["prompts"] == 4
+    assert [(arm.name, arm.num_speculative_tokens) for arm in results.arms] == [
+        ("none", None),
+        ("p-eagle", 3),
+        ("none (A/A)", None),
+    ]
+    assert peagle("list", "--format", "quiet").stdout == ""
+    again = peagle("reproduce", "gpt-oss-20b-humaneval", "--results", "r.jsonl", "--format", "json")
+    told = json.loads(again.stdout)
+    assert {row["result"] for row in told["figures"]} == {"not measured"}
+    assert {row["what"] for row in told["differences"]} >= {"model", "hardware", "precision", "prompts"}
+    report = peagle("report", "r.jsonl", "--markdown")
+    assert report.exit_code == 0, report.stderr
