@@ -114,7 +114,8 @@ def test_from_tune_to_a_deployed_table_in_two_commands(peagle: Run, spec: Callab
     windows, table = measured_before()
     checks = validated(table, ("as fast", "as fast", "as fast"))
     with out.open("a") as file:
-        file.writelines(f"{to_line(one)}\n" for one in (*windows, *checks))
+        file.writelines(f"{to_line(one)}\n" for one in windows)
+        file.writelines(f"{to_line(one)}\n" for one in checks)
 
     result = peagle(*command, "--resume", str(out), "--format", "json")
     assert result.exit_code == 0, result.stderr
