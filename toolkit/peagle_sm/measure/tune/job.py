@@ -196,11 +196,12 @@ def _demand_loads(job: Job) -> None:
             "apart.",
             next_step="Give several loads, for example --loads 1,2,4,8.",
         )
-    if max(settings.concurrencies) > MAX_CONCURRENCY:
-        raise SpecError(
-            f"--loads: found {max(settings.concurrencies)}; allowed: 1 to {MAX_CONCURRENCY:,}.",
-            next_step="Leave the larger loads out.",
-        )
+    for load in settings.concurrencies:
+        if not 1 <= load <= MAX_CONCURRENCY:
+            raise SpecError(
+                f"--loads: found {load}; allowed: 1 to {MAX_CONCURRENCY:,}.",
+                next_step="Leave this load out.",
+            )
     if replicas > 1:
         raise SpecError(
             f"serving.data_parallel_size: found {replicas} with --loads; allowed: 1. vLLM ignores a table of "
