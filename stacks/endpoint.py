@@ -22,7 +22,7 @@ from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.plan import tags
-from peagle_sm.core.plan.plan import Plan, bodies
+from peagle_sm.core.planning import Plan, bodies
 from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec
 from stacks.metrics import INVOCATIONS, Watched, instance_types
 from stacks.specs import EXECUTION_ROLE

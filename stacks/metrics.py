@@ -27,7 +27,7 @@ from peagle_sm.core.plan.environment import (
     acceptance_namespace,
     is_ineffective,
 )
-from peagle_sm.core.plan.plan import Plan, bodies
+from peagle_sm.core.planning import Plan, bodies
 
 INVOCATIONS = "AWS/SageMaker"
 INSTANCES = "/aws/sagemaker/Endpoints"

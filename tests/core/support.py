@@ -13,7 +13,7 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.plan.plan import Context, Plan, Request, make_plan
+from peagle_sm.core.planning import Context, Plan, Request, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.words import Finding
 

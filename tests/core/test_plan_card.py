@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.plan.plan import make_plan
 from peagle_sm.core.plan.records import Context
+from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from tests.core.support import LOCAL
 

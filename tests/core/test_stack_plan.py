@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.plan.plan import Context, Plan, bodies, make_plan
+from peagle_sm.core.planning import Context, Plan, bodies, make_plan
 from tests.core.support import CONTAINER, GPT, ROLE, STACK, breaches, plan_of, spec_of
 
 

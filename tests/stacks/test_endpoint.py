@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aws_cdk import aws_sagemaker as sagemaker
 
-from peagle_sm.core.plan.plan import bodies
+from peagle_sm.core.planning import bodies
 from peagle_sm.core.spec.endpoint_spec import dump_spec, parse_spec
 from stacks.endpoint import Unsupported, lacking, properties
 from stacks.specs import EXECUTION_ROLE

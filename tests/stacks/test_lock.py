@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.jumpstart.lock import Asked, LockedInstance, LockedModel, dump_lock
+from peagle_sm.core.spec.lock import Asked, LockedInstance, LockedModel, dump_lock
 from stacks.specs import StandIns, plan_for, read_context
 from tests.core.jumpstart.making import VLLM, a_lock
 

@@ -10,7 +10,7 @@ import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from peagle_sm.core.guard import LIFETIME_PROVIDER, MODEL_PROVIDER
-from peagle_sm.core.plan.plan import bodies
+from peagle_sm.core.planning import bodies
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from stacks.endpoint import SERVICE_TIMEOUT_S
 from stacks.guard.functions import jobs

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from peagle_sm.core.jumpstart.documents import Document, parse_document
-from peagle_sm.core.jumpstart.lock import (
+from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for
+from peagle_sm.core.spec.lock import (
     Asked,
     Lock,
     LockedHead,
@@ -16,7 +17,6 @@ from peagle_sm.core.jumpstart.lock import (
     LockedModel,
     LockedSource,
 )
-from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for
 from sagemaker_local.contents.jumpstart_bucket import known_spec
 
 BUCKETS: Buckets = buckets_for("us-east-1", {})

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import (
+from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.spec.endpoint_spec import dump_spec
+from peagle_sm.core.spec.lock import (
     Asked,
     Change,
     Lock,
@@ -25,8 +27,6 @@ from peagle_sm.core.jumpstart.lock import (
     mismatches,
     parse_lock,
 )
-from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.spec.endpoint_spec import dump_spec
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.jumpstart.making import HEAD, LMI, TARGET, VLLM, a_lock
 from tests.core.support import AWS, GPT, LOCAL, ROLE, SCHEDULER_ROLE, found, plan_of, spec_of

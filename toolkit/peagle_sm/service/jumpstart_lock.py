@@ -26,7 +26,9 @@ from peagle_sm.core.jumpstart.documents import (
     parse_manifest,
     row_of,
 )
-from peagle_sm.core.jumpstart.lock import (
+from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.lock import (
     Asked,
     Change,
     Lock,
@@ -43,8 +45,6 @@ from peagle_sm.core.jumpstart.lock import (
     lock_path,
     parse_lock,
 )
-from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import Finding
 
 By = Literal["id", "url"]

@@ -35,8 +35,8 @@ from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status,
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard import GUARD_STACK
-from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import advised
 from peagle_sm.service.guard.status import shipped

@@ -26,10 +26,10 @@ from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, Peagle
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
 from peagle_sm.core.plan.payloads import hard_schedule_name, lifetime_schedule, partition
-from peagle_sm.core.plan.plan import Plan, bodies
 from peagle_sm.core.plan.records import Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.plan.tags import ENDPOINT, MODE
+from peagle_sm.core.planning import Plan, bodies
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
 from peagle_sm.measure.compare.arms import spec_of
 from peagle_sm.measure.compare.deployments import refuse_taken_names

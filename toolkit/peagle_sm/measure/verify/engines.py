@@ -30,7 +30,7 @@ from peagle_sm.measure.verify.answers import (
     parse_scores,
 )
 from peagle_sm.service import Endpoint, connect
-from peagle_sm.service.endpoint import Sender
+from peagle_sm.service.lifecycle.endpoint import Sender
 
 Body = Mapping[str, Any]
 

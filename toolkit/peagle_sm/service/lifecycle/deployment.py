@@ -18,14 +18,14 @@ from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
 from peagle_sm.core.plan.payloads import tag_changes
-from peagle_sm.core.plan.plan import Plan, instance_types, prolonged_plan
 from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
+from peagle_sm.core.planning import Plan, instance_types, prolonged_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import cause_first
-from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.inventory.guard_state import awake, lease_of, prolonged, require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of
+from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
 from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter

@@ -22,13 +22,13 @@ from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan import tags as keys
 from peagle_sm.core.plan.payloads import BAKING_S, deployment_config, stale_tags, update_alarm
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
-from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of
 from peagle_sm.service.lifecycle.deployment import CREATE_ATTEMPTS, Deploy, bring_up, create_free
+from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown

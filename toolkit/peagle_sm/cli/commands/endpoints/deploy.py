@@ -22,7 +22,7 @@ from peagle_sm.core.words import usd
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.plan.payloads import Change
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
     from peagle_sm.service import Endpoint, UpdateOffer
 
 

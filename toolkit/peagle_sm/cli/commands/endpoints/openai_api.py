@@ -96,7 +96,7 @@ def openai(state: State, name: str, component: str | None, hours: float, shell: 
     """
     from peagle_sm.aws.session.signing import bearer_token
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.service.endpoint import component_of, openai_base_url
+    from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
 
     session = open_session(state)
     token = bearer_token(session, hours=hours)  # first, since it costs no call
@@ -173,7 +173,7 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
     """
     _need_extra()
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.service.endpoint import component_of
+    from peagle_sm.service.lifecycle.endpoint import component_of
     from peagle_sm.service.serving.proxy import Proxy, run
     from peagle_sm.service.serving.upstream import Upstream
 

@@ -30,7 +30,7 @@ from peagle_sm.measure import need_packages, results_file
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round

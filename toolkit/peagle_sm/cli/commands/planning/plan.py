@@ -22,7 +22,7 @@ from peagle_sm.cli.console import emit, note, to_json
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks.base import Result
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
     from peagle_sm.service.jumpstart_lock import Locking
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from peagle_sm.cli.terminal import render_fields
-from peagle_sm.core.plan.plan import (
+from peagle_sm.core.planning import (
     at_most,
     draft_tokens,
     engine_settings,
@@ -30,8 +30,8 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import STAND_IN, speculation_text, worst_first
 
 if TYPE_CHECKING:
-    from peagle_sm.core.jumpstart.lock import Change, Lock
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
+    from peagle_sm.core.spec.lock import Change, Lock
     from peagle_sm.core.words import Finding
     from peagle_sm.service.jumpstart_lock import Locking
 
