@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -13,9 +14,28 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.planning import Context, Plan, Request, make_plan
+from peagle_sm.core.plan.records import Context, Request
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.words import Finding
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Parameters of a plan's calls to SageMaker; ``component`` is None if the endpoint runs the model."""
+
+    model: dict[str, Any]
+    config: dict[str, Any]
+    endpoint: dict[str, Any]
+    component: dict[str, Any] | None
+
+
+def bodies(plan: Plan) -> Bodies:
+    """What boto3 would send."""
+    component = plan.names.component and plan.parameters("create_inference_component")
+    operations = ("create_model", "create_endpoint_config", "create_endpoint")
+    return Bodies(*(plan.parameters(name) for name in operations), component=component or None)
+
 
 NOW = datetime(2026, 11, 20, 8, 30, 15, 123456, tzinfo=UTC)
 ROLE = "arn:aws:iam::123456789012:role/peagle-execution-us-east-1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.planning import Context
+from peagle_sm.core.plan.records import Context
 from tests.core.checks.cases import Case
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, STACK, TINY, gated_catalog
 

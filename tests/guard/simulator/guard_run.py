@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from peagle_guard import lifetime_provider, sweeper
-from peagle_guard.lifetime_provider import schedule_name
 from peagle_guard.records import OffBy
 from peagle_guard.switch import turn
+from peagle_sm.core.plan.schedules import schedule_name
 from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.cloudformation import Stack
 from tests.guard.simulator.dynamodb import TableRegister

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.core.display import aligned
 from peagle_sm.core.words import elapsed, usd
 
 if TYPE_CHECKING:
@@ -184,14 +185,7 @@ def render_table(
     return "\n".join(one for row in lines for one in row_lines(row))
 
 
-def render_fields(fields: Sequence[tuple[str, str]], indent: str = "") -> str:
-    """Align `name  value` pairs; indent further lines of a value under its first."""
-    width = max((len(name) for name, _ in fields), default=0)
-    gap = "\n" + indent + " " * (width + 2)
-    return "\n".join(
-        f"{indent}{name.ljust(width)}  {value.replace(chr(10), gap)}".rstrip() for name, value in fields
-    )
-
+render_fields = aligned
 
 #: The note below figures that were measured with the weights that ship with peagle-sm.
 STAND_IN = "small stand-in weights on a CPU: these figures say nothing about a GPU"

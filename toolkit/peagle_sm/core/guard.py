@@ -13,6 +13,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from importlib.metadata import distribution
 from importlib.resources.abc import Traversable
 
@@ -189,9 +190,16 @@ def _of_the_sdk(path: str) -> bool:
     return path.endswith((".py", ".json", ".json.gz", ".pem"))
 
 
+SHARED = ("plan/schedules.py", "spec/hours.py")
+"""Files of the core that the Lambdas use too; they import the standard library and tzdata alone."""
+
+
 def package_files(runtime: Traversable, tzdata: Traversable) -> dict[str, bytes]:
-    """Return all files of the package: the guard's runtime, boto3 and time zones."""
+    """Return all files of the package: the guard's runtime, the core's part, boto3, time zones."""
     files = files_under(runtime) | sdk_files()
+    core = resources.files("peagle_sm.core")
+    files |= {f"peagle_sm/core/{path}": (core / path).read_bytes() for path in SHARED}
+    files |= {f"peagle_sm/{path}__init__.py": b"" for path in ("", "core/", "core/plan/", "core/spec/")}
     zones = files_under(tzdata / "zoneinfo", "tzdata/zoneinfo/")
     files |= {path: content for path, content in zones.items() if path.rpartition("/")[2] not in _NOT_ZONES}
     files["tzdata/__init__.py"] = (tzdata / "__init__.py").read_bytes()

@@ -1,62 +1,25 @@
-"""Plan of a spec: requests in order, price, memory fit and findings."""
+"""Plan of a spec: requests in order, price, memory fit and findings; as text, HTML and JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import run_checks
 from peagle_sm.core.checks.placement import unused_gpus
-from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.display import Card, Shown, Table
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import as_text
 from peagle_sm.core.plan.memory import memory_fit
-from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
+from peagle_sm.core.plan.payloads import names_for, requests_for, spec_hash
 from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
-from peagle_sm.core.words import (
-    STAND_IN,
-    Finding,
-    advised,
-    speculation_text,
-    usd,
-    worst_first,
-)
-
-__all__ = [
-    "Bodies",
-    "Context",
-    "MemoryFit",
-    "Names",
-    "Plan",
-    "Request",
-    "at_most",
-    "bodies",
-    "draft_tokens",
-    "engine_settings",
-    "instance_types",
-    "instances",
-    "is_stand_in",
-    "make_plan",
-    "price",
-    "prolonged_plan",
-    "request_name",
-    "schedule_name",
-    "where",
-]
-
-_NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
-_OWN_NAME = {
-    "create_model": "ModelName",
-    "create_endpoint_config": "EndpointConfigName",
-    "create_endpoint": "EndpointName",
-    "create_inference_component": "InferenceComponentName",
-}
-_TONES: dict[str, Tone] = {"error": "bad", "warning": "caution", "info": "plain"}
+from peagle_sm.core.spec.lock import Lock
+from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
 
 
 @dataclass(frozen=True)
@@ -103,9 +66,86 @@ class Plan(Shown):
         """True when a finding of severity "error" forbids the deploy."""
         return any(finding.severity == "error" for finding in self.findings)
 
+    @property
+    def stand_in_weights(self) -> bool:
+        """Whether the endpoint uses small stand-in weights."""
+        entry = load_catalog().models.get(self.spec.model)
+        return self.context.local or (entry is not None and entry.stand_in)
+
+    @property
+    def lock(self) -> Lock | None:
+        """The spec's lock for this place; None if there is none, or the source is not JumpStart."""
+        source = self.spec.source or load_catalog().model(self.spec.model).sources[0]
+        return self.spec.lock("local" if self.context.local else "aws") if source == "jumpstart" else None
+
+    def parameters(self, operation: str) -> dict[str, Any]:
+        """Return the exact parameters of one request, such as ``create_model``.
+
+        Raises:
+            PlanRefused: a fact is missing, so the plan has no requests; the message names it.
+            KeyError: the plan has requests, but none of this operation.
+        """
+        sent = {request.operation: request.parameters for request in self.requests}
+        if sent:
+            return sent[operation]
+        errors = [finding for finding in self.findings if finding.severity == "error"]
+        raise PlanRefused(
+            "The plan is refused: " + " ".join(finding.message for finding in errors),
+            next_step=" ".join(finding.next_step for finding in errors) or None,
+            details={"findings": [finding.check for finding in errors]},
+        )
+
+    def tags(self) -> dict[str, str]:
+        """Return the endpoint's tags."""
+        return {tag["Key"]: tag["Value"] for tag in self.parameters("create_endpoint")["Tags"]}
+
     def card(self) -> Card:
-        """Return the summary that a notebook shows."""
-        return _card(self)
+        """Return the view that terminals and notebooks show: facts, requests, findings."""
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        place = "the local SageMaker" if self.context.local else f"account {self.context.account}"
+        requests = tuple((f"{one.service}.{one.operation}", one.name) for one in self.requests)
+        memory = tuple((line,) for line in self.memory.lines) if self.memory else ()
+        blocks = (
+            Table(f"Memory: {'fits' if self.memory and self.memory.fits else 'DOES NOT FIT'}", (), memory),
+            Table("Requests, in this order", (), requests, folded=True),
+            Table("Findings", (), finding_rows(self.findings)),
+        )
+        return Card(
+            f"Plan for {self.spec.name} in {self.context.region}, {place}",
+            f"The plan is refused: {errors} error{'s' if errors > 1 else ''} below" if errors else "",
+            "bad" if errors else "plain",
+            _fields(self),
+            tuple(block for block in blocks if block.rows),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; costs are None if the price is unknown."""
+        return {
+            "name": self.spec.name,
+            "model": self.spec.model,
+            "mode": self.spec.speculation.mode,
+            "num_speculative_tokens": _draft_tokens(self),
+            "engine_settings": dict(engine_settings(self)),
+            "account": self.context.account,
+            "region": self.context.region,
+            "local": self.context.local,
+            "stand_in_weights": self.stand_in_weights,
+            "names": asdict(self.names),
+            "spec_hash": self.spec_hash,
+            "lock": None if self.lock is None else self.lock.jumpstart.model_dump(mode="json"),
+            "usd_per_hour": self.usd_per_hour,
+            "most_usd_per_hour": self.most_usd_per_hour,
+            "update_usd_per_hour": self.update_usd_per_hour,
+            "usd_per_day": self.usd_per_day,
+            "max_usd": self.max_usd,
+            "kept_until": None if self.kept_until is None else self.kept_until.isoformat(timespec="seconds"),
+            "price_source": self.price_source,
+            "memory": None if self.memory is None else asdict(self.memory),
+            "unused_gpus": self.unused_gpus,
+            "refused": self.refused,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "requests": [asdict(request) for request in self.requests],
+        }
 
 
 def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = None) -> Plan:
@@ -147,57 +187,33 @@ def prolonged_plan(plan: Plan, lease: datetime | None) -> Plan:
     return replace(plan, kept_until=lease, max_usd=None if most is None else round(most * hours, 2))
 
 
-@dataclass(frozen=True)
-class Bodies:
-    """Exact parameters of a plan's Create calls to SageMaker.
-
-    They include names and tags; ``component`` is None if the endpoint runs the model directly.
-    """
-
-    model: dict[str, Any]
-    config: dict[str, Any]
-    endpoint: dict[str, Any]
-    component: dict[str, Any] | None = None
-
-
-def bodies(plan: Plan) -> Bodies:
-    """Return the parameters of a plan's calls to SageMaker.
-
-    Raises:
-        PlanRefused: a fact is missing, so the plan has no requests; the message names it.
-    """
-    sent = {request.operation: request.parameters for request in plan.requests}
-    if not sent:
-        errors = [finding for finding in plan.findings if finding.severity == "error"]
-        raise PlanRefused(
-            "The plan is refused: " + " ".join(finding.message for finding in errors),
-            next_step=" ".join(finding.next_step for finding in errors) or None,
-            details={"findings": [finding.check for finding in errors]},
-        )
-    return Bodies(
-        model=sent["create_model"],
-        config=sent["create_endpoint_config"],
-        endpoint=sent["create_endpoint"],
-        component=sent.get("create_inference_component"),
-    )
+def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
+    spec, lock = plan.spec, plan.lock
+    locked = None if lock is None else lock.jumpstart
+    fields = [
+        ("model", f"{spec.model}\n({STAND_IN})" if plan.stand_in_weights else spec.model),
+        ("speculation", speculation_text(spec.speculation.mode, _draft_tokens(plan))),
+        *engine_settings(plan),
+        (
+            "instance",
+            f"{spec.placement.instance_count} x {' or '.join(plan.draft.instance_types) or 'unknown'}",
+        ),
+        ("unused GPUs", f"{plan.unused_gpus} on each instance: billed but not used" * bool(plan.unused_gpus)),
+        ("price", _price(plan)),
+        ("at most", at_most(plan)),
+        ("price from", plan.price_source),
+        ("hours", spec.hours or ""),
+        (
+            "locked",
+            f"{locked.model_id} {locked.version}, config {locked.config}, on {lock.written_at[:10]}"
+            if lock and locked
+            else "",
+        ),
+    ]
+    return tuple((name, value) for name, value in fields if value)
 
 
-def is_stand_in(plan: Plan) -> bool:
-    """Return whether the endpoint uses small stand-in weights."""
-    if plan.context.local:
-        return True
-    entry = load_catalog().models.get(plan.spec.model)
-    return entry is not None and entry.stand_in
-
-
-def where(plan: Plan) -> str:
-    """Format the place: `us-east-1, account 123456789012`."""
-    place = "the local SageMaker" if plan.context.local else f"account {plan.context.account}"
-    return f"{plan.context.region}, {place}"
-
-
-def price(plan: Plan) -> str:
-    """Format the price per hour and day, with extra lines for scaling and updates."""
+def _price(plan: Plan) -> str:
     said = f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
     if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
         most = plan.spec.instance_bounds[1]
@@ -214,17 +230,7 @@ def at_most(plan: Plan) -> str:
     return f"{usd(plan.max_usd)} in its lifetime of {plan.spec.lifecycle.max_lifetime_hours:g} h"
 
 
-def instances(plan: Plan) -> str:
-    """Format the instances: `1 x ml.g7e.2xlarge`."""
-    return f"{plan.spec.placement.instance_count} x {' or '.join(instance_types(plan)) or 'unknown'}"
-
-
-def instance_types(plan: Plan) -> list[str]:
-    """Return the requested types, in order of preference."""
-    return list(plan.draft.instance_types)
-
-
-def draft_tokens(plan: Plan) -> int | None:
+def _draft_tokens(plan: Plan) -> int | None:
     """Return K for the engine; None without speculation."""
     return plan.draft.num_speculative_tokens if plan.draft.speculating else None
 
@@ -232,71 +238,31 @@ def draft_tokens(plan: Plan) -> int | None:
 def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     """Return name and text of the optional draft and engine settings that the spec has."""
     speculation, serving = plan.spec.speculation, plan.spec.serving
-    found: list[tuple[str, str]] = []
-    if plan.draft.speculating:
-        if speculation.num_speculative_tokens_per_batch_size is not None:
-            rows = speculation.num_speculative_tokens_per_batch_size
-            found.append(("K by requests", table_text(rows)))
-        if speculation.draft_tensor_parallel_size is not None:
-            found.append(("draft GPUs", str(speculation.draft_tensor_parallel_size)))
-        if speculation.draft_sample_method is not None:
-            found.append(("draft sampling", speculation.draft_sample_method))
-    named = {
+    rows = speculation.num_speculative_tokens_per_batch_size
+    drafting = {
+        "K by requests": None if rows is None else table_text(rows),
+        "draft GPUs": speculation.draft_tensor_parallel_size,
+        "draft sampling": speculation.draft_sample_method,
+    }
+    serves = {
         "KV cache": serving.kv_cache_dtype,
         "stream interval": serving.stream_interval,
         "CUDA graphs": serving.cudagraph_mode,
+        "more arguments": ", ".join(f"{name}: {as_text(one)}" for name, one in serving.extra_args.items())
+        or None,
     }
-    found += [(name, str(value)) for name, value in named.items() if value is not None]
-    if serving.extra_args:
-        told = (f"{name}: {as_text(value)}" for name, value in serving.extra_args.items())
-        found.append(("more arguments", ", ".join(told)))
-    return tuple(found)
+    named = {**(drafting if plan.draft.speculating else {}), **serves}
+    return tuple((name, str(value)) for name, value in named.items() if value is not None)
 
 
-def request_name(request: Request) -> str:
-    """Return the name of the resource that a request creates."""
-    own = _OWN_NAME.get(request.operation)
-    keys = (own,) if own else _NAME_KEYS
-    return next((str(request.parameters[key]) for key in keys if key in request.parameters), "")
-
-
-def _card(plan: Plan) -> Card:
-    """Return the summary that a notebook shows."""
-    errors = sum(finding.severity == "error" for finding in plan.findings)
-    headline = (
-        f"The plan is refused: {errors} error{'s' if errors > 1 else ''} below"
-        if errors
-        else f"{usd(plan.usd_per_hour, 'hour')}, at most {at_most(plan)}; nothing is created yet"
+def finding_rows(findings: tuple[Finding, ...]) -> tuple[tuple[str, str], ...]:
+    """Return a row for each finding, errors first: severity, and message with next step and source."""
+    return tuple(
+        (
+            one.severity.ljust(7),
+            f"{one.check}: {one.message}"
+            + (f"\nnext: {one.next_step}" if one.next_step else "")
+            + (f"\nsource: {one.source}" if one.source else ""),
+        )
+        for one in worst_first(findings)
     )
-    requests = tuple((f"{one.service}.{one.operation}", request_name(one)) for one in plan.requests)
-    return Card(
-        f"Plan for {plan.spec.name} in {where(plan)}",
-        headline,
-        "bad" if errors else "plain",
-        _fields(plan),
-        (Table(f"{len(requests)} requests, in this order", ("call", "creates"), requests, folded=True),)
-        if requests
-        else (),
-        tuple(_finding(one) for one in worst_first(plan.findings)),
-    )
-
-
-def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
-    spec = plan.spec
-    found = [
-        ("model", f"{spec.model}\n({STAND_IN})" if is_stand_in(plan) else spec.model),
-        ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
-        *engine_settings(plan),
-        ("instance", instances(plan)),
-        ("price", price(plan)),
-        ("price from", plan.price_source),
-        ("unused GPUs", f"{plan.unused_gpus} on each instance" if plan.unused_gpus else ""),
-        ("memory", "" if plan.memory is None else "fits" if plan.memory.fits else "DOES NOT FIT"),
-        ("hours", spec.hours or ""),
-    ]
-    return tuple((name, value) for name, value in found if value)
-
-
-def _finding(one: Finding) -> Note:
-    then = one.next_step if one.severity != "info" else ""
-    return Note(advised(f"{one.severity}: {one.check}: {one.message}", then), _TONES[one.severity])

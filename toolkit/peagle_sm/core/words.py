@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from textwrap import shorten
 from typing import Any, Literal
 
@@ -80,6 +80,16 @@ def relative(moment: datetime, now: datetime) -> str:
     parts = [(days, "d"), (hours, "h"), (0 if days else minutes, "min")]
     length = " ".join(f"{count} {unit}" for count, unit in parts if count)
     return f"in {length}" if seconds > 0 else f"{length} ago"
+
+
+def when(moment: datetime | None) -> str:
+    """Format a time as `2026-11-20 08:15 UTC`; None as a dash."""
+    return "-" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def when_to(moment: datetime | None, now: datetime) -> str:
+    """Format a time as `2026-11-20 08:15 UTC (in 2 h 10 min)`; None as a dash."""
+    return "-" if moment is None else f"{when(moment)} ({relative(moment, now)})"
 
 
 def usd(amount: float | None, per: str = "") -> str:

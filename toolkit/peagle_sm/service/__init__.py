@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.service.guard.keep import Lease, keep
-    from peagle_sm.service.inventory.inspection import EndpointStatus, logs, status, wait
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
+    from peagle_sm.service.inventory.inspection import logs, status, wait
     from peagle_sm.service.inventory.listing import EndpointSummary, list_endpoints
     from peagle_sm.service.lifecycle.deletion import Deletable, DeleteReport, delete, leftovers
     from peagle_sm.service.lifecycle.deployment import deploy
@@ -26,7 +27,7 @@ _HOME = {
     "Deletable": "peagle_sm.service.lifecycle.deletion",
     "DeleteReport": "peagle_sm.service.lifecycle.deletion",
     "Endpoint": "peagle_sm.service.lifecycle.endpoint",
-    "EndpointStatus": "peagle_sm.service.inventory.inspection",
+    "EndpointStatus": "peagle_sm.service.inventory.endpoint_status",
     "EndpointSummary": "peagle_sm.service.inventory.listing",
     "Event": "peagle_sm.service.progress",
     "Lease": "peagle_sm.service.guard.keep",

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from peagle_guard import hours
-from peagle_guard.hours import Timetable
+from peagle_sm.core.spec.hours import Hours, HoursError, parse_hours
 
 # Statuses in which an endpoint serves, or could: metrics are checked and a deletion is accepted.
 SERVING = frozenset({"InService", "OutOfService", "UpdateRollbackFailed"})
@@ -48,7 +47,7 @@ class Lifecycle:
     max_lifetime: timedelta = timedelta(hours=8)
     budget_usd: float | None = None
     usd_per_hour: float | None = None
-    hours: Timetable | None = None
+    hours: Hours | None = None
     stack: str | None = None
     scales_to_zero: bool = False
     # The interval at which the endpoint's instances publish utilisation; without its tag, as described.
@@ -274,11 +273,11 @@ def _number(
     return number
 
 
-def _timetable(text: str | None, faults: list[str]) -> hours.Timetable | None:
+def _timetable(text: str | None, faults: list[str]) -> Hours | None:
     if not text:
         return None
     try:
-        return hours.parse(text)
-    except ValueError as error:
-        faults.append(f"tag {PREFIX}hours: {error}; no timetable is kept")
+        return parse_hours(text)
+    except HoursError as error:
+        faults.append(f"tag {PREFIX}hours: found {text!r}; allowed: {error}; no timetable is kept")
         return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
     from peagle_sm.aws.streams.runtime import Completion, TokenStream
-    from peagle_sm.service.inventory.inspection import EndpointStatus
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
 
 

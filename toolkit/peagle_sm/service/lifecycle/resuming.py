@@ -23,7 +23,7 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.payloads import lifetime_schedule, partition, schedule_name
+from peagle_sm.core.plan.schedules import lifetime_schedule, partition, schedule_name
 from peagle_sm.service.inventory.guard_state import (
     awake,
     guard_works,

@@ -72,7 +72,7 @@ class InPlace:
     def _extend(self) -> None:
         """Extend the lifetime, before anything is started."""
         run = self._run
-        schedule = prolonged(run.parameters("create_schedule"), self._lease())
+        schedule = prolonged(run.plan.parameters("create_schedule"), self._lease())
         armed = lifetime.arm(run.session, schedule)
         self._remember(armed.expires_at)
         run.report(
@@ -330,7 +330,7 @@ def _end_the_pause(run: Deploy, limit: Lifetime | None) -> None:
 
 
 def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
-    wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
+    wanted = run.plan.tags()
     stale = stale_tags(one.tags, wanted)
     if one.endpoint is None or (not stale and all(one.tags.get(key) == wanted[key] for key in wanted)):
         return

@@ -312,12 +312,12 @@ class Described(Protocol):
 
 def finish(state: State, endpoint: Described, answer: Completion) -> None:
     """Print the answer as JSON, or its metrics below the text."""
-    from peagle_sm.cli.endpoint_status import is_stand_in, read_status
+    from peagle_sm.cli.endpoint_status import read_status
 
     summary = answer.summary
     wanted = summary.acceptance is None or not state.local
     status = read_status(state, endpoint.status) if wanted else None
-    stand_in = state.local if status is None else is_stand_in(state, status)
+    stand_in = state.local or (status is not None and status.stand_in_weights)
     if state.format == "json":
         known = stand_in if status is not None or state.local else None
         click.echo(to_json({"name": endpoint.name, **answer_data(answer), "stand_in_weights": known}))

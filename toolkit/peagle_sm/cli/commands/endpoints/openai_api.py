@@ -19,8 +19,7 @@ import click
 from peagle_sm.cli.arguments import complete_endpoint
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import note, to_json
-from peagle_sm.cli.endpoint_status import when
-from peagle_sm.core.words import install_command
+from peagle_sm.core.words import install_command, when
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session

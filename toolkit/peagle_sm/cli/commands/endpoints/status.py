@@ -76,21 +76,20 @@ def status(state: State, name: str, watch: bool, verbose: bool) -> None:
     session = open_session(state)
     found = read_status(name, session=session)
     if not watch:
-        _show(state, session, found, verbose)
+        _show(state, found, verbose)
         return
     with until_ctrl_c(state, follow=True):
         watch_status(state, session, found, verbose)
 
 
-def _show(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
-    from peagle_sm.cli.endpoint_status import is_stand_in, render_status, status_data
+def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
+    from peagle_sm.cli.endpoint_status import status_data
+    from peagle_sm.core.display import text
 
     emit(
         state,
-        table=lambda: render_status(
-            found, stand_in=is_stand_in(state, found), now=session.now(), verbose=verbose
-        ),
-        data=lambda: status_data(state, found),
+        table=lambda: text(found.card(verbose)),
+        data=lambda: status_data(found),
         names=[found.summary.name],
     )
 
@@ -108,7 +107,7 @@ def watch_status(state: State, session: Session, found: EndpointStatus, verbose:
     while True:
         if redraw:
             click.clear()
-            _show(state, session, found, verbose)
+            _show(state, found, verbose)
             note(state, "\nCtrl-C ends the watch; the endpoint is not changed.")
         else:
             shown = _line_if_new(state, session, found, shown)
@@ -130,7 +129,7 @@ def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: s
     line = change_line(found)
     if line != shown:
         if state.format == "json":
-            click.echo(to_json(status_data(state, found), indent=None))
+            click.echo(to_json(status_data(found), indent=None))
         elif state.format == "quiet":
             click.echo(found.summary.name)
         else:

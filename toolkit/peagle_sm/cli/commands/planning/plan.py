@@ -42,7 +42,6 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
     """
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
     from peagle_sm.service import plan_for
 
     spec = read_spec(spec_path)
@@ -54,8 +53,8 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     else:
         emit(
             state,
-            table=lambda: render_plan(made) + _results_text(results, state.flags),
-            data=lambda: plan_data(made) | _results_data(results),
+            table=lambda: str(made) + _results_text(results, state.flags),
+            data=lambda: made.to_dict() | _results_data(results),
             names=[made.names.endpoint],
         )
     refuse_if_needed(made, shown=state.format == "table" and not dry_run)
@@ -87,9 +86,7 @@ def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
 
 def print_requests(made: Plan) -> None:
     """Print the requests as a JSON array on stdout, with any --format."""
-    from peagle_sm.cli.commands.planning.rendering import requests_data
-
-    click.echo(to_json(requests_data(made)))
+    click.echo(to_json(made.to_dict()["requests"]))
 
 
 def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
