@@ -21,7 +21,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
-from peagle_sm.core.plan import tags
+from peagle_sm.core.plan import tags_and_schedules as tags
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec
 from stacks.metrics import INVOCATIONS, Watched

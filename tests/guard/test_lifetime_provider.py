@@ -18,7 +18,7 @@ from peagle_guard.lifetime_provider import (
     schedules,
     wake,
 )
-from peagle_sm.core.plan.schedules import hard_name, lifetime_schedule, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import hard_name, lifetime_schedule, schedule_name
 from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
 
 HOUR = timedelta(hours=1)

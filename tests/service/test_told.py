@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.service import Event
-from peagle_sm.service.progress import Cell, Tell, followed
+from peagle_sm.service.progress import Cell, Lines, followed
 
 
 class Screen:
@@ -60,9 +60,9 @@ def test_a_cell_that_heard_nothing_shows_nothing() -> None:
 
 def test_outside_a_notebook_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     with followed(None) as follow:
-        assert isinstance(follow, Tell)
+        assert isinstance(follow, Lines)
         follow(Event("model", "model demo created", elapsed_s=0.4))
-    assert capsys.readouterr().err == "    0.4 s  model demo created\n"
+    assert capsys.readouterr().err == "     0s  model demo created\n"
 
 
 def test_progress_of_ones_own_is_left_alone() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from peagle_guard import lifetime_provider, sweeper
 from peagle_guard.records import OffBy
 from peagle_guard.switch import turn
-from peagle_sm.core.plan.schedules import schedule_name
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.cloudformation import Stack
 from tests.guard.simulator.dynamodb import TableRegister

@@ -15,7 +15,7 @@ from typing import Any
 from peagle_guard.lifetime_provider import Arming, arm, disarm_all, provide, schedules
 from peagle_guard.records import Record
 from peagle_guard.settings import Settings
-from peagle_sm.core.plan.schedules import schedule_name
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.account import ACCOUNT, REGION, Account, stack_name
 from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.cloudformation import Stack

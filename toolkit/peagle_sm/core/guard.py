@@ -190,7 +190,7 @@ def _of_the_sdk(path: str) -> bool:
     return path.endswith((".py", ".json", ".json.gz", ".pem"))
 
 
-SHARED = ("plan/schedules.py", "spec/hours.py")
+SHARED = ("plan/tags_and_schedules.py", "spec/hours.py")
 """Files of the core that the Lambdas use too; they import the standard library and tzdata alone."""
 
 

@@ -9,7 +9,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, PlanRefused, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.plan.records import Context
-from peagle_sm.core.plan.schedules import partition
+from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.spec.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock

@@ -24,7 +24,12 @@ from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 from peagle_guard.records import Record
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings
-from peagle_sm.core.plan.schedules import hard_name, sagemaker_target, schedule_name, schedule_request
+from peagle_sm.core.plan.tags_and_schedules import (
+    hard_name,
+    sagemaker_target,
+    schedule_name,
+    schedule_request,
+)
 
 # How long the stack's switch has for itself before the endpoint is deleted directly.
 HARD_AFTER = timedelta(minutes=30)

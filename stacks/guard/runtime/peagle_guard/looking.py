@@ -15,8 +15,6 @@ from peagle_guard.decide import track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.records import (
     BUSY,
-    MANAGED_BY,
-    PUBLISH_SECONDS,
     SERVING,
     Decision,
     Endpoint,
@@ -27,6 +25,7 @@ from peagle_guard.records import (
     is_ours,
     lifecycle_from_tags,
 )
+from peagle_sm.core.plan.tags_and_schedules import MANAGED_BY, PUBLISH_SECONDS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from peagle_sm.aws.session.errors import aws_errors, is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard import SWITCH, endpoint_stack
-from peagle_sm.core.plan.schedules import RETRY, hard_schedule_name
+from peagle_sm.core.plan.tags_and_schedules import RETRY, hard_schedule_name
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"

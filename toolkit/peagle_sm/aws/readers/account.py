@@ -20,8 +20,14 @@ from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault
 from peagle_sm.core.plan.payloads import names_for, spec_hash
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.plan.schedules import hard_schedule_name, partition, schedule_name
-from peagle_sm.core.plan.tags import MANAGED_BY, MANAGER, STACK
+from peagle_sm.core.plan.tags_and_schedules import (
+    MANAGED_BY,
+    MANAGER,
+    STACK,
+    hard_schedule_name,
+    partition,
+    schedule_name,
+)
 
 
 def identity(session: Session, _: Draft | None) -> Identity:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import confirmed, emit, note, say, show_offer
+from peagle_sm.cli.console import asking, confirmed, emit, note, say
 from peagle_sm.cli.progress import Follower
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import GuardMissing

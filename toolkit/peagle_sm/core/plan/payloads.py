@@ -14,14 +14,21 @@ from datetime import timedelta
 from typing import Any
 
 from peagle_sm.core.guard import scheduler_role
-from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.memory import component
 from peagle_sm.core.plan.records import Names, Request
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.plan.schedules import lifetime_schedule, schedule_name, shortened
-from peagle_sm.core.plan.tags import PAUSED, PREFIX, SCHEDULER_ROLE, SPEC_HASH
+from peagle_sm.core.plan.tags_and_schedules import (
+    PAUSED,
+    PREFIX,
+    SCHEDULER_ROLE,
+    SPEC_HASH,
+    lifetime_schedule,
+    schedule_name,
+    shortened,
+)
 
 VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800

@@ -21,7 +21,7 @@ from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import BillableLeft, Interrupted, NotFound, PeagleError, ServiceFault
-from peagle_sm.core.plan import tags
+from peagle_sm.core.plan import tags_and_schedules as tags
 from peagle_sm.measure.benchmark import managed_files
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.managed_files import (

@@ -27,8 +27,14 @@ from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
 from peagle_sm.core.plan.records import Request
 from peagle_sm.core.plan.resolve import resolve
-from peagle_sm.core.plan.schedules import hard_schedule_name, lifetime_schedule, partition, sagemaker_target
-from peagle_sm.core.plan.tags import ENDPOINT, MODE
+from peagle_sm.core.plan.tags_and_schedules import (
+    ENDPOINT,
+    MODE,
+    hard_schedule_name,
+    lifetime_schedule,
+    partition,
+    sagemaker_target,
+)
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
 from peagle_sm.measure.compare.arms import spec_of

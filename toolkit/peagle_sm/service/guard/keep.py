@@ -15,8 +15,8 @@ from peagle_sm.aws.control.guard_resources import Entry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleError, PlanRefused, SpecError
-from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.schedules import hard_schedule_name
+from peagle_sm.core.plan import tags_and_schedules as keys
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, plain, summary_of

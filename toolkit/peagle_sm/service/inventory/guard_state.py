@@ -22,7 +22,7 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, GuardMissing, PeagleError
 from peagle_sm.core.guard import GUARD_STACK, scheduler_role
-from peagle_sm.core.plan.tags import PAUSED, SCHEDULER_ROLE
+from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.resources import Belongings, Note
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 

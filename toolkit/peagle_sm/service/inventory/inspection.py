@@ -21,7 +21,7 @@ from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY, reason_block, serving_step
 from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, WaitTimeout
-from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.inventory.endpoint_status import EndpointStatus

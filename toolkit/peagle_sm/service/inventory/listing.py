@@ -21,8 +21,8 @@ from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.schedules import schedule_name
+from peagle_sm.core.plan import tags_and_schedules as keys
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
 from peagle_sm.service.inventory.resources import (
     Belongings,

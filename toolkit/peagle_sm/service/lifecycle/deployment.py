@@ -18,7 +18,7 @@ from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
 from peagle_sm.core.plan.payloads import tag_changes
-from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
+from peagle_sm.core.plan.tags_and_schedules import PAUSED, SPEC_HASH
 from peagle_sm.core.planning import Plan, prolonged_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import cause_first

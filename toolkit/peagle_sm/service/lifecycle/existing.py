@@ -20,7 +20,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
 from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, VARIANT, Change, changes, tag_changes
-from peagle_sm.core.plan.tags import SPEC_HASH
+from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import Update
 from peagle_sm.service.inventory.guard_state import lease_of

@@ -18,7 +18,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import BillableLeft, Declined, Interrupted, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import SWITCH
-from peagle_sm.core.plan.tags import PAUSED, SCHEDULER_ROLE
+from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.guard_state import known_entry, note, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, summary_of

@@ -20,7 +20,7 @@ from peagle_sm.aws.session.errors import is_refused_now, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError
-from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.payloads import BAKING_S, deployment_config, stale_tags, update_alarm
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
