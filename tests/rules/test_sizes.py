@@ -20,7 +20,6 @@ container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/starting.py
 container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/worker.py
 container/plugins/peagle_runtime_k/peagle_runtime_k/drafting.py
 container/plugins/peagle_runtime_k/peagle_runtime_k/requests.py
-toolkit/peagle_sm/core/plan/tags_and_schedules.py
 toolkit/sagemaker_local/aws_facts.py
 toolkit/sagemaker_local/clock.py
 toolkit/sagemaker_local/cloudformation/clients.py

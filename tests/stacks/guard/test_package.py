@@ -118,7 +118,7 @@ def test_the_lambdas_find_what_they_share_with_the_toolkit_in_the_package(tmp_pa
     found = _alone(
         tmp_path,
         "import peagle_guard.sweeper, peagle_guard.switch, peagle_guard.lifetime_provider\n"
-        "from peagle_sm.core.plan import schedules\n"
+        "from peagle_sm.core.plan import tags_and_schedules\n"
         "from peagle_sm.core.spec.hours import parse_hours\n"
         "print(tags_and_schedules.__file__, parse_hours('mon-fri 8:00-19:00 europe/berlin'))\n",
     )

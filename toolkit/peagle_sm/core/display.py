@@ -205,7 +205,8 @@ def _mark(word: str, tone: Tone | None = None) -> Safe | None:
 
 
 def _note(note: Note) -> Safe:
-    return tag("div", _mark("", note.tone), note.text, style="font-size:.92em;margin-top:.25em")
+    said = note.text if note.label == "note" else f"{note.label}: {note.text}"
+    return tag("div", _mark("", note.tone), said, style="font-size:.92em;margin-top:.25em")
 
 
 def text(card: Card) -> str:

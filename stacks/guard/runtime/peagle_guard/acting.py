@@ -100,7 +100,7 @@ def _or_by_traffic(tell: Tell | None) -> list[str]:
 def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
     if lifecycle.hours is None or off_by not in (OffBy.HOURS, OffBy.IDLE, OffBy.LIFETIME):
         return []
-    return [f"Its hours ({lifecycle.hours.text}) turn it on again at their next start."]
+    return [f"Its hours ({lifecycle.hours}) turn it on again at their next start."]
 
 
 def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:
