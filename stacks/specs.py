@@ -188,7 +188,7 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
         stack=guard_names.endpoint_stack(spec.name),
     )
     plan = make_plan(spec, context)
-    errors = [finding for finding in plan.findings if finding.severity == "error"]
+    errors = plan.errors()
     if errors:
         raise PlanRefused(
             f"{spec.name}: the plan is refused: " + "; ".join(finding.message for finding in errors),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,7 +65,25 @@ class Plan(Shown):
     @property
     def refused(self) -> bool:
         """True when a finding of severity "error" forbids the deploy."""
-        return any(finding.severity == "error" for finding in self.findings)
+        return bool(self.errors())
+
+    def errors(self, skip: Collection[str] = ()) -> list[Finding]:
+        """Return the findings that refuse the plan; missing facts cannot be skipped."""
+        found = [one for one in self.findings if one.severity == "error"]
+        return [one for one in found if one.check not in skip or not self.requests]
+
+    def refuse_errors(self, skip: Collection[str] = ()) -> None:
+        """Refuse a plan with errors, except those of the checks in ``skip``.
+
+        Raises:
+            PlanRefused: it has errors; ``details["findings"]`` has all findings.
+        """
+        if errors := self.errors(skip):
+            raise PlanRefused(
+                "The plan is refused: " + " ".join(one.message for one in errors),
+                next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)) or None,
+                details={"findings": [one.to_dict() for one in self.findings]},
+            )
 
     @property
     def stand_in_weights(self) -> bool:
@@ -85,15 +104,9 @@ class Plan(Shown):
             PlanRefused: a fact is missing, so the plan has no requests; the message names it.
             KeyError: the plan has requests, but none of this operation.
         """
-        sent = {request.operation: request.parameters for request in self.requests}
-        if sent:
-            return sent[operation]
-        errors = [finding for finding in self.findings if finding.severity == "error"]
-        raise PlanRefused(
-            "The plan is refused: " + " ".join(finding.message for finding in errors),
-            next_step=" ".join(finding.next_step for finding in errors) or None,
-            details={"findings": [finding.check for finding in errors]},
-        )
+        if not self.requests:
+            self.refuse_errors()
+        return {request.operation: request.parameters for request in self.requests}[operation]
 
     def tags(self) -> dict[str, str]:
         """Return the endpoint's tags."""
@@ -101,7 +114,7 @@ class Plan(Shown):
 
     def card(self) -> Card:
         """Return the view that terminals and notebooks show: facts, requests, findings."""
-        errors = sum(finding.severity == "error" for finding in self.findings)
+        errors = len(self.errors())
         place = "the local SageMaker" if self.context.local else f"account {self.context.account}"
         requests = tuple((f"{one.service}.{one.operation}", one.name) for one in self.requests)
         memory = tuple((line,) for line in self.memory.lines) if self.memory else ()

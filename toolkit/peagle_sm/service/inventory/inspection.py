@@ -71,7 +71,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         read_at=session.now(),
-        stand_in_weights=session.is_local or (model is not None and model.image.endswith("-cpu")),
+        stand_in_weights=session.is_local or (model is not None and (model.image or "").endswith("-cpu")),
         warnings=(
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
             *_register_warnings(unread),

@@ -29,7 +29,7 @@ from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
 from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
-from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
+from peagle_sm.service.spec_to_plan import plan_for
 
 ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
@@ -357,7 +357,7 @@ def _agree(
     surveyed: Callable[[Survey], object] | None,
 ) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
-    refuse_errors(plan, skip)
+    plan.refuse_errors(skip)
     if not unguarded:
         require_guard(session)
     if preflight is not None:

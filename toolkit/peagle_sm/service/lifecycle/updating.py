@@ -33,7 +33,7 @@ from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, curr
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
 from peagle_sm.service.progress import Pacing, Progress, Reporter
-from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
+from peagle_sm.service.spec_to_plan import plan_for
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
 _BEGINS_WITHIN_S = 60.0
@@ -278,7 +278,7 @@ def _agree(
 ) -> tuple[UpdateOffer, CurrentState]:
     way = strategy or spec.update
     plan = plan_for(spec, session)
-    refuse_errors(plan, skip)
+    plan.refuse_errors(skip)
     if not unguarded:
         require_guard(session)
     if preflight is not None:

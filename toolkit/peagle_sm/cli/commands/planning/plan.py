@@ -96,9 +96,8 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
         PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
     from peagle_sm.core.errors import PlanRefused
-    from peagle_sm.service.spec_to_plan import errors_of
 
-    errors = errors_of(made, skip)
+    errors = made.errors(skip)
     if not errors:
         return
     details = {"findings": [finding.to_dict() for finding in errors]}
