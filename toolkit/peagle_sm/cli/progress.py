@@ -44,7 +44,7 @@ class _Base:
         """Do nothing: printed lines do not disturb a prompt."""
 
 
-class Silent(_Base):
+class SilentFollower(_Base):
     """Follower for --format quiet."""
 
     def __call__(self, event: Event) -> None:
@@ -100,7 +100,7 @@ def follower(state: State) -> Follower:
     if state.format == "json":
         return JsonLines()
     if state.format == "quiet":
-        return Silent()
+        return SilentFollower()
     if state.stderr_is_tty():
         from peagle_sm.cli.live import LiveLine
 

@@ -225,7 +225,7 @@ SOURCE = (
 
 
 @dataclass(frozen=True)
-class Line:
+class BillItem:
     """One item of the bill: ``quantity`` per month times ``usd_each``."""
 
     what: str
@@ -242,8 +242,8 @@ class Line:
 class GuardPrice:
     """Price of an idle guard, and of each watched variant, in USD per month."""
 
-    lines: tuple[Line, ...]
-    per_variant: Line
+    lines: tuple[BillItem, ...]
+    per_variant: BillItem
     source: str = SOURCE
 
     @property
@@ -256,13 +256,13 @@ def guard_price() -> GuardPrice:
     """Return the guard's price; a sweep's time and writes are high estimates."""
     return GuardPrice(
         lines=(
-            Line("metrics watched by alarms", ALARM_METRICS, 0.10),
-            Line("GB-seconds of Lambda on Arm", SWEEPS_PER_MONTH * _SWEEP_S * _SWEEP_GB, 0.0000133334),
-            Line("requests to Lambda", SWEEPS_PER_MONTH, 0.20e-6),
-            Line("writes to the register", SWEEPS_PER_MONTH * _WRITES_PER_SWEEP, 1.25e-6),
-            Line("GB of logs", SWEEPS_PER_MONTH * _LOG_GB_PER_SWEEP, 0.50),
+            BillItem("metrics watched by alarms", ALARM_METRICS, 0.10),
+            BillItem("GB-seconds of Lambda on Arm", SWEEPS_PER_MONTH * _SWEEP_S * _SWEEP_GB, 0.0000133334),
+            BillItem("requests to Lambda", SWEEPS_PER_MONTH, 0.20e-6),
+            BillItem("writes to the register", SWEEPS_PER_MONTH * _WRITES_PER_SWEEP, 1.25e-6),
+            BillItem("GB of logs", SWEEPS_PER_MONTH * _LOG_GB_PER_SWEEP, 0.50),
         ),
-        per_variant=Line(
+        per_variant=BillItem(
             "metrics read for each variant watched", SWEEPS_PER_MONTH * QUERIES_PER_VARIANT, 0.01 / 1000
         ),
     )

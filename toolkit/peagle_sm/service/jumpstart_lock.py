@@ -29,14 +29,14 @@ from peagle_sm.core.jumpstart.documents import (
 from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.lock import (
-    Asked,
-    Change,
     Lock,
+    LockChange,
     LockedHead,
     LockedInstance,
     LockedLicence,
     LockedModel,
     LockedSource,
+    LockInput,
     Place,
     changes,
     dump_lock,
@@ -119,7 +119,7 @@ class Locking:
     before: Lock | None
     lock: Lock
     newest: str
-    changes: tuple[Change, ...]
+    changes: tuple[LockChange, ...]
     findings: tuple[Finding, ...]
     unreadable: str | None = None
 
@@ -242,7 +242,7 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
         lock_version=1,
         written_by=f"peagle-sm {version('peagle-sm')}",
         written_at=session.now().replace(microsecond=0).isoformat(),
-        asked=Asked(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
+        asked=LockInput(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
         source=LockedSource(
             place="local" if session.is_local else "aws",
             region=session.region,

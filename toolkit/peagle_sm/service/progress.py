@@ -165,7 +165,7 @@ def followed(progress: Progress | None) -> Iterator[Progress]:
     if display is None:
         yield Lines()
         return
-    cell = Cell(display)
+    cell = NotebookCell(display)
     try:
         yield cell
     finally:
@@ -205,7 +205,7 @@ class Lines:
         self._echo(event_line(event))
 
 
-class Cell:
+class NotebookCell:
     """One notebook output: finished phases as lines, then the current event."""
 
     def __init__(self, display: Callable[..., Any], monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -27,7 +27,7 @@ Item = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisterEntry:
     """Register entry of one endpoint name; ``version`` 0: no entry exists yet.
 
     ``keep_until`` ends a lease, ``expires_at`` is a later end of the lifetime; ``off_by`` is why the guard
@@ -60,7 +60,7 @@ class Entry:
         return abs((self.created_at - created_at).total_seconds()) < 1
 
 
-def get(session: Session, name: str) -> Entry | None:
+def get(session: Session, name: str) -> RegisterEntry | None:
     """Return the entry of an endpoint name; None if no guard is installed."""
     try:
         with aws_errors("GetItem", session.local_url):
@@ -70,7 +70,7 @@ def get(session: Session, name: str) -> Entry | None:
     return replace(_entry(name, answer.get("Item") or {}), read_at=_date_of(answer))
 
 
-def entries(session: Session) -> dict[str, Entry]:
+def entries(session: Session) -> dict[str, RegisterEntry]:
     """Return all entries by endpoint name; empty if no guard is installed."""
     try:
         with aws_errors("Scan", session.local_url):
@@ -82,7 +82,9 @@ def entries(session: Session) -> dict[str, Entry]:
     return {pk.removeprefix(PREFIX): _entry(pk.removeprefix(PREFIX), item) for pk, item in names.items()}
 
 
-def update(session: Session, name: str, change: Callable[[Entry], Mapping[str, Value]]) -> Entry | None:
+def update(
+    session: Session, name: str, change: Callable[[RegisterEntry], Mapping[str, Value]]
+) -> RegisterEntry | None:
     """Change an entry and return it; None if no guard is installed.
 
     ``change`` receives the present entry and returns the new values; None removes an attribute. After a
@@ -122,7 +124,7 @@ def forget(session: Session, name: str) -> None:
         return
 
 
-def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
+def _write(session: Session, seen: RegisterEntry, values: Mapping[str, Value]) -> None:
     sets = {name: _attribute(value) for name, value in values.items() if value is not None}
     removes = [name for name, value in values.items() if value is None]
     sets["version"] = {"N": str(seen.version + 1)}
@@ -143,9 +145,9 @@ def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
         )
 
 
-def _entry(name: str, item: Item) -> Entry:
+def _entry(name: str, item: Item) -> RegisterEntry:
     """Parse an item; missing or invalid attributes get the guard's defaults."""
-    return Entry(
+    return RegisterEntry(
         name=name,
         version=_whole(item, "version"),
         created_at=moment_in(item, "created_at"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from peagle_sm.aws.control import guard_resources, lifetime, stacks
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.guard_resources import Entry, Value
+from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleError, PlanRefused, SpecError
@@ -213,7 +213,7 @@ def _second_schedule(session: Session, one: Belongings, number: int | None) -> L
 
 
 def _lease(
-    summary: EndpointSummary, one: Belongings, entry: Entry | None, limit: Lifetime, until: datetime
+    summary: EndpointSummary, one: Belongings, entry: RegisterEntry | None, limit: Lifetime, until: datetime
 ) -> Lease:
     expired_at = limit.expires_at or until
     expires_at = max(expired_at, until)
@@ -242,7 +242,7 @@ class _Claimed(Exception):
 
 
 def _entry_changes(
-    seen: Entry, created: datetime | None, lease: Lease, clock: datetime
+    seen: RegisterEntry, created: datetime | None, lease: Lease, clock: datetime
 ) -> Mapping[str, Value]:
     now = seen.read_at or clock  # the guard uses AWS's clock; the caller's clock may be wrong
     fresh = seen.is_of(created)

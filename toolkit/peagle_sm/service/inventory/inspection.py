@@ -15,7 +15,7 @@ from typing import Any
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.cloudwatch import LogLine
-from peagle_sm.aws.control.guard_resources import Entry
+from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.aws.control.sagemaker import EndpointFacts, did_you_mean
 from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
@@ -88,7 +88,7 @@ def _with_present_count(summary: EndpointSummary, facts: EndpointFacts) -> Endpo
     return replace(summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / asked * now)
 
 
-def _entry(session: Session, name: str) -> tuple[Entry | None, PeagleError | None]:
+def _entry(session: Session, name: str) -> tuple[RegisterEntry | None, PeagleError | None]:
     """Return the guard's entry, or the error: a status is useful without the entry."""
     try:
         return known_entry(session, name), None
@@ -153,7 +153,7 @@ def _engine(session: Session, name: str) -> dict[str, Any] | None:
 
 
 def _warnings(
-    session: Session, facts: EndpointFacts, ours: Belongings, acts: bool, entry: Entry | None
+    session: Session, facts: EndpointFacts, ours: Belongings, acts: bool, entry: RegisterEntry | None
 ) -> list[str]:
     if ours.endpoint is None:
         return ["not created by peagle-sm: no lifetime schedule, and `peagle-sm delete` does not delete it"]

@@ -1,7 +1,7 @@
 """Endpoint, which deploy() and connect() return: invoke, stream, inspect, delete.
 
-`Sender` finds the inference component that an invocation needs. `openai_base_url` and `openai_client` reach
-the endpoint by SageMaker's OpenAI route.
+`EndpointSender` finds the inference component that an invocation needs. `openai_base_url` and
+`openai_client` reach the endpoint by SageMaker's OpenAI route.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-class Sender:
+class EndpointSender:
     """Sender of requests to one endpoint and, if needed, its inference component.
 
     For an endpoint without inference components, a request is one call. With components, the first request
@@ -220,7 +220,7 @@ class Endpoint:
         self.session = session
         self._made_here = made_here
         self._pacing = pacing or Pacing.for_session(session)
-        self._sender = Sender(session, name)
+        self._sender = EndpointSender(session, name)
 
     def __repr__(self) -> str:
         where = self.session.local_url or self.session.region

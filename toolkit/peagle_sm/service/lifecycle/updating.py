@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from peagle_sm.aws.control import cloudwatch, guard_resources, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.guard_resources import Entry, Value
+from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.errors import is_refused_now, is_unsettled
@@ -87,7 +87,7 @@ class InPlace:
     def _remember(self, ends: datetime | None) -> None:
         """Write the end to the register: by default the guard counts from the creation."""
 
-        def change(seen: Entry) -> Mapping[str, Value]:
+        def change(seen: RegisterEntry) -> Mapping[str, Value]:
             older = {} if seen.is_of(self._created) else {"created_at": None, "keep_until": None}
             return {"expires_at": ends, **older}
 

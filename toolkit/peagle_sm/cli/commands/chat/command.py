@@ -65,7 +65,7 @@ def chat(
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.chat import loop
-    from peagle_sm.cli.commands.chat.conversation import Conversation, Settings
+    from peagle_sm.cli.commands.chat.conversation import ChatSettings, Conversation
     from peagle_sm.cli.commands.chat.loop import NAMES, Chat
     from peagle_sm.cli.commands.chat.screen import Screen, Spend
     from peagle_sm.cli.console import termination_unwinds
@@ -87,7 +87,7 @@ def chat(
         endpoint,
         screen,
         Conversation(system),
-        Settings(max_tokens, temperature, component),
+        ChatSettings(max_tokens, temperature, component),
         spend,
         keep_all=keep_all,
         scripted=scripted,

@@ -20,7 +20,7 @@ from peagle_sm.core.planning import finding_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 if TYPE_CHECKING:
-    from peagle_sm.core.spec.lock import Change
+    from peagle_sm.core.spec.lock import LockChange
     from peagle_sm.service.jumpstart_lock import Locking
 
 
@@ -100,7 +100,7 @@ def render_lock(made: Locking, *, written: bool) -> str:
     return "\n\n".join(blocks)
 
 
-def render_changes(changes: Sequence[Change]) -> str:
+def render_changes(changes: Sequence[LockChange]) -> str:
     """Render each changed field, with the old and the new value below it."""
     lines = []
     for one in changes:
