@@ -32,9 +32,12 @@ class Bodies:
 
 def bodies(plan: Plan) -> Bodies:
     """What boto3 would send."""
-    component = plan.names.component and plan.parameters("create_inference_component")
-    operations = ("create_model", "create_endpoint_config", "create_endpoint")
-    return Bodies(*(plan.parameters(name) for name in operations), component=component or None)
+    return Bodies(
+        plan.parameters("create_model"),
+        plan.parameters("create_endpoint_config"),
+        plan.parameters("create_endpoint"),
+        plan.parameters("create_inference_component") if plan.names.component else None,
+    )
 
 
 NOW = datetime(2026, 11, 20, 8, 30, 15, 123456, tzinfo=UTC)

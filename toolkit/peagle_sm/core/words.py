@@ -108,11 +108,6 @@ def speculation_text(mode: str | None, tokens: int | None) -> str:
     return f"{mode}, {tokens} draft tokens"
 
 
-def advised(said: str, next_step: str) -> str:
-    """Join a message and its next step, if there is one."""
-    return f"{said.rstrip('.')}. Next: {next_step}" if next_step else said
-
-
 WHOLE_IN_JSON = "in full: --format json"
 _SHORT = 300  # characters: a shorter reason of one line is shown unchanged
 _REST = 240

@@ -368,7 +368,7 @@ class Checkup(Shown):
         words = [
             f"{counts[status]} {said}" for status, said in _WORDS.items() if counts[status] or status == "ok"
         ]
-        tone = next((tone for status, tone in _TONES.items() if counts[status]), "good")
+        tone: Tone = next((tone for status, tone in _TONES.items() if counts[status]), "good")
         blocks = (
             Table(title, (), tuple((line,) for line in lines)) for title, lines in self._blocks(verbose)
         )
