@@ -10,7 +10,7 @@ from peagle_sm.cli.commands.endpoints.pause import (
     render_paused,
     render_running,
 )
-from peagle_sm.cli.endpoint_status import render_list
+from peagle_sm.cli.commands.endpoints.status import render_list
 from peagle_sm.service import EndpointStatus, EndpointSummary, Lease, PauseReport, ResumeOffer
 from tests.cli.samples import NOW
 from tests.cli.test_status_text import FULL, SERVING

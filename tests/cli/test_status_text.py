@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from peagle_sm.aws.streams.answers import Acceptance, StreamSummary
 from peagle_sm.cli.commands.endpoints.invoke import acceptance_note, render_summary
-from peagle_sm.cli.endpoint_status import change_line, render_list
+from peagle_sm.cli.commands.endpoints.status import change_line, render_list
 from peagle_sm.core.display import text as text_of
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW

@@ -69,7 +69,7 @@ def chat(
     from peagle_sm.cli.commands.chat.loop import NAMES, Chat
     from peagle_sm.cli.commands.chat.screen import Screen, Spend
     from peagle_sm.cli.console import termination_unwinds
-    from peagle_sm.cli.endpoint_status import read_status
+    from peagle_sm.cli.ready import read_status
     from peagle_sm.service import connect
 
     endpoint = connect(name, session=open_session(state))

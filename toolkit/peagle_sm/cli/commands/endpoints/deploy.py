@@ -70,8 +70,8 @@ def deploy(
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed
     from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
     from peagle_sm.service.preflight import known_ids
@@ -191,8 +191,8 @@ def update(
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.core.errors import Declined
     from peagle_sm.service import update as bring_about
 

@@ -312,7 +312,7 @@ class HasStatus(Protocol):
 
 def finish(state: State, endpoint: HasStatus, answer: Completion) -> None:
     """Print the answer as JSON, or its metrics below the text."""
-    from peagle_sm.cli.endpoint_status import read_status
+    from peagle_sm.cli.ready import read_status
 
     summary = answer.summary
     wanted = summary.acceptance is None or not state.local

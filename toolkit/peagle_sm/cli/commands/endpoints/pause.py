@@ -83,8 +83,8 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 

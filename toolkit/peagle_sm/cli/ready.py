@@ -1,71 +1,18 @@
-"""Endpoint lists and statuses as text and JSON, for several commands."""
+"""The endpoint after a deploy, an update or a resume: its status, and the commands to run next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.base import State
 from peagle_sm.cli.console import emit, note
-from peagle_sm.cli.terminal import render_table
 from peagle_sm.core.display import text
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.words import cause_first, elapsed, relative
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.service import EndpointStatus, EndpointSummary
-
-
-_HEADERS = ("name", "status", "mode", "instance", "age", "usd/hour", "spent", "expires")
-
-
-def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
-    """Render one row for each endpoint; a dash means unknown."""
-    from peagle_sm.service.inventory.endpoint_status import instance_text
-
-    rows = [
-        (
-            each.name,
-            each.status,
-            _short_mode(each),
-            instance_text(each),
-            "-" if each.age_s is None else elapsed(each.age_s),
-            _amount(each, each.usd_per_hour),
-            _amount(each, each.spent_usd),
-            "-" if each.expires_at is None else relative(each.expires_at, now),  # the date is in `status`
-        )
-        for each in summaries
-    ]
-    return render_table(_HEADERS, rows, right=("age", "usd/hour", "spent"))
-
-
-def _short_mode(each: EndpointSummary) -> str:
-    if each.mode is None:
-        return "-"
-    return (
-        each.mode if each.num_speculative_tokens is None else f"{each.mode} K={each.num_speculative_tokens}"
-    )
-
-
-def _amount(each: EndpointSummary, value: float | None) -> str:
-    """Render an amount of USD; `~` marks an estimate, because of autoscaling."""
-    if value is None:
-        return "-"
-    return f"~{value:,.2f}" if each.instance_bounds else f"{value:,.2f}"
-
-
-def change_line(status: EndpointStatus) -> str:
-    """Render the line that `status --watch` prints on a pipe when it changes.
-
-    It has no times and no costs, which always change.
-    """
-    each = status.summary
-    parts = [f"{each.name} is {each.status}", f"config {status.config or 'unknown'}", *status.warnings]
-    if status.failure_reason:
-        parts.insert(1, f"failure: {cause_first(status.failure_reason, '').splitlines()[0]}")
-    return " · ".join(" ".join(part.split()) for part in parts)
+    from peagle_sm.service import EndpointStatus
 
 
 def read_status(state: State, read: Callable[[], EndpointStatus]) -> EndpointStatus | None:
