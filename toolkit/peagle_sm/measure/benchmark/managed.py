@@ -34,9 +34,9 @@ from peagle_sm.measure.benchmark.managed_files import (
     request_records,
 )
 from peagle_sm.measure.benchmark.plan import BenchPlan, check_plan, config_of
-from peagle_sm.measure.benchmark.run import Outcome, notes_of
+from peagle_sm.measure.benchmark.run import notes_of
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, PointRecord, RequestRecord
-from peagle_sm.measure.results.result_file import ResultWriter, of_finished_loads, read
+from peagle_sm.measure.results.result_file import Outcome, ResultWriter, of_finished_loads, read
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.progress import Event, Pacing, Progress
 

@@ -43,6 +43,7 @@ from peagle_sm.measure.results.records import (
     RequestRecord,
 )
 from peagle_sm.measure.results.result_file import (
+    Outcome,
     Results,
     ResultWriter,
     demand_command,
@@ -124,15 +125,6 @@ class BenchDependencies:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     every_s: float = 0.5  #: seconds between two lines of progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The results file, its content, and notes for the reader of the figures."""
-
-    path: Path
-    results: Results
-    notes: tuple[str, ...]
 
 
 def bench(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Estimate, Setup
-    from peagle_sm.measure.compare.run import CompareDependencies, Outcome
+    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.results.records import (
         ArmRecord,
         ComparisonRecord,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Percentiles,
         PointRecord,
     )
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 
