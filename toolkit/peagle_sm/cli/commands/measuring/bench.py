@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.benchmark.plan import BenchPlan
-    from peagle_sm.measure.benchmark.run import Outcome
     from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 
