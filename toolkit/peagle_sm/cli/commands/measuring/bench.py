@@ -116,6 +116,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     so at every load.
     """
     need_packages()
+    if options["yes"] and not options["managed"]:
+        raise click.UsageError("peagle-sm bench asks for confirmation only with --managed. Leave out --yes.")
     outcome, stand_in = _run(state, endpoint, options)
     from peagle_sm.measure.load.points import is_withheld
 
