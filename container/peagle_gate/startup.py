@@ -316,6 +316,8 @@ GENERATION_CONFIG = "--override-generation-config"
 REQUEST_METRICS = "--per-request-spec-decode-metrics"
 #: The first vLLM with this flag; without speculation it refuses to start with it.
 _REQUEST_METRICS_FROM = (0, 29)
+#: The first vLLM with --shutdown-timeout; an older one does not start with it.
+_SHUTDOWN_TIMEOUT_FROM = (0, 18)
 
 
 def is_on(environ: Mapping[str, str]) -> bool:
@@ -326,7 +328,8 @@ def is_on(environ: Mapping[str, str]) -> bool:
 def gate_arguments(args: Sequence[str], settings: Settings, engine_version: str) -> list[str]:
     """Return the arguments to add after ``args``; the last middleware is the outermost."""
     added = []
-    if not _has(args, "--shutdown-timeout"):
+    drains = not engine_version or _at_least(engine_version, _SHUTDOWN_TIMEOUT_FROM)
+    if drains and not _has(args, "--shutdown-timeout"):
         added += ["--shutdown-timeout", str(settings.drain_s)]
     added += _output_limit(args, settings.limits.max_tokens)
     drafting = speculation(args) is not None

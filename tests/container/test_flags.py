@@ -160,6 +160,11 @@ def test_requests_report_their_acceptance_where_the_engine_can_and_something_dra
 def test_a_time_for_draining_of_ones_own_stays() -> None:
     assert "--shutdown-timeout" not in gate_arguments(["--shutdown-timeout", "3"], Settings(), "")
     assert gate_arguments([], Settings(drain_s=9), "")[:2] == ["--shutdown-timeout", "9"]
+    assert gate_arguments([], Settings(drain_s=9), "0.18.0")[:2] == ["--shutdown-timeout", "9"]
+
+
+def test_an_engine_without_draining_does_not_get_its_flag() -> None:
+    assert "--shutdown-timeout" not in gate_arguments([], Settings(), "0.17.1")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ CASES = [
         LOCAL,
         severity="error",
         said=(
-            "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.32.0. Did you mean "
+            "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean "
             "'max_num_seqs'?"
         ),
     ),
@@ -66,7 +66,7 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.34.0')}\nserving: {{extra_args: {{from_the_future: 1}}}}",
         severity="warning",
-        said="not an argument of vLLM 0.16.0 to 0.32.0",
+        said="not an argument of vLLM 0.16.0 to 0.33.0",
     ),
     Case(
         "extra-arguments",
@@ -208,4 +208,22 @@ CASES = [
         CONTAINER,
         "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",
     ),
+    Case(
+        "tensor-parallel-heads",
+        GPT,
+        "serving: {tensor_parallel_size: 3}",
+        severity="error",
+        said="found 3; gpt-oss-20b has 8 KV heads",
+    ),
+    Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
+    Case(
+        "cudagraphs-on-cpu",
+        TINY,
+        "serving: {cudagraph_mode: PIECEWISE}",
+        LOCAL,
+        severity="info",
+        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
+    ),
+    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
+    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
 ]

@@ -452,7 +452,7 @@ def withheld(outcome: Outcome) -> PeagleError:
     """Return the error for a run in which the figures of every load are withheld."""
     return PeagleError(
         "all figures are withheld: at every load this client, not the endpoint, was the bottleneck",
-        next_step="run it on a machine with a free core, or at a lower concurrency; the requests are in"
+        next_step="run `bench` on a machine with a free core, or at a lower concurrency; the requests are in"
         f" {outcome.path}",
         details={"file": str(outcome.path)},
     )
