@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
@@ -24,11 +24,13 @@ from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, WaitTim
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
-from peagle_sm.service.inventory.endpoint_status import EndpointStatus
 from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
 from peagle_sm.service.inventory.listing import EndpointSummary, speculative_config, summary_of
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
 from peagle_sm.service.progress import Pacing, Progress, Reporter
+
+if TYPE_CHECKING:
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:
@@ -39,6 +41,8 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     Raises:
         NotFound: no endpoint has that name; the message lists what a killed run left.
     """
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus  # a deploy does not need it
+
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
     entry, unread = _entry(session, name)
