@@ -125,13 +125,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Give a process one file after the other, and tests/stacks at once: its tests share their templates."""
+    """Give each process one file after the other, and the folders of ``_AT_ONCE`` to one process."""
     return _Scheduling(config, log)
+
+
+#: The tests of the one share their templates; those of the other start engines that each take both cores.
+_AT_ONCE = ("tests/stacks/", "tests/e2e/")
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/stacks" if nodeid.startswith("tests/stacks/") else super()._split_scope(nodeid)
+        whole = next((folder for folder in _AT_ONCE if nodeid.startswith(folder)), None)
+        return whole or super()._split_scope(nodeid)
 
 
 def pytest_collection_finish() -> None:
