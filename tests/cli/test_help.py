@@ -73,6 +73,7 @@ Measuring:
   bench       Measure an endpoint under load.
   compare     Compare the speed of endpoints, or of one spec's modes; test for
               significance.
+  reproduce   Measure a published table again, and show both side by side.
   tune        Find the best num_speculative_tokens (K) for each concurrency, and
               the best mode.
   verify      Check that speculation does not change the target model's answers.

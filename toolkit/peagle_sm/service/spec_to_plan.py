@@ -72,7 +72,7 @@ def plan_for(
     account = (account_from_spec and not local and _account_of(spec)) or session.account()
     roles = (local.role_arn, local.scheduler_role_arn) if local else (None, None)
     if stack:
-        roles = _guards_roles(account, session.region)
+        roles = guards_roles(account, session.region)
     context = Context(
         account=account,
         region=session.region,
@@ -127,7 +127,8 @@ def _account_of(spec: EndpointSpec) -> str | None:
     return role.split(":")[4] if role else None
 
 
-def _guards_roles(account: str, region: str) -> tuple[str, str]:
+def guards_roles(account: str, region: str) -> tuple[str, str]:
+    """Return the ARNs of the execution and the scheduler role that the guard's stack creates."""
     prefix = f"arn:{partition(region)}:iam::{account}:role"
     return f"{prefix}/{execution_role(region)}", f"{prefix}/{scheduler_role(region)}"
 

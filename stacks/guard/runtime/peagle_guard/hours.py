@@ -145,7 +145,7 @@ def _span(table: Timetable, each: Range, day: date) -> tuple[datetime, datetime]
 
 
 def _local(table: Timetable, day: date, minutes: int, fold: int) -> datetime:
-    """Return a reading of the local clock: ``minutes`` from the midnight at which ``day`` begins."""
+    """Return the local time that is ``minutes`` after the midnight at which ``day`` begins."""
     days, minutes = divmod(minutes, _DAY_MINUTES)
     clock = time(minutes // 60, minutes % 60, fold=fold)
     return datetime.combine(day + timedelta(days=days), clock, tzinfo=table.zone)

@@ -333,7 +333,7 @@ def is_later(moment: datetime, expires_at: datetime) -> bool:
 
 
 def moved_to(name: str, moment: datetime) -> str:
-    """Return why an old limit does not turn an endpoint off."""
+    """Return the reason text if a lifetime was extended, so that its old limit does not apply."""
     return f"the lifetime of {name} was moved to {moment.isoformat(timespec='seconds')}"
 
 

@@ -232,7 +232,7 @@ def render_install_plan(plan: InstallPlan) -> str:
     fields = [
         ("account", f"{plan.account}, region {plan.region}"),
         ("stack", f"PeagleGuard {plan.version}{' (updates the installed one)' if plan.update else ''}"),
-        ("bucket", f"{plan.bucket} (closed to the public, encrypted, versioned, TLS only)"),
+        ("bucket", f"{plan.bucket} (not public, encrypted, versioned, TLS only)"),
         ("creates", "4 Lambdas, 1 table, 1 topic, 1 queue, 1 schedule, 3 alarms, 7 roles"),
         ("notifies", plan.email or "nobody by email; to change this, give --email ADDRESS"),
         ("cost", "nothing: this is the local SageMaker" if plan.local else _cost(plan.price)),

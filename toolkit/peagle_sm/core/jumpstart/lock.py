@@ -37,7 +37,7 @@ def hub_name(url: str) -> str:
 
 
 def model_name(url: str) -> str:
-    """Return the repository as `hub_name` does, without the ending that names a number format."""
+    """Return the repository's name without a suffix for the number format, such as -FP8."""
     return _FORMATS.sub("", hub_name(url))
 
 
@@ -51,7 +51,7 @@ class _Part(BaseModel):
 
 
 class Asked(_Part):
-    """Input of a lock from spec and command line; ``config`` None: automatic."""
+    """What the spec and the command line select; ``config`` None: the best config."""
 
     model: str
     instance_types: tuple[str, ...] = ()

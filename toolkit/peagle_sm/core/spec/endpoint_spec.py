@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -24,7 +24,14 @@ from pydantic import (
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
-from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
+from peagle_sm.core.spec.validation import (
+    argument_value,
+    environment_text,
+    explain,
+    load_yaml,
+    show,
+    with_lines,
+)
 
 Mode = Literal["none", "eagle3", "p-eagle"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -41,27 +48,11 @@ _S3_URI = r"^s3://[^/]+/.+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
 
-def _as_environment_text(value: Any) -> Any:
-    """Convert YAML's bools and numbers to text, as the environment needs."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
-
-
-def _as_argument_value(value: Any) -> Any:
-    """Refuse null, which no argument means."""
-    if isinstance(value, bool | int | str | list | dict) or (
-        isinstance(value, float) and math.isfinite(value)
-    ):
-        return value
-    raise ValueError("true or false, a number, a text, a list or a mapping")
-
-
-EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
+EnvironmentText = Annotated[str, BeforeValidator(environment_text)]
 ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=128)]
 ArgumentValue = Annotated[
     Any,
-    BeforeValidator(_as_argument_value),
+    BeforeValidator(argument_value),
     WithJsonSchema({"type": ["boolean", "number", "string", "array", "object"]}),
 ]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
@@ -129,6 +120,17 @@ def _allowed_in_tag(char: str) -> bool:
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse YAML's yes, on and true where a number is meant: pydantic reads them as 1."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = {annotation, *get_args(annotation)}
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError("a whole number" if int in kinds else "a number")
+        return value
 
 
 class SpeculationSpec(_Part):
@@ -461,7 +463,7 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         SpecError: not YAML, not a mapping, or an invalid field.
     """
     try:
-        data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
+        data = load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

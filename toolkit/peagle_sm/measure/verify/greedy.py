@@ -190,7 +190,7 @@ def _noisy(
         "excess_z": z,
     }
     faults = list(shape) + [_example(case, at) for case, at in beyond]
-    said = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (baseline from itself: {own})"
+    said = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (two runs of the baseline: {own})"
     said += f", {counted(len(beyond), 'token')} above the noise floor of {floor.delta:.2g} nats"
     if p < ALPHA:
         faults.append(f"more prompts diverge than for the baseline itself: p = {p:.1g}")

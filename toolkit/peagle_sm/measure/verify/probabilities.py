@@ -233,7 +233,7 @@ def _tempered(case: ParameterCase) -> Verdict:
     figures = {f"z_{name}".replace(" ", "_"): mine.z}
     if abs(its.z) > limit:
         return undecided(f"the baseline's own samples do not fit {name}: Z = {its.z:.1f}", figures)
-    power = f"{name}: Z would be about {mine.if_ignored:.0f} if it were ignored (limit {limit:.1f})"
+    power = f"if the engine ignored {name}, Z would be about {mine.if_ignored:.0f} (limit {limit:.1f})"
     if abs(mine.z) > limit:
         return Verdict(
             False, f"{name} is not applied: Z = {mine.z:.1f}", power, figures, [f"{name}: Z = {mine.z:.1f}"]

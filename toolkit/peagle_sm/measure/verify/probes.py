@@ -1,4 +1,4 @@
-"""Requests of each check, and the cases made of their answers.
+"""Requests that each check sends, and the test cases built from their answers.
 
 Requests with a JSON schema or tools use the chat API, as users do.
 """

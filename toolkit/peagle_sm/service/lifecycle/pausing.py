@@ -268,7 +268,7 @@ def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter)
         raise PeagleError(
             f"Endpoint {one.name} is paused, but AWS did not confirm that its schedule is gone: {left}",
             next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
-            "If the schedule uses your own role, keep it: `resume` reads the role from it.",
+            "If the schedule uses your own role, do not delete it: `resume` reads the role from it.",
             details={"left": sorted(gone.left)},
         )
 

@@ -156,7 +156,7 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
     if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
         raise NotFound(
             f"endpoint {one.name} cannot be resumed: its config {wanted} or its model no longer exists.",
-            next_step=f"Deploy it again, or delete the rest: `peagle-sm delete {one.name}"
+            next_step=f"Deploy it again, or delete its remaining resources: `peagle-sm delete {one.name}"
             f"{session.command_flags()}`.",
             details={"name": one.name, "config": wanted},
         )
