@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -231,7 +231,7 @@ def read_machine(root: Path | None = None) -> Machine:
     return Machine(
         python=sys.version_info[:3],
         boto3=version("boto3"),
-        missing_members=tuple(_missing_members()),
+        missing_members=_missing_members(),
         missing_packages=tuple(name for name in _EXTRA if find_spec(name) is None),
         disk_free_bytes=shutil.disk_usage(place).free,
         disk_path=str(place),
@@ -244,14 +244,19 @@ def read_machine(root: Path | None = None) -> Machine:
     )
 
 
-def _missing_members() -> Iterator[str]:
+@cache
+def _missing_members() -> tuple[str, ...]:
     from botocore.session import Session
 
     model = Session().get_service_model("sagemaker")
     known = set(model.shape_names)
-    for shape, members in MEMBERS.items():
-        have = getattr(model.shape_for(shape), "members", {}) if shape in known else {}
-        yield from (f"{shape}.{member}" for member in members if member not in have)
+    return tuple(
+        f"{shape}.{member}"
+        for shape, members in MEMBERS.items()
+        for have in [getattr(model.shape_for(shape), "members", {}) if shape in known else {}]
+        for member in members
+        if member not in have
+    )
 
 
 def _free_memory() -> int | None:
