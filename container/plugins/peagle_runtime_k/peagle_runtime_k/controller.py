@@ -32,7 +32,7 @@ UNSURE = 0.04  #: error of the prediction for a K that was not measured, in log 
 BUDGET = 0.003  #: share of the work that tries may lose
 CREDIT_S = 0.3  #: seconds of work that tries may lose at the start
 MOST_LOSS = 0.06  #: predicted loss of a try
-COLLAPSE = 0.5  #: share of the predicted work; below it the engine has stalled
+COLLAPSE = 0.4  #: share of the predicted work; below it the engine has stalled
 JUDGE_S = 1.0  #: seconds of work after a change of K before it is judged
 UNSEEN_S = 30.0  #: seconds of work without a step to learn from, after which the controller is off
 LONG_STEP = 4.0  #: a step this many times longer than predicted is not learned from
@@ -222,8 +222,11 @@ class Controller:
         lifted.
         """
         since = self._since
-        if self.switches == 0 or since.stalled is not None or not self._cells:
+        at = math.log2(steps.running)
+        if self.switches == 0 or since.stalled is not None or self._in_use in self.banned:
             return self._in_use not in self.banned
+        if not any(abs(cell.log_n - at) <= 0.5 for cell in self._cells.values()):
+            return True  # with so many requests nothing was measured
         log_s = self._log_time(self._line(), steps.running, steps.k)[0] + self._drift
         predicted = steps.steps * math.exp(log_s)
         since.seconds += steps.seconds
