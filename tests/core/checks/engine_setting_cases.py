@@ -12,6 +12,7 @@ _EAGLE3 = "mode: eagle3, draft_head: mine"
 _TABLE = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 3]]"
 _TO_ZERO = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 0]]"
 _SEVEN = "num_speculative_tokens: 7"
+_ADAPTIVE = "adaptive_num_speculative_tokens: true"
 
 _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
     (
@@ -131,6 +132,39 @@ _TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         f"{_OWN}\nspeculation: {{{_SEVEN}, {_TO_ZERO}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
         AWS,
         "the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
+    ),
+    (
+        "k-controller",
+        "error",
+        GPT,
+        f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}",
+        AWS,
+        "allowed: only with an image of your own, since AWS's images do not have the plugin",
+    ),
+    (
+        "k-controller",
+        "error",
+        CONTAINER,
+        f"{_OWN}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\nserving: {{data_parallel_size: 2}}",
+        AWS,
+        "found true with serving.data_parallel_size 2; allowed: only with 1, since the replicas would disagree",
+    ),
+    (
+        "k-controller",
+        "error",
+        CONTAINER,
+        f"{_OWN}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\n"
+        "serving: {extra_args: {pipeline_parallel_size: 2}}",
+        AWS,
+        "found true with serving.extra_args.pipeline_parallel_size 2; allowed: only with 1",
+    ),
+    (
+        "k-controller",
+        "error",
+        CONTAINER,
+        f"{_OWN}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}",
+        AWS,
+        "found true with serving.cudagraph_mode left out; allowed: PIECEWISE or NONE",
     ),
     (
         "draft-tensor-parallel",
@@ -253,6 +287,14 @@ _FINE: list[tuple[str, str, str, Context]] = [
         "k-table",
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+        AWS,
+    ),
+    ("k-controller", TINY, f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}", LOCAL),
+    ("k-controller", CONTAINER, f"{_OWN}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}", AWS),
+    (
+        "k-controller",
+        CONTAINER,
+        f"{_OWN}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
         AWS,
     ),
     ("k-table-graphs", TINY, f"speculation: {{{_SEVEN}, {_TO_ZERO}}}", LOCAL),

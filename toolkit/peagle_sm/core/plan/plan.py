@@ -237,6 +237,8 @@ def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
         if speculation.num_speculative_tokens_per_batch_size is not None:
             rows = speculation.num_speculative_tokens_per_batch_size
             found.append(("K by requests", table_text(rows)))
+        if speculation.adaptive_num_speculative_tokens:
+            found.append(("K by goodput", "on: K follows the load, up to the figure above"))
         if speculation.draft_tensor_parallel_size is not None:
             found.append(("draft GPUs", str(speculation.draft_tensor_parallel_size)))
         if speculation.draft_sample_method is not None:
