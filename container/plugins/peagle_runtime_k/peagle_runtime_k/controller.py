@@ -40,6 +40,8 @@ TEXT_S = 20.0  #: memory of the acceptance, in seconds of work
 DRIFT_S = 3.0  #: memory of what is common to all steps
 CELL_S = 60.0  #: memory of one cell of the step times
 BLIND_S = 60.0  #: at K=0 no acceptance is seen: seconds after which a K above 0 may be tried, doubled each time
+PRIOR = 0.03  #: weight of the assumed cost of drafts beside a measured step time
+DRAFTS_COST = 0.15  #: assumed share of a step
 #: A head with K drafts reads its early positions too low: AL of a smaller K by up to this share
 #: (docs/how-to/tuner.md: 3 to 7%).
 LOW_READING = 0.04
@@ -146,9 +148,8 @@ class Controller:
         if steps.alike:
             self.why, self._unseen_s = "", 0.0
             self._work_s += steps.seconds
-            self._learn_acceptance(steps)
-            if fair:
-                self._learn_time(steps)
+            if not fair or self._learn_time(steps):
+                self._learn_acceptance(steps)
 
     def unseen(self, now: float, seconds: float, why: str) -> None:
         """Note work that nothing can be learned from. After `UNSEEN_S` of it the controller is off: ``why``."""
@@ -193,7 +194,7 @@ class Controller:
             self.k = best
         elif (tried := self._worth_a_try(guesses, allowed, current, bound)) is not None:
             self.k = tried
-            self._since.loss = self._price(guesses, tried, current)
+            self._since.loss = min(self._price(guesses, tried, current), MOST_LOSS)
 
     def _worth_a_try(
         self, guesses: dict[int, _Guess], allowed: Sequence[int], current: int, bound: int
@@ -205,9 +206,9 @@ class Controller:
             # At K=0 nothing shows the acceptance of now.
             self._blind_from, self._blind_s = self._work_s, 2 * self._blind_s
             return max((k for k in allowed if k), key=lambda k: guesses[k].score)
-        if not self._has_table and len({cell.k for cell in self._cells.values()}) == 1 and bound > 1:
-            first = bound // 2 if bound // 2 in allowed else first  # one K alone does not show what K costs
-        elif guesses[first].score + guesses[first].unsure < guesses[current].score + GAIN:
+        if not self._has_table and len({cell.k for cell in self._cells.values()}) == 1 and bound // 2 in allowed:
+            return bound // 2  # one K alone does not show what a K costs
+        if guesses[first].score + guesses[first].unsure < guesses[current].score + GAIN:
             return None
         loss = self._price(guesses, first, current)
         return first if first != current and loss < MOST_LOSS and loss * DWELL_S < room else None
@@ -259,46 +260,48 @@ class Controller:
         return 1 + sum(self._gain[:k])
 
     def _learn_acceptance(self, steps: Steps) -> None:
-        drafts, k = steps.steps * steps.running, steps.k
-        if k == 0 or not steps.survived:
+        drafts, k = steps.steps * steps.running, min(steps.k, max(self.bounds[1:]))
+        if k == 0 or len(steps.survived) < k:
             return
-        rates = [count / drafts for count in steps.survived[:k]]
-        lengths, total = [1.0], 1.0
-        for position, rate in enumerate(rates, start=1):
-            total += rate
-            lengths.append(total * math.exp(LOW_READING * (1 - position / k)))
-        lengths[0] = 1.0
-        seen = [max(after - before, 1e-3) for before, after in zip(lengths, lengths[1:], strict=False)]
+        lengths = [1.0]
+        for count in steps.survived[:k]:
+            lengths.append(lengths[-1] + count / drafts)
+        lengths = [length * math.exp(LOW_READING * (1 - at / k)) if at else 1.0 for at, length in enumerate(lengths)]
+        seen = [min(max(after - at, 1e-3), 0.999) for at, after in zip(lengths, lengths[1:], strict=False)]
         if not self._gain:
+            beyond = min(seen[-1] ** (1 / k), seen[-1] / seen[-2] if k > 1 else 1.0, 0.999)
             most = max(self.bounds[1:])
-            ratio = (seen[-1] / seen[0]) ** (1 / max(k - 1, 1)) if k > 1 else min(seen[0], 0.9)
-            seen += [seen[-1] * min(ratio, 1.0) ** (beyond + 1) for beyond in range(most - k)]
-            self._gain = seen
+            self._gain = seen + [seen[-1] * beyond**further for further in range(1, most - k + 1)]
             return
         weight = 1 - math.exp(-steps.seconds / TEXT_S)
         before = self._gain[k - 1]
+        onward = [after / at for at, after in zip(self._gain[k - 1 :], self._gain[k:], strict=False)]
         for at, value in enumerate(seen):
             self._gain[at] += weight * (value - self._gain[at])
-        # What lies beyond K was not drafted: it rises and falls with the last position that was.
-        for at in range(k, len(self._gain)):
-            self._gain[at] *= self._gain[k - 1] / before
+        # What lies beyond K was not drafted. Each of its hazards changes as much as those that were seen.
+        change = math.log(self._gain[k - 1]) / math.log(before)
+        for at, share in enumerate(onward, start=k):
+            self._gain[at] = max(self._gain[at - 1] * min(share, 0.999) ** change, 1e-6)
 
     # --- step time
 
-    def _learn_time(self, steps: Steps) -> None:
+    def _learn_time(self, steps: Steps) -> bool:
+        """Learn how long these steps took; False if they were so long that something else happened."""
         key = (round(SHARP * math.log2(steps.running)), steps.k)
         log_s = math.log(steps.seconds / steps.steps)
         cell = self._cells.get(key)
         if cell is None:
-            self._cells[key] = _Cell(steps.running, math.log2(steps.running), steps.k, log_s - self._drift, steps.seconds)
-            return
+            at = math.log2(steps.running)
+            self._cells[key] = _Cell(steps.running, at, steps.k, log_s - self._drift, steps.seconds)
+            return True
         surprise = log_s - self._drift - cell.log_s
         if surprise > math.log(LONG_STEP):
-            return
+            return False
         if cell.seen_s >= 2.0:
             self._drift += (1 - math.exp(-steps.seconds / DRIFT_S)) * surprise
         cell.seen_s += steps.seconds
         cell.log_s += min(steps.seconds / min(cell.seen_s, CELL_S), 1.0) * (log_s - self._drift - cell.log_s)
+        return True
 
     def _log_time(self, line: Sequence[float], running: int, k: int) -> tuple[float, float, bool]:
         """Predict the step time, and say how well it is known: 1 if it was measured for two seconds.
@@ -322,20 +325,42 @@ class Controller:
     def _line(self) -> list[float]:
         """Fit T = a + b n (K + 1) + c K, none below 0, to the measured cells, by relative errors."""
         matrix, right = [[1e-9] * 3 for _ in range(3)], [0.0] * 3
-        for cell in self._cells.values():
-            weight = min(1.0, cell.seen_s / 2)
-            scale = math.exp(-cell.log_s)
-            row = [scale * value for value in (1.0, cell.n * (cell.k + 1), cell.k)]
+        cells = [(min(1.0, cell.seen_s / 2), cell.n, cell.k, cell.log_s) for cell in self._cells.values()]
+        if len({k for _, _, k, _ in cells}) == 1:  # one K alone does not show what drafts cost: assume a little
+            cells += [(PRIOR * weight, n, 0, log_s + math.log(1 - DRAFTS_COST)) for weight, n, k, log_s in cells if k]
+        for weight, n, k, log_s in cells:
+            scale = math.exp(-log_s)
+            row = [scale * value for value in (1.0, n * (k + 1), k)]
             for i in range(3):
                 right[i] += weight * row[i]
                 for j in range(3):
                     matrix[i][j] += weight * row[i] * row[j]
-        line = [0.0] * 3
-        for _ in range(40):
-            for i in range(3):
-                rest = right[i] - sum(matrix[i][j] * line[j] for j in range(3) if j != i)
-                line[i] = max(0.0, rest / matrix[i][i])
-        return line
+        return _least_squares(matrix, right)
+
+
+def _least_squares(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Return the x that is not negative with the least x'Mx - 2r'x: the best of those on each set of variables."""
+    best, least = [0.0] * 3, math.inf
+    for used in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
+        rows = [[*(matrix[i][j] for j in used), right[i]] for i in used]
+        for at, row in enumerate(rows):
+            if abs(row[at]) < 1e-12:
+                break
+            for other in rows[at + 1 :]:
+                factor = other[at] / row[at]
+                for column in range(at, len(row)):
+                    other[column] -= factor * row[column]
+        else:
+            found = [0.0] * 3
+            for at in reversed(range(len(used))):
+                rest = rows[at][-1] - sum(rows[at][j] * found[used[j]] for j in range(at + 1, len(used)))
+                found[used[at]] = rest / rows[at][at]
+            error = sum(
+                found[i] * (sum(matrix[i][j] * found[j] for j in range(3)) - 2 * right[i]) for i in range(3)
+            )
+            if min(found) >= 0 and error < least:
+                best, least = found, error
+    return best
 
 
 def _on(line: Sequence[float], n: float, k: int) -> float:
