@@ -28,12 +28,13 @@ from dataclasses import dataclass, field
 DWELL_S = 5.0  #: at most one change in this time
 DECIDE_S = 0.5  #: seconds of work between two decisions
 GAIN = 0.015  #: hysteresis: least predicted gain, in log goodput
-UNSURE = 0.04  #: error of the prediction for a K that was not measured, in log goodput
+UNSURE = 0.06  #: error of the prediction for a K that was not measured, in log goodput
 BUDGET = 0.003  #: share of the work that tries may lose
 CREDIT_S = 0.3  #: seconds of work that tries may lose at the start
 MOST_LOSS = 0.06  #: predicted loss of a try
 COLLAPSE = 0.4  #: share of the predicted work; below it the engine has stalled
 JUDGE_S = 1.0  #: seconds of work after a change of K before it is judged
+MOST_NOISE = 0.3  #: spread of a step time (logarithm) above which no K can be told from another
 UNSEEN_S = 30.0  #: seconds of work without a step to learn from, after which the controller is off
 LONG_STEP = 4.0  #: a step this many times longer than predicted is not learned from
 TEXT_S = 20.0  #: memory of the acceptance, in seconds of work
@@ -122,6 +123,7 @@ class Controller:
     _gain: list[float] = field(default_factory=list)
     _cells: dict[tuple[int, int], _Cell] = field(default_factory=dict)
     _drift: float = 0.0
+    _noise: float = 0.0
     _since: _Since = field(default_factory=_Since)
     _changed_at: float = -math.inf
     _decided_at: float = -math.inf
@@ -146,7 +148,10 @@ class Controller:
             return
         fair = self._judge(steps)
         if steps.alike:
-            self.why, self._unseen_s = "", 0.0
+            self._unseen_s = 0.0
+            self.why = "" if self._noise < MOST_NOISE**2 else "the step times vary too much"
+            if self.why:
+                self.k = max(self.bounds[1:])
             self._work_s += steps.seconds
             if not fair or self._learn_time(steps):
                 self._learn_acceptance(steps)
@@ -187,10 +192,16 @@ class Controller:
         line = self._line()
         guesses = {k: self._guess(line, running, k) for k in {*allowed, current}}
         here = guesses[current].score
-        best = max(allowed, key=lambda k: (guesses[k].score - guesses[k].unsure, -k))
-        if self._has_table and bound in allowed and not guesses[bound].measured:
-            self.k = bound  # a table was measured before: where nothing else is known, it decides
-        elif current in self.banned or guesses[best].score - guesses[best].unsure > here + GAIN:
+        if self._has_table and bound not in self.banned and here <= guesses[bound].score:
+            current, here, self.k = bound, guesses[bound].score, bound
+        if self._has_table and bound not in self.banned and not guesses[bound].measured:
+            self.k = bound  # a table was measured before: it decides where nothing else was
+            return
+        # A line through few cells is wrong far from them: each change goes half of the way at most.
+        firm = [k for k in guesses if guesses[k].measured or k == current]
+        allowed = [k for k in allowed if any(abs(k - other) <= max(1, other // 2) for other in firm)]
+        best = max(allowed or [current], key=lambda k: (guesses[k].score - guesses[k].unsure, -k))
+        if current in self.banned or guesses[best].score - guesses[best].unsure > here + GAIN:
             self.k = best
         elif (tried := self._worth_a_try(guesses, allowed, current, bound)) is not None:
             self.k = tried
@@ -201,14 +212,16 @@ class Controller:
     ) -> int | None:
         """Return a K that may be better and was not measured here, if the budget covers its loss."""
         room = BUDGET * self._work_s + CREDIT_S - self._lost_s
-        first = max(allowed, key=lambda k: (guesses[k].score + guesses[k].unsure, -k))
+        hope = 0.0 if self._has_table else 1.0
+        first = max(allowed, key=lambda k: (guesses[k].score + hope * guesses[k].unsure, -k))
         if current == 0 and self._work_s - self._blind_from > self._blind_s and len(allowed) > 1:
             # At K=0 nothing shows the acceptance of now.
             self._blind_from, self._blind_s = self._work_s, 2 * self._blind_s
             return max((k for k in allowed if k), key=lambda k: guesses[k].score)
-        if not self._has_table and len({cell.k for cell in self._cells.values()}) == 1 and bound // 2 in allowed:
-            return bound // 2  # one K alone does not show what a K costs
-        if guesses[first].score + guesses[first].unsure < guesses[current].score + GAIN:
+        half = bound - bound // 2
+        if not self._has_table and len({cell.k for cell in self._cells.values()}) == 1 and half in allowed:
+            return half  # one K alone does not show what a K costs
+        if guesses[first].score + hope * guesses[first].unsure < guesses[current].score + GAIN:
             return None
         loss = self._price(guesses, first, current)
         return first if first != current and loss < MOST_LOSS and loss * DWELL_S < room else None
@@ -249,9 +262,9 @@ class Controller:
 
     def _guess(self, line: Sequence[float], running: int, k: int) -> _Guess:
         """Predict the goodput of K with ``running`` requests."""
-        log_s, near, measured = self._log_time(line, running, k)
+        log_s, near = self._log_time(line, running, k)
         score = math.log(running * self.acceptance_length(k)) - log_s
-        return _Guess(score, UNSURE * (1 - near), measured)
+        return _Guess(score, UNSURE * (1 - near), near > 0.5)
 
     # --- acceptance
 
@@ -295,6 +308,8 @@ class Controller:
             self._cells[key] = _Cell(steps.running, at, steps.k, log_s - self._drift, steps.seconds)
             return True
         surprise = log_s - self._drift - cell.log_s
+        weight = 1 - math.exp(-steps.seconds / CELL_S)
+        self._noise += weight * (min(surprise * surprise, 4.0) - self._noise)
         if surprise > math.log(LONG_STEP):
             return False
         if cell.seen_s >= 2.0:
@@ -303,13 +318,12 @@ class Controller:
         cell.log_s += min(steps.seconds / min(cell.seen_s, CELL_S), 1.0) * (log_s - self._drift - cell.log_s)
         return True
 
-    def _log_time(self, line: Sequence[float], running: int, k: int) -> tuple[float, float, bool]:
+    def _log_time(self, line: Sequence[float], running: int, k: int) -> tuple[float, float]:
         """Predict the step time, and say how well it is known: 1 if it was measured for two seconds.
 
         It is the line through all cells, and how far the near ones are off it.
         """
         off = weights = nearest = 0.0
-        measured = False
         at = math.log2(running)
         for cell in self._cells.values():
             if (cell.k == 0) != (k == 0) or abs(cell.k - k) > 3 or abs(cell.log_n - at) > 1:
@@ -318,9 +332,9 @@ class Controller:
             weight = math.exp(-apart / 2) * min(1.0, cell.seen_s / 2)
             off += weight * (cell.log_s - math.log(_on(line, cell.n, cell.k)))
             weights += weight
-            nearest = max(nearest, weight)
-            measured = measured or (cell.k == k and weight > 0.5)
-        return math.log(_on(line, running, k)) + off / max(weights, 1.0), nearest, measured
+            if cell.k == k:
+                nearest = max(nearest, weight)
+        return math.log(_on(line, running, k)) + off / max(weights, 1.0), nearest
 
     def _line(self) -> list[float]:
         """Fit T = a + b n (K + 1) + c K, none below 0, to the measured cells, by relative errors."""
