@@ -310,10 +310,12 @@ class Controller:
         surprise = log_s - self._drift - cell.log_s
         weight = 1 - math.exp(-steps.seconds / CELL_S)
         self._noise += weight * (min(surprise * surprise, 4.0) - self._noise)
-        if surprise > math.log(LONG_STEP):
-            return False
+        long = surprise > math.log(LONG_STEP)
         if cell.seen_s >= 2.0:
-            self._drift += (1 - math.exp(-steps.seconds / DRIFT_S)) * surprise
+            share = 1 - math.exp(-min(steps.seconds, 1.0) / DRIFT_S)
+            self._drift += share * min(surprise, math.log(LONG_STEP))
+        if long:
+            return False
         cell.seen_s += steps.seconds
         cell.log_s += min(steps.seconds / min(cell.seen_s, CELL_S), 1.0) * (log_s - self._drift - cell.log_s)
         return True
