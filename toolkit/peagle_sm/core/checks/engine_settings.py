@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
-from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
 from peagle_sm.core.engines import Range, version_of
-from peagle_sm.core.plan.environment import OWNED, as_text, variable_of
+from peagle_sm.core.plan.environment import OWNED, RUNTIME_K, as_text, environment, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding
@@ -79,8 +78,9 @@ def _known() -> EngineArguments:
 
 def _own_name(name: str) -> bool:
     """Return whether another check says more of an argument: its field, or why it is forbidden."""
-    variable = variable_of(name)
-    return variable in OWNED or variable in FORBIDDEN or name in GATE_FORBIDS
+    from peagle_sm.core.arguments import load_forbidden
+
+    return variable_of(name) in OWNED or load_forbidden().argument(name) is not None
 
 
 @check(
@@ -153,7 +153,7 @@ def _no_table(_: Draft) -> Edits:
     fix=Fix("remove the table", edits=_no_table),
 )
 def k_table(draft: Draft) -> Iterator[Finding]:
-    """A table of K that the engine would lower, drop or break on."""
+    """A table of K that the engine would lower, drop or break on, or that was never run on its version."""
     rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
     most = draft.num_speculative_tokens
     if rows is None or not draft.speculating or most is None:
@@ -183,6 +183,24 @@ def k_table(draft: Draft) -> Iterator[Finding]:
             "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the table, or "
             "use mode eagle3.",
         )
+    if not draft.spec.speculation.adaptive_num_speculative_tokens:
+        yield from _plugin(draft, f"{_TABLE}: this project's plugin for tables")
+
+
+def _plugin(draft: Draft, what: str) -> Iterator[Finding]:
+    """Find a vLLM version with which the plugin that changes K was never run."""
+    if draft.image is None or draft.image.version is None or not draft.has_own_image:
+        return
+    plugin = draft.catalog.engines.plugins["peagle_runtime_k"]
+    tested = [version_of(version) for version in plugin.tested]
+    if environment(draft).get(RUNTIME_K) != "1" or draft.image.version in tested:
+        return
+    yield Finding(
+        "warning",
+        f"{what} was run with vLLM {', '.join(plugin.tested)}; the image "
+        f"has {draft.image.version_text}",
+        "Use one of these versions, or check the deployed endpoint with `peagle-sm verify`.",
+    )
 
 
 @check(
@@ -266,6 +284,7 @@ def k_controller(draft: Draft) -> Iterator[Finding]:
             "allowed: PIECEWISE or NONE, since a full CUDA graph holds one K",
             "Set serving.cudagraph_mode: PIECEWISE.",
         )
+    yield from _plugin(draft, f"{_CONTROLLER}: this project's plugin")
 
 
 def _on_gpus(draft: Draft) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -45,16 +46,27 @@ def _as_environment_text(value: Any) -> Any:
     """Convert YAML's bools and numbers to text, as the environment needs."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
+    text = str(value) if isinstance(value, int | float) else value
+    if isinstance(text, str) and not _fits_environment(text):
+        raise ValueError("a text without NUL and without half a surrogate pair")
+    return text
+
+
+def _fits_environment(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _as_argument_value(value: Any) -> Any:
-    """Refuse null, which no argument means."""
-    if isinstance(value, bool | int | str | list | dict) or (
-        isinstance(value, float) and math.isfinite(value)
-    ):
-        return value
-    raise ValueError("true or false, a number, a text, a list or a mapping")
+    """Refuse null, which no argument means, and what JSON cannot hold."""
+    if not isinstance(value, bool | int | float | str | list | dict):
+        raise ValueError("true or false, a number, a text, a list or a mapping")
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError("true or false, a number, a text, or a list or mapping of these") from error
+    if not _fits_environment(text):
+        raise ValueError("texts without NUL and without half a surrogate pair")
+    return value
 
 
 EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
@@ -129,6 +141,17 @@ def _allowed_in_tag(char: str) -> bool:
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse YAML's yes, on and true where a number is meant: pydantic reads them as 1."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = {annotation, *get_args(annotation)}
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError("a whole number" if int in kinds else "a number")
+        return value
 
 
 class SpeculationSpec(_Part):
@@ -467,6 +490,12 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
     """
     try:
         data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
+        _count(data, {})
+    except RecursionError as error:
+        raise SpecError(
+            f"{origin}: found lists or mappings in each other too deeply; allowed: a spec's own sections",
+            next_step="Correct the YAML; `peagle-sm init` writes a first spec.",
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -483,6 +512,30 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         return EndpointSpec(**{str(key): value for key, value in data.items()})
     except SpecError as error:
         raise with_lines(error, text, origin) from error
+
+
+# More than any spec has; nested aliases can expand to billions.
+_MOST_VALUES = 100_000
+
+
+def _count(value: Any, counts: dict[int, int]) -> int:
+    """Return the number of values with all aliases expanded.
+
+    Raises:
+        YAMLError: too many values, or an alias inside of what it names.
+    """
+    if not isinstance(value, dict | list):
+        return 1
+    count = counts.get(id(value))
+    if count is None:
+        counts[id(value)] = 0  # still being counted
+        items = value.values() if isinstance(value, dict) else value
+        count = counts[id(value)] = 1 + sum(_count(item, counts) for item in items)
+    elif count == 0:
+        raise yaml.YAMLError("an alias is inside of what it names")
+    if count > _MOST_VALUES:
+        raise yaml.YAMLError(f"aliases expand to more than {_MOST_VALUES:,} values")
+    return count
 
 
 def dump_spec(spec: EndpointSpec) -> str:

@@ -78,6 +78,11 @@ _ALLOWED = {
     "model_type": "a mapping of fields",
     "finite_number": "a finite number",
 }
+# Patterns of names, in words.
+_PATTERNS = {
+    r"^[a-z][a-z0-9_]*$": "small letters, digits and _: max_num_seqs for --max-num-seqs",
+    r"^[a-zA-Z_][a-zA-Z0-9_]*$": "letters, digits and _, and no digit first",
+}
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -128,7 +133,7 @@ def _allowed(error: ErrorDetails) -> str:
         case "string_too_long":
             return f"at most {context['max_length']} characters"
         case "string_pattern_mismatch":
-            return f"a text that matches {context['pattern']}"
+            return _PATTERNS.get(context["pattern"], f"a text that matches {context['pattern']}")
         case "too_long":
             return f"at most {context['max_length']} items"
         case "too_short":
@@ -142,6 +147,13 @@ def _allowed(error: ErrorDetails) -> str:
 def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
     """Return the field, its validation error, and the next step."""
     location = error["loc"]
+    if location and location[-1] == "[key]":
+        parent = ".".join(str(part) for part in location[:-2])
+        return (
+            ".".join(str(part) for part in location[:-1]),
+            f"{parent}: found the name {show(error['input'])}; allowed: {_allowed(error)}.",
+            f"Correct the name in {parent!r}.",
+        )
     field = ".".join(str(part) for part in location) or "the whole"
     fields = _fields_at(model, location)
     if error["type"] == "extra_forbidden":

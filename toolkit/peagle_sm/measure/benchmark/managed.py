@@ -239,10 +239,15 @@ class ManagedDependencies:
     token: Callable[[], str]
 
 
+def count_of_jobs(plan: BenchPlan) -> str:
+    """Format the number of jobs: one for each load."""
+    jobs = len(plan.loads)
+    return f"{jobs} AI benchmark job{'' if jobs == 1 else 's'}"
+
+
 def price_note(arm: ArmRecord, plan: BenchPlan) -> str:
     """Describe what the jobs cost, before they start."""
-    jobs = len(plan.loads)
-    count = f"{jobs} AI benchmark job{'' if jobs == 1 else 's'}"
+    jobs, count = len(plan.loads), count_of_jobs(plan)
     if arm.usd_per_hour == 0:
         return f"{count} on the local SageMaker: nothing is billed."
     own = "AWS publishes no price for the jobs themselves (checked in November 2026): check your bill."

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from peagle_sm.measure.compare.confidence_intervals import FEWEST_UNITS, Table, ratio
+from peagle_sm.measure.compare.confidence_intervals import CONFIDENCE, FEWEST_UNITS, Table, ratio
 from peagle_sm.measure.load import LoadRun, Window
 from peagle_sm.measure.load.points import chunks_inside
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, Mode, RequestRecord
@@ -199,7 +199,9 @@ class Ratios:
     units: int
 
 
-def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
+def compare_cells(
+    faster: Sequence[Cells], slower: Sequence[Cells], *, confidence: float = CONFIDENCE
+) -> Ratios:
     """Compare two arms on their common units; each sequence has one element per deployment.
 
     Raises:
@@ -212,12 +214,13 @@ def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
     units = {unit for table in shared for unit in table}
     if len(units) < FEWEST_UNITS:
         raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
-    rate = ratio([_rows(table) for table in shared], RATE)
+    tables = [_rows(table) for table in shared]
+    rate = ratio(tables, RATE, confidence)
     if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
         return Ratios(rate, None, None, len(units))
-    tables = [_rows(table) for table in shared]
     try:
-        return Ratios(rate, ratio(tables, ACCEPTANCE), ratio(tables, STEP_TIME), len(units))
+        acceptance = ratio(tables, ACCEPTANCE, confidence)
+        return Ratios(rate, acceptance, ratio(tables, STEP_TIME, confidence), len(units))
     except ValueError:  # fewer than two units have drafts: very short answers
         return Ratios(rate, None, None, len(units))
 
@@ -276,6 +279,16 @@ class Measured:
         full = {block for block, count in counts.items() if count == 2 * len(self.runs)}
         kept = {arm: [run for run in runs if run.block in full] for arm, runs in self.runs.items()}
         return replace(self, runs=kept)
+
+
+def rate_ratio(pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE) -> Interval:
+    """Compute the ratio of the rates of one pair under one load, with an interval of any ``confidence``.
+
+    Raises:
+        ValueError: as `compare`.
+    """
+    faster, slower = (_cells_of_side(side, measured) for side in (pair.faster, pair.slower))
+    return compare_cells(faster, slower, confidence=confidence).rate
 
 
 def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | None) -> ComparisonRecord:

@@ -255,7 +255,7 @@ def curve(view: View) -> Section | None:
     ordered = sorted(view.fits, key=lambda fit: (fit.load.kind, load_value(fit.load)))
     loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
     size = HALF if len(loads) % 3 else THIRD
-    drawn = [both(_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
+    drawn = [both(k_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
     body = join(grid(*drawn), _chosen(ordered), _every(view))
     return Section("k", "Best K", _curve_lead(ordered), body)
 
@@ -272,7 +272,8 @@ def looks_of_mode(fit: FitRecord) -> Look:
     return looks_of([ArmRecord("any", fit.mode, None, "")])["any"]
 
 
-def _chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
+def k_chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
+    """Make the chart of one load: tokens per second by K, a line for each mode; K=0 is no speculation."""
     series, guides = [], []
     for fit in fits:
         look, name = _look(view, fit), formatting.MODE_NAMES[fit.mode]

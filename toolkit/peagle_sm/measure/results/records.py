@@ -285,15 +285,32 @@ class WindowRecord:
     untrusted: str | None = None
 
 
+Verdict = Literal["as fast", "slower", "not decided"]
+
+
 @dataclass(frozen=True)
 class TableCheck:
-    """Rate of a table's own endpoint over that of the best fixed K, under one load."""
+    """Rate of a table's own endpoint over that of the best fixed K, under one load.
+
+    The interval of ``ratio`` holds with 95% for all looks together.
+    """
 
     load: Load
     ratio: Interval
-    verdict: Literal["as fast", "slower", "not decided"]
+    verdict: Verdict
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
+    looks: int = 1  #: how often the load was measured until it was decided
+
+
+@dataclass(frozen=True)
+class ValidationRecord:
+    """One decided load of the validation of a table; a resumed run of `tune` does not measure it again."""
+
+    mode: Mode
+    rows: tuple[tuple[int, int, int], ...]
+    fixed_k: int
+    check: TableCheck
 
 
 @dataclass(frozen=True)
@@ -341,6 +358,7 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
+    | ValidationRecord
     | TableRecord
 )
 #: The ``kind`` of each line.
@@ -353,5 +371,6 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
+    "validation": ValidationRecord,
     "table": TableRecord,
 }

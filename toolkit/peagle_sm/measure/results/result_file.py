@@ -53,6 +53,7 @@ class Results:
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
     windows: tuple[records.WindowRecord, ...] = ()
+    validations: tuple[records.ValidationRecord, ...] = ()
     tables: tuple[records.TableRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
@@ -236,6 +237,7 @@ def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
         fits=tuple(by_kind["fit"]),
         checks=tuple(by_kind["check"]),
         windows=tuple(by_kind["window"]),
+        validations=tuple(by_kind["validation"]),
         tables=tuple(by_kind["table"]),
         warnings=warnings,
     )

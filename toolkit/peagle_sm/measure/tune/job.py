@@ -340,6 +340,7 @@ def run(
             host=host,
             every_s=every_s,
             measured=Measured(writer.found.windows if writer.found is not None else ()),
+            validated=writer.found.validations if writer.found is not None else (),
         )
         try:
             tuned = tuning.run()

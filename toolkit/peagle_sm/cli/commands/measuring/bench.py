@@ -24,7 +24,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.console import confirmed, emit, note
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import usd
@@ -103,6 +103,7 @@ _MODES = ("none", "eagle3", "p-eagle")
     metavar="ID|DIR",
     help="--managed: tokenizer for counting tokens.  [default: the target's]",
 )
+@click.option("--yes", "-y", is_flag=True, help="--managed: do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def bench(state: State, /, endpoint: str, **options: Any) -> None:
@@ -224,9 +225,10 @@ def run_managed(
     path: Path,
     options: dict[str, Any],
 ) -> Outcome:
-    """Show the price, run the jobs and wait for them.
+    """Show the price, ask for confirmation, run the jobs and wait for them.
 
     Raises:
+        Declined: the user said no; nothing was created.
         SpecError: the endpoint is a URL, or an option is not supported by the jobs.
     """
     import secrets
@@ -234,7 +236,7 @@ def run_managed(
 
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.progress import follower
-    from peagle_sm.core.errors import SpecError
+    from peagle_sm.core.errors import Declined, SpecError
     from peagle_sm.measure.benchmark import managed
     from peagle_sm.measure.benchmark.managed_files import find_job_resources
     from peagle_sm.measure.results.provenance import origin
@@ -252,6 +254,12 @@ def run_managed(
             f"--managed cannot be used with {words}: SageMaker AI benchmark jobs do not support it",
             next_step=f"leave out {words}",
         )
+    note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
+    # find_job_resources creates the default bucket if it does not exist
+    if not confirmed(
+        state, f"Start {managed.count_of_jobs(plan)} on {described.arm.endpoint}?", options["yes"]
+    ):
+        raise Declined("Not confirmed: no job was started.", next_step="Run it again, or give --yes.")
     resources = find_job_resources(
         session,
         described.arm.endpoint,
@@ -260,7 +268,6 @@ def run_managed(
         s3=options["s3_output"],
         tokenizer=options["tokenizer"],
     )
-    note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
     with termination_is_ctrl_c(), follower(state) as follow:
         around = managed.ManagedDependencies(
             progress=follow,

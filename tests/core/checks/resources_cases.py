@@ -1,4 +1,4 @@
-"""What a deploy draws on, as each check refuses it and as it lets it pass."""
+"""Cases of the checks in `peagle_sm.core.checks.resources`: quotas, artifacts, image, key, VPC."""
 
 from __future__ import annotations
 
@@ -19,21 +19,16 @@ from peagle_sm.core.checks.base import (
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, NOW, STACK
 
-_TYPE = "ml.g7e.2xlarge"
-_TWO = "placement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
 _PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
 _RESERVED = f"placement: {{capacity_reservation_arn: '{_PLAN}'}}"
+_TYPE = "ml.g7e.2xlarge"
+_TWO = "placement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
 _LIVE = Reservation(_PLAN, "Active", NOW + timedelta(days=9), (_TYPE,), ("endpoint",), 1)
 _FILES = {"config.json": 1000, "model.safetensors": 10**9}
 _TARGET = Prefix("s3://bucket/target/", _FILES, region="us-east-1")
 _HEAD = Prefix("s3://bucket/head/", _FILES, region="us-east-1")
 _BOTH = Artifacts(_TARGET, _HEAD)
 _IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0"
-_NEWER = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.31.0"
-_UNKNOWN = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:mine"
-_FOLDER = "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}}"
-_WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
-QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
 _VPC = "security: {vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}}"
 _KEY = "security: {kms_key_id: alias/mine}"
 
@@ -53,14 +48,7 @@ CASES = [
         said="is 2, 2 in use by other endpoints; needed: 1",
     ),
     Case("quota-instances", GPT, fact=Quotas({}), severity="error", said="this account has no quota"),
-    Case(
-        "quota-instances",
-        GPT,
-        context=STACK,
-        fact=Quotas({_TYPE: 1}),
-        severity="error",
-        said="needed: 2",
-    ),
+    Case("quota-instances", GPT, context=STACK, fact=Quotas({_TYPE: 1}), severity="error", said="needed: 2"),
     Case(
         "quota-instances",
         GPT,
@@ -70,7 +58,7 @@ CASES = [
         said="is 0; needed: 1",
     ),
     Case("quota-instances", GPT, fact=Quotas({_TYPE: 2}, {_TYPE: 2}, {_TYPE: 1})),
-    Case("quota-instances", GPT, "update: off-update-on", STACK, Quotas({_TYPE: 1})),
+    Case("quota-instances", GPT, "update: off-update-on", STACK, fact=Quotas({_TYPE: 1})),
     Case("quota-instances", GPT, _RESERVED, fact=Quotas({_TYPE: 0})),
     Case(
         "quota-all-instances",
@@ -217,39 +205,4 @@ CASES = [
         said="is 5.00 USD/hour (2026-11-01); the plan uses 4.20; the lifetime can cost 40.00 USD",
     ),
     Case("price-listed", GPT, fact=(Price(_TYPE, 4.2, "2026-11-01"),)),
-    Case(
-        "chat-vocabulary-file",
-        CONTAINER,
-        fact=_BOTH,
-        severity="error",
-        said="s3://bucket/target/ lacks o200k_base.tiktoken: gpt-oss-20b would start but could not chat",
-    ),
-    Case("chat-vocabulary-file", CONTAINER, fact=_WITH_VOCABULARY),
-    Case("chat-vocabulary-file", CONTAINER, "security: {network_isolation: false}", fact=_BOTH),
-    Case("chat-vocabulary-file", CONTAINER, _NEWER, fact=_BOTH),
-    Case("chat-vocabulary-file", CONTAINER, "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/x}}", fact=_BOTH),
-    Case("chat-vocabulary-file", CONTAINER, _UNKNOWN, fact=_BOTH),
-    Case(
-        "chat-vocabulary-file",
-        CONTAINER,
-        f"{_UNKNOWN}\n{_FOLDER}",
-        fact=_BOTH,
-        severity="error",
-        said="s3://bucket/target/ lacks o200k_base.tiktoken",
-    ),
-    Case("chat-vocabulary-file", QWEN, fact=_BOTH),
-    Case("chat-vocabulary-file", GPT, fact=_BOTH),
-    Case("chat-vocabulary", CONTAINER, severity="info", said="vLLM 0.30.0 needs o200k_base.tiktoken"),
-    Case("chat-vocabulary", CONTAINER, _NEWER),
-    Case(
-        "chat-vocabulary",
-        CONTAINER,
-        _UNKNOWN,
-        severity="warning",
-        said="vllm:mine is unknown; below 0.31.0, with network isolation, gpt-oss-20b needs",
-    ),
-    Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\n{_FOLDER}"),
-    Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\nsecurity: {{network_isolation: false}}"),
-    Case("chat-vocabulary", QWEN),
-    Case("chat-vocabulary", GPT),
 ]
