@@ -22,6 +22,7 @@ from constructs import Construct
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.plan.environment import (
+    ADAPTIVE_K,
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
     acceptance_namespace,
@@ -38,7 +39,7 @@ class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
-    several with a table of K, and then 0 may be one. ``gated``: the container reports its drafting itself.
+    several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K itself. ``gated``: the container reports its drafting itself.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
@@ -49,6 +50,7 @@ class Watched:
     tokens: int | None
     ks: frozenset[int]
     parallel: bool
+    adaptive: bool
     gated: bool
     gpus: int
     publish_s: int
@@ -86,6 +88,8 @@ def watched(plan: Plan) -> Watched:
     sent = bodies(plan)
     variant = sent.config["ProductionVariants"][0]
     speculative = _speculative(sent.model)
+    variables = sent.model["PrimaryContainer"]["Environment"]
+    adaptive = variables.get(ADAPTIVE_K) == "1"
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
@@ -93,9 +97,10 @@ def watched(plan: Plan) -> Watched:
         variant=variant["VariantName"],
         component=plan.names.component,
         tokens=speculative.get("num_speculative_tokens"),
-        ks=_ks(speculative),
+        ks=_ks(speculative, adaptive),
         parallel=bool(speculative.get("parallel_drafting")),
-        gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
+        adaptive=adaptive,
+        gated=GATE_NAMESPACE in variables,
         gpus=max(_gpus(name) for name in instance_types(plan)),
         publish_s=sent.config["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
@@ -112,9 +117,11 @@ def _speculative(model: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _ks(speculative: Mapping[str, Any]) -> frozenset[int]:
+def _ks(speculative: Mapping[str, Any], adaptive: bool) -> frozenset[int]:
     rows = speculative.get("num_speculative_tokens_per_batch_size")
     fixed = speculative.get("num_speculative_tokens")
+    if adaptive:
+        return frozenset(range((fixed or 0) + 1))
     return frozenset(row[2] for row in rows) if rows else frozenset({fixed} if fixed else ())
 
 
@@ -154,6 +161,8 @@ DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
 # Not from vLLM's lines: the gate in container/ evaluates whole windows and writes an embedded metric.
 DRAFTING_FAULT = "DraftingFault"
+# The controller's figures, from the gate too: mean K of the steps, changes of K, and 1 while it is off.
+MEAN_K, K_SWITCHES, K_CONTROLLER_OFF = "MeanK", "KSwitches", "KControllerOff"
 
 
 @dataclass(frozen=True)
