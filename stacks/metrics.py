@@ -39,7 +39,8 @@ class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
-    several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K itself. ``gated``: the container reports its drafting itself.
+    several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K.
+    ``gated``: the container reports its drafting itself.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """

@@ -60,9 +60,7 @@ def read_head_profile(speculation: Speculation) -> Profile | None:
     return read_profile(document)
 
 
-async def look(
-    ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int, k: int | None = None
-) -> Counts:
+async def look(ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int, k: int | None = None) -> Counts:
     """Send the prompts greedily, ``at_once`` in parallel, and return the engine's counts.
 
     ``k`` is the K that each request names; None leaves the engine's own.

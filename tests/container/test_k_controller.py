@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -45,11 +46,11 @@ def test_k_stays_within_the_bounds_and_keeps_its_distance(
     for wait, running, steps in events:
         now += wait
         if steps is not None:
-            controller.record(now, steps)
+            controller.record(steps)
         before, k = k, controller.decide(now, running)
         assert 0 <= k <= bounds[running]
         if k != before:
-            # Only the table's limit, which holds at once, changes K within the least time between two changes.
+            # Only the table's limit changes K within the least time between two changes.
             assert now - changed >= DWELL_S or before > bounds[running]
             changed = now
 
@@ -70,7 +71,7 @@ def run(
         steps = max(1, round(0.5 / seconds))
         survived = [round(n * steps * survival**position) for position in range(1, k + 1)]
         now += 0.5
-        controller.record(now, Steps(n, k, steps, steps * seconds, survived))
+        controller.record(Steps(n, k, steps, steps * seconds, survived))
         ks.append(k)
         k = controller.decide(now, n)
     return ks, controller
@@ -99,7 +100,10 @@ def test_it_finds_the_k_of_a_load_without_a_table(survival: float) -> None:
 def test_it_follows_the_text() -> None:
     """Acceptance falls and rises again: K does, too."""
     bounds = [0, *[MOST_K] * 8]
-    ms: Callable[[int, int], float] = lambda n, k: 6 + 0.4 * k
+
+    def ms(n: int, k: int) -> float:
+        return 6 + 0.4 * k
+
     easy, controller = run(ms, 0.9, [2] * 200, bounds)
     hard, controller = run(ms, 0.2, [2] * 200, bounds, controller, 100)
     again, _ = run(ms, 0.9, [2] * 600, bounds, controller, 200)
@@ -124,7 +128,7 @@ def stalls_at_zero(n: int, k: int) -> float:
 def test_a_k_at_which_the_engine_stalls_is_not_used_again() -> None:
     ks, controller = run(stalls_at_zero, 0.1, [8] * 1200, [0, *[MOST_K] * 8])
     assert controller.banned == {0}
-    visits = sum(after == 0 != before for before, after in zip(ks, ks[1:], strict=False))
+    visits = sum(after == 0 != before for before, after in pairwise(ks))
     assert visits == 1
     assert ks.count(0) <= 2 * DWELL_S + 2
     assert set(ks[-100:]) <= {1, 2}
@@ -132,14 +136,20 @@ def test_a_k_at_which_the_engine_stalls_is_not_used_again() -> None:
 
 def test_a_slow_machine_bans_no_k() -> None:
     """From one moment on every step takes five times as long."""
-    ms: Callable[[int, int], float] = lambda n, k: 5 + 0.5 * n * (k + 1)
+
+    def ms(n: int, k: int) -> float:
+        return 5 + 0.5 * n * (k + 1)
+
     _, controller = run(ms, 0.6, [4] * 100, [0, *[MOST_K] * 8])
     _, controller = run(lambda n, k: 5 * ms(n, k), 0.6, [4] * 1200, [0, *[MOST_K] * 8], controller, 50)
     assert controller.banned == set()
 
 
 def test_at_zero_it_looks_whether_drafts_are_accepted_again() -> None:
-    ms: Callable[[int, int], float] = lambda n, k: 2 + 3.0 * n * (k + 1)
+
+    def ms(n: int, k: int) -> float:
+        return 2 + 3.0 * n * (k + 1)
+
     ks, controller = run(ms, 0.05, [8] * 600, [0, *[3] * 8])
     assert ks[-1] == 0
     later, _ = run(ms, 0.99, [8] * round(8 * BLIND_S), [0, *[3] * 8], controller, 300)
@@ -150,21 +160,21 @@ def test_it_is_off_when_it_cannot_see_and_says_why() -> None:
     controller = Controller([0, 7, 3])
     assert controller.why == "no step was measured yet"
     assert controller.decide(0, 1) == 7
-    controller.record(1, Steps(1, 7, 100, 1.0, [50] * 7))
+    controller.record(Steps(1, 7, 100, 1.0, [50] * 7))
     assert controller.why == ""
-    controller.unseen(50, UNSEEN_S + 1, "every step computes a prompt")
+    controller.unseen(UNSEEN_S + 1, "every step computes a prompt")
     assert controller.why == "every step computes a prompt"
     assert (controller.decide(60, 1), controller.decide(60, 2)) == (7, 3)
-    controller.record(61, Steps(1, 7, 100, 1.0, [50] * 7))
+    controller.record(Steps(1, 7, 100, 1.0, [50] * 7))
     assert controller.why == ""
 
 
 def test_one_long_step_changes_nothing() -> None:
     controller = Controller([0, *[MOST_K] * 4])
-    for second in range(20):
-        controller.record(second, Steps(2, 7, 100, 1.0, [180, 160, 140, 120, 100, 80, 60]))
+    for _ in range(20):
+        controller.record(Steps(2, 7, 100, 1.0, [180, 160, 140, 120, 100, 80, 60]))
     before = controller.goodput(2, 7)
-    controller.record(20, Steps(2, 7, 1, 30.0, [2] * 7))
+    controller.record(Steps(2, 7, 1, 30.0, [2] * 7))
     assert controller.goodput(2, 7) == pytest.approx(before, abs=0.05)
 
 

@@ -1,9 +1,10 @@
-"""The controller of container/plugins/peagle_runtime_k in the loop, on made-up endpoints and traces of load. Pure.
+"""The controller of container/plugins/peagle_runtime_k in the loop, on made-up endpoints and traces. Pure.
 
 The endpoints and traces are those of `scripts.bench.tuner.traces`; a moment of a trace lasts `MOMENT_S`. The
-controller sees sums of steps as it does in the engine: tokens are drawn draft by draft, a head with a large K reads
-its early positions too low, acceptance and step time drift by 2% within seconds, and some of the steps compute
-prompts, which say nothing. A decision holds from the next tick on, which is longer than the engine's own delay.
+controller gets sums of steps as in the engine: tokens are drawn draft by draft, a head with a large K reads
+its early positions too low, acceptance and step time drift by 2% within seconds, and some of the steps
+compute prompts, which it does not learn from. A decision holds from the next tick on, longer than the
+engine's delay.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from peagle_runtime_k.controller import DWELL_S, Controller, Steps
@@ -102,9 +104,9 @@ def control(
         ks.append(used)
         lost.append(1 - engine.rate(used, load) / best[load])
         now += TICK_S
-        controller.record(now, engine.tick(used, load))
+        controller.record(engine.tick(used, load))
         k = controller.decide(now, load)
-    closest = min((after - before for before, after in zip(changed, changed[1:], strict=False)), default=math.inf)
+    closest = min((after - before for before, after in pairwise(changed)), default=math.inf)
     return Controlled(
         float(np.mean(lost)), controller.switches, closest, tuple(ks), frozenset(controller.banned)
     )
@@ -112,7 +114,7 @@ def control(
 
 @dataclass(frozen=True)
 class ControllerOutcome:
-    """Regrets on the traces: within the tuner's table, the table alone; without a table, the largest K alone."""
+    """Regrets on the traces: of the controller within a table and without one, of the bounds alone."""
 
     within: Array
     table: Array

@@ -96,9 +96,9 @@ def _controller(options: argparse.Namespace, began: float) -> int:
     outcome = simulate_controller(options.traces, options.seed, NOISE, rounds=ROUNDS)
     stamp = (
         f"{options.traces} traces of ten minutes, seed {options.seed}, 2% noise; within the table "
-        f"{outcome.switches:.0f} changes of K on average, without one at least {outcome.closest_s:.1f} s between two. "
-        f"{origin(began)}. Again: `scripts/simulate-loads --controller --traces {options.traces} "
-        f"--seed {options.seed}`."
+        f"{outcome.switches:.0f} changes of K on average, without one at least {outcome.closest_s:.1f} s "
+        f"between two. {origin(began)}. Again: `scripts/simulate-loads --controller "
+        f"--traces {options.traces} --seed {options.seed}`."
     )
     marks = (CONTROLLER_BEGIN, CONTROLLER_END)
     return publish(options.page, marks, stamp, controller_table(outcome), controller_misses(outcome))

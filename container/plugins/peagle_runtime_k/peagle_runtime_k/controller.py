@@ -4,19 +4,20 @@ Goodput is tokens emitted per second of step time at a number of running request
 
     goodput(n, K) = n AL(K) / T(n, K)
 
-Both factors are learned from the engine's own steps, since each is known where the other is not. The acceptance
-length AL is that of the text now: it does not depend on n, and changes within seconds. The step time T belongs to
-the machine: it depends on n and K, and stays. What is common to all steps of a moment, as a slower machine, is
-removed from T before it is learned, so that it does not look like an effect of K.
+Both factors are learned from the engine's own steps. The acceptance length AL is that of the text now: it
+does not depend on n, and changes within seconds. The step time T belongs to the machine: it depends on n
+and K, and stays. What all steps of a moment have in common, such as a slower machine, is removed from T
+before it is learned, so that it is not taken for an effect of K.
 
 `Controller.record` learns, `Controller.decide` returns K. The rules of a decision:
 
 - K is at most ``bounds[n]``, at once, whatever else holds.
 - Nothing else changes K within `DWELL_S` seconds of a change.
-- K changes to one that was measured near this n if it is predicted to be faster by `GAIN`.
-- K changes to one that was not measured only while the work that such tries may lose (`BUDGET` of all work) covers
-  its predicted loss, or if it is predicted to be faster by more than the error of a prediction.
+- A table (bounds that differ) was measured before: its K is used until another one is better by `GAIN`.
+- A K that was not measured near this n has to be better by `UNSURE` besides, or it is tried within
+  `BUDGET`: the share of all work that tries may lose. Each change goes half of the way at most.
 - A K at which the engine did less than `COLLAPSE` of the predicted work is not used again (vllm#49548).
+- Where it cannot see (``why``), K is that of the bounds.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 DWELL_S = 5.0  #: at most one change in this time
 DECIDE_S = 0.5  #: seconds of work between two decisions
@@ -40,11 +42,11 @@ LONG_STEP = 4.0  #: a step this many times longer than predicted is not learned 
 TEXT_S = 20.0  #: memory of the acceptance, in seconds of work
 DRIFT_S = 3.0  #: memory of what is common to all steps
 CELL_S = 60.0  #: memory of one cell of the step times
-BLIND_S = 60.0  #: at K=0 no acceptance is seen: seconds after which a K above 0 may be tried, doubled each time
+BLIND_S = 60.0  #: at K=0 no acceptance is seen: seconds until a larger K is tried, doubled each time
 PRIOR = 0.03  #: weight of the assumed cost of drafts beside a measured step time
 DRAFTS_COST = 0.15  #: assumed share of a step
-#: A head with K drafts reads its early positions too low: AL of a smaller K by up to this share
-#: (docs/how-to/tuner.md: 3 to 7%).
+#: A head with K drafts reads its early positions too low: the AL of a smaller K by up to this share (the
+#: tuner measured 3 to 7%, docs/how-to/tuner.md).
 LOW_READING = 0.04
 SHARP = 8  #: cells of the number of requests in each doubling
 NEAR_N, NEAR_K = 3.0, 1.2  #: reach of a measured cell, in cells and in K
@@ -54,8 +56,8 @@ NEAR_N, NEAR_K = 3.0, 1.2  #: reach of a measured cell, in cells and in K
 class Steps:
     """Sums over steps of decodes only, alike in the number of requests and in the drafts verified for each.
 
-    ``survived[i]`` counts the drafts of which at least i + 1 tokens were accepted. ``alike`` is False if the steps
-    drafted another K than they verified: they show what a change costs, and not what a K costs.
+    ``survived[i]`` counts the drafts of which at least i + 1 tokens were accepted. ``alike`` is False if the
+    steps drafted another K than they verified: they show what a change costs, and not what a K costs.
     """
 
     running: int
@@ -95,7 +97,8 @@ class _Guess:
 class _Since:
     """Work since the last change of K: seconds, and the seconds that were predicted for the same steps.
 
-    ``loss`` is the predicted loss of a try, 0 if K was not changed to try it. ``stalled`` is None until judged.
+    ``loss`` is the predicted loss of a try, 0 if K was not changed to try it. ``stalled`` is None until it is
+    judged.
     """
 
     loss: float = 0.0
@@ -142,8 +145,8 @@ class Controller:
             self.k = max(self.bounds[1:])
         self._has_table = len(set(self.bounds[1:])) > 1
 
-    def record(self, now: float, steps: Steps) -> None:
-        """Learn from steps that have ended; ``now`` is in seconds, of any origin."""
+    def record(self, steps: Steps) -> None:
+        """Learn from steps that have ended."""
         if steps.steps < 1 or steps.seconds <= 0 or steps.running < 1:
             return
         fair = self._judge(steps)
@@ -156,14 +159,14 @@ class Controller:
             if not fair or self._learn_time(steps):
                 self._learn_acceptance(steps)
 
-    def unseen(self, now: float, seconds: float, why: str) -> None:
-        """Note work that nothing can be learned from. After `UNSEEN_S` of it the controller is off: ``why``."""
+    def unseen(self, seconds: float, why: str) -> None:
+        """Note work that nothing can be learned from; after `UNSEEN_S` of it the controller is off."""
         self._unseen_s += seconds
         if self._unseen_s > UNSEEN_S:
             self.why, self.k = why, max(self.bounds[1:])
 
     def decide(self, now: float, running: int) -> int:
-        """Return K for a step with ``running`` requests."""
+        """Return K for a step with ``running`` requests; ``now`` is in seconds, of any origin."""
         running = min(max(running, 1), len(self.bounds) - 1)
         may_change = now - self._changed_at >= DWELL_S
         if may_change and not self.why and now - self._decided_at >= DECIDE_S:
@@ -230,10 +233,10 @@ class Controller:
         return max(guesses[current].score - guesses[tried].score, guesses[tried].unsure / 2)
 
     def _judge(self, steps: Steps) -> bool:
-        """Compare the first work after a change with the predicted one; return whether it may be learned from.
+        """Compare the first work after a change with the predicted; return whether it may be learned from.
 
-        A K at which the engine stalls is banned. If the K after it is as slow, it was the machine, and the ban is
-        lifted.
+        A K at which the engine stalls is banned. If the K after it is as slow, it was the machine, and the
+        ban is lifted.
         """
         since = self._since
         at = math.log2(steps.running)
@@ -279,8 +282,10 @@ class Controller:
         lengths = [1.0]
         for count in steps.survived[:k]:
             lengths.append(lengths[-1] + count / drafts)
-        lengths = [length * math.exp(LOW_READING * (1 - at / k)) if at else 1.0 for at, length in enumerate(lengths)]
-        seen = [min(max(after - at, 1e-3), 0.999) for at, after in zip(lengths, lengths[1:], strict=False)]
+        lengths = [
+            length * math.exp(LOW_READING * (1 - at / k)) if at else 1.0 for at, length in enumerate(lengths)
+        ]
+        seen = [min(max(after - at, 1e-3), 0.999) for at, after in pairwise(lengths)]
         if not self._gain:
             beyond = min(seen[-1] ** (1 / k), seen[-1] / seen[-2] if k > 1 else 1.0, 0.999)
             most = max(self.bounds[1:])
@@ -342,8 +347,13 @@ class Controller:
         """Fit T = a + b n (K + 1) + c K, none below 0, to the measured cells, by relative errors."""
         matrix, right = [[1e-9] * 3 for _ in range(3)], [0.0] * 3
         cells = [(min(1.0, cell.seen_s / 2), cell.n, cell.k, cell.log_s) for cell in self._cells.values()]
-        if len({k for _, _, k, _ in cells}) == 1:  # one K alone does not show what drafts cost: assume a little
-            cells += [(PRIOR * weight, n, 0, log_s + math.log(1 - DRAFTS_COST)) for weight, n, k, log_s in cells if k]
+        if len({k for _, _, k, _ in cells}) == 1:
+            # One K alone does not show what drafts cost: assume a little.
+            cells += [
+                (PRIOR * weight, n, 0, log_s + math.log(1 - DRAFTS_COST))
+                for weight, n, k, log_s in cells
+                if k
+            ]
         for weight, n, k, log_s in cells:
             scale = math.exp(-log_s)
             row = [scale * value for value in (1.0, n * (k + 1), k)]
@@ -355,7 +365,7 @@ class Controller:
 
 
 def _least_squares(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Return the x that is not negative with the least x'Mx - 2r'x: the best of those on each set of variables."""
+    """Return the x with the least x'Mx - 2r'x and none below 0: the best over all sets of variables."""
     best, least = [0.0] * 3, math.inf
     for used in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
         rows = [[*(matrix[i][j] for j in used), right[i]] for i in used]

@@ -1,14 +1,15 @@
-"""The hooks of the controller: what the scheduler sees goes in, K comes out, and its decisions become metrics.
+"""The hooks of the controller: steps of the scheduler go in, K comes out, decisions become metrics.
 
 On with ``PEAGLE_SM_ADAPTIVE_K=1``. The decision itself is in `controller`; here are the clock and vLLM.
 
-A step takes from the end of the step before it to its own end, so the host's work and asynchronous scheduling (the
-next step is scheduled before this one ends) are in it; a pause without requests is not. Only steps of decodes alone
-are learned from, in which every request verified as many drafts as the next step will: prefills, requests with a K
-of their own and the one step after a change of K say nothing of a K.
+A step takes from the end of the step before it to its own end. So the host's work is in it, and
+asynchronous scheduling (the next step is scheduled before this one ends) changes nothing; a pause without
+requests is not in it. Only steps of decodes alone are learned from, in which every request verified as many
+drafts as the next step will. Prefills, requests with a K of their own, and the one step after a change of K
+do not show the cost of a K.
 
-The metrics travel in vLLM's own SchedulerStats, which each step sends to one API server, and are counted there by
-vLLM's Prometheus logger, under its labels. With several API servers vLLM sums them as it does its own.
+The metrics travel in vLLM's own SchedulerStats, which each step sends to one API server, and are counted
+there by vLLM's Prometheus logger, under its labels. With several API servers they add up as vLLM's own do.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from .controller import Controller, Steps
 
 SWITCH = "PEAGLE_SM_ADAPTIVE_K"
 LEARN_S = 0.25  #: steps alike are learned from together, up to this time
-SHORT_OF_DRAFTS = 0.9  #: share of the drafts that must be there; a grammar or the end of the context takes some
+SHORT_OF_DRAFTS = 0.9  #: share of the drafts that must be there; a grammar or the context's end takes some
 LABELS = ["model_name", "engine"]
 
 logger = init_logger("vllm.peagle_runtime_k")
@@ -46,7 +47,9 @@ def refuse_what_it_cannot_follow(config: VllmConfig) -> None:
         ValueError: with what to set instead.
     """
     if config.parallel_config.pipeline_parallel_size > 1:
-        raise ValueError(f"{SWITCH}: with pipeline parallelism a step shows no K's cost; use tensor parallelism")
+        raise ValueError(
+            f"{SWITCH}: with pipeline parallelism a step shows no K's cost; use tensor parallelism"
+        )
 
 
 class Follower:
@@ -84,17 +87,17 @@ class Follower:
         drafts = output.scheduled_spec_decode_tokens
         running, drafted = len(output.num_scheduled_tokens), sum(map(len, drafts.values()))
         if output.total_num_scheduled_tokens != running + drafted:
-            self._flush(now)
-            self.controller.unseen(now, seconds, "every step computes a prompt")
+            self._flush()
+            self.controller.unseen(seconds, "every step computes a prompt")
             return
         k = max(map(len, drafts.values()), default=0)
         if drafted < SHORT_OF_DRAFTS * running * k:
-            self._flush(now)
-            self.controller.unseen(now, seconds, "requests name their own K, or drafts are missing")
+            self._flush()
+            self.controller.unseen(seconds, "requests name their own K, or drafts are missing")
             return
         group = (running, k, k == output.num_spec_tokens_to_schedule)
         if group != self._group or self._seconds >= LEARN_S:
-            self._flush(now)
+            self._flush()
             self._group, self._survived = group, [0] * k
         self._steps += 1
         self._seconds += seconds
@@ -103,11 +106,11 @@ class Follower:
             for at in range(min(len(tokens) - 1, k)):
                 survived[at] += 1
 
-    def _flush(self, now: float) -> None:
+    def _flush(self) -> None:
         if self._group is not None and self._steps:
             running, k, alike = self._group
             steps = Steps(running, k, self._steps, self._seconds, self._survived, alike)
-            self.controller.record(now, steps)
+            self.controller.record(steps)
         self._group, self._steps, self._seconds, self._survived = None, 0, 0.0, []
 
     def report(self, k: int) -> dict[str, Any]:
@@ -213,7 +216,9 @@ class Metrics:
             multiprocess_mode="mostrecent",
         )
         self.switches = Counter("peagle:k_switches", "Changes of K by the controller.", LABELS)
-        self.steps = Counter("peagle:k_steps", "Steps of the engine by K.", [*LABELS, "num_speculative_tokens"])
+        self.steps = Counter(
+            "peagle:k_steps", "Steps of the engine by K.", [*LABELS, "num_speculative_tokens"]
+        )
         self._said: dict[str, str] = {}
 
     def record(self, found: dict[str, Any], model: str, engine: str) -> None:

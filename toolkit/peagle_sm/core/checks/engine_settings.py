@@ -197,8 +197,7 @@ def _plugin(draft: Draft, what: str) -> Iterator[Finding]:
         return
     yield Finding(
         "warning",
-        f"{what} was run with vLLM {', '.join(plugin.tested)}; the image "
-        f"has {draft.image.version_text}",
+        f"{what} was run with vLLM {', '.join(plugin.tested)}; the image has {draft.image.version_text}",
         "Use one of these versions, or check the deployed endpoint with `peagle-sm verify`.",
     )
 
@@ -238,9 +237,9 @@ def _no_controller(_: Draft) -> Edits:
 
 @check(
     "k-controller",
-    why="The controller is a part of this project's plugin for vLLM, and measures the steps of one engine. In "
-    "other images nothing would change K, and no message would say so.",
-    source="this project: container/plugins/peagle_runtime_k, run with vLLM 0.30 to 0.32",
+    why="The controller is a part of this project's plugin for vLLM, and measures the steps of one engine. "
+    "In other images nothing would change K, and no message would say so.",
+    source="this project: container/plugins/peagle_runtime_k",
     remedy=f"Correct the setting, or remove {_CONTROLLER}.",
     fix=Fix("remove the controller", edits=_no_controller),
 )
@@ -252,23 +251,23 @@ def k_controller(draft: Draft) -> Iterator[Finding]:
     if draft.image is not None and not draft.has_own_image:
         yield Finding(
             "error",
-            f"{_CONTROLLER}: found true with image {draft.image.uri.rpartition('/')[2]}; allowed: only with an "
-            "image of your own, since AWS's images do not have the plugin",
+            f"{_CONTROLLER}: found true with image {draft.image.uri.rpartition('/')[2]}; allowed: only with "
+            "an image of your own, since AWS's images do not have the plugin",
             "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the field.",
         )
     if serving.data_parallel_size > 1:
         yield Finding(
             "error",
-            f"{_CONTROLLER}: found true with serving.data_parallel_size {serving.data_parallel_size}; allowed: "
-            "only with 1, since the replicas would disagree on K",
+            f"{_CONTROLLER}: found true with serving.data_parallel_size {serving.data_parallel_size}; "
+            "allowed: only with 1, since the replicas would disagree on K",
             "Set serving.data_parallel_size: 1, or remove the field.",
         )
     stages = serving.extra_args.get("pipeline_parallel_size", 1)
     if stages != 1:
         yield Finding(
             "error",
-            f"{_CONTROLLER}: found true with serving.extra_args.pipeline_parallel_size {stages}; allowed: only "
-            "with 1, since the steps of several batches overlap and none shows the cost of its K",
+            f"{_CONTROLLER}: found true with serving.extra_args.pipeline_parallel_size {stages}; allowed: "
+            "only with 1, since the steps of several batches overlap and none shows the cost of its K",
             "Set serving.tensor_parallel_size instead, or remove the field.",
         )
     table = draft.spec.speculation.num_speculative_tokens_per_batch_size
