@@ -21,8 +21,10 @@ from constructs import Construct
 
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import (
+    ADAPTIVE_K,
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
+    SpeculativeConfig,
     acceptance_namespace,
     is_ineffective,
     speculative_config,
@@ -38,7 +40,8 @@ class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
-    several with a table of K, and then 0 may be one. ``gated``: the container reports its drafting itself.
+    several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K.
+    ``gated``: the container reports its drafting itself.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
@@ -49,6 +52,7 @@ class Watched:
     tokens: int | None
     ks: frozenset[int]
     parallel: bool
+    adaptive: bool
     gated: bool
     gpus: int
     publish_s: int
@@ -86,8 +90,8 @@ def watched(plan: Plan) -> Watched:
     sent = plan.parameters("create_endpoint_config")
     container = plan.parameters("create_model")["PrimaryContainer"]
     drafting = speculative_config(plan.draft)
-    rows = drafting and drafting.num_speculative_tokens_per_batch_size
     tokens = drafting.num_speculative_tokens if drafting else None
+    adaptive = container["Environment"].get(ADAPTIVE_K) == "1"
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
@@ -95,8 +99,9 @@ def watched(plan: Plan) -> Watched:
         variant=sent["ProductionVariants"][0]["VariantName"],
         component=plan.names.component,
         tokens=tokens,
-        ks=frozenset(row[2] for row in rows) if rows else frozenset({tokens} if tokens else ()),
+        ks=_ks(drafting, adaptive),
         parallel=drafting is not None and drafting.parallel_drafting,
+        adaptive=adaptive,
         gated=GATE_NAMESPACE in container["Environment"],
         gpus=max(_gpus(name) for name in plan.draft.instance_types),
         publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
@@ -106,6 +111,16 @@ def watched(plan: Plan) -> Watched:
         budget_usd=lifecycle.budget_usd,
         max_lifetime_hours=lifecycle.max_lifetime_hours,
     )
+
+
+def _ks(drafting: SpeculativeConfig | None, adaptive: bool) -> frozenset[int]:
+    """Return every K that the engine may use."""
+    if drafting is None:
+        return frozenset()
+    if adaptive:
+        return frozenset(range(drafting.num_speculative_tokens + 1))
+    rows = drafting.num_speculative_tokens_per_batch_size
+    return frozenset(row[2] for row in rows) if rows else frozenset({drafting.num_speculative_tokens})
 
 
 def _gpus(instance_type: str) -> int:
@@ -137,6 +152,8 @@ DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
 # Not from vLLM's lines: the gate in container/ evaluates whole windows and writes an embedded metric.
 DRAFTING_FAULT = "DraftingFault"
+# The controller's figures, from the gate too: mean K of the steps, changes of K, and 1 while it is off.
+MEAN_K, K_SWITCHES, K_CONTROLLER_OFF = "MeanK", "KSwitches", "KControllerOff"
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,7 @@ def ignored_speculation(draft: Draft) -> Iterator[Finding]:
     if draft.speculating:
         return
     for field, value in given:
-        if field != "mode" and value is not None:
+        if field != "mode" and value is not None and value is not False:
             yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 
