@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from peagle_sm.measure.results.provenance import weights_sha256
@@ -45,11 +45,11 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def main(arguments: list[str], docs: Path = DOCS) -> int:
+def main(arguments: list[str], docs: Path = DOCS, pages: Mapping[str, Callable[[], str]] = PAGES) -> int:
     """Write the pages into ``docs``; with --check name those that are out of date (exit status 1)."""
     check = "--check" in arguments
     stale = []
-    for name, page in PAGES.items():
+    for name, page in pages.items():
         path, text = docs / name, page()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue

@@ -22,8 +22,8 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
+from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.spec.validation import (
     argument_value,
     environment_text,
@@ -157,6 +157,11 @@ class SpeculationSpec(_Part):
         default=None,
         description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
         "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
+    )
+    adaptive_num_speculative_tokens: bool = Field(
+        default=False,
+        description="The engine chooses K, 0 included, by its measured goodput: at most that of the table, "
+        "else num_speculative_tokens. Needs an image with this project's plugin.",
     )
 
     @model_validator(mode="after")
