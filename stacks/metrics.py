@@ -11,7 +11,6 @@ the text before the message differs between versions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +19,15 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import (
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
     acceptance_namespace,
     is_ineffective,
+    speculative_config,
 )
-from peagle_sm.core.plan.plan import Plan, bodies
+from peagle_sm.core.planning import Plan
 
 INVOCATIONS = "AWS/SageMaker"
 INSTANCES = "/aws/sagemaker/Endpoints"
@@ -83,46 +83,29 @@ class Watched:
 
 def watched(plan: Plan) -> Watched:
     """Read these facts from a plan."""
-    sent = bodies(plan)
-    variant = sent.config["ProductionVariants"][0]
-    speculative = _speculative(sent.model)
+    sent = plan.parameters("create_endpoint_config")
+    container = plan.parameters("create_model")["PrimaryContainer"]
+    drafting = speculative_config(plan.draft)
+    rows = drafting and drafting.num_speculative_tokens_per_batch_size
+    tokens = drafting.num_speculative_tokens if drafting else None
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
         name=plan.names.endpoint,
-        variant=variant["VariantName"],
+        variant=sent["ProductionVariants"][0]["VariantName"],
         component=plan.names.component,
-        tokens=speculative.get("num_speculative_tokens"),
-        ks=_ks(speculative),
-        parallel=bool(speculative.get("parallel_drafting")),
-        gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
-        gpus=max(_gpus(name) for name in instance_types(plan)),
-        publish_s=sent.config["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
+        tokens=tokens,
+        ks=frozenset(row[2] for row in rows) if rows else frozenset({tokens} if tokens else ()),
+        parallel=drafting is not None and drafting.parallel_drafting,
+        gated=GATE_NAMESPACE in container["Environment"],
+        gpus=max(_gpus(name) for name in plan.draft.instance_types),
+        publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
         usd_per_hour=plan.usd_per_hour,
         max_usd=plan.max_usd,
         budget_usd=lifecycle.budget_usd,
         max_lifetime_hours=lifecycle.max_lifetime_hours,
     )
-
-
-def _speculative(model: Mapping[str, Any]) -> dict[str, Any]:
-    text = model["PrimaryContainer"]["Environment"].get(SPECULATIVE_CONFIG)
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {}
-
-
-def _ks(speculative: Mapping[str, Any]) -> frozenset[int]:
-    rows = speculative.get("num_speculative_tokens_per_batch_size")
-    fixed = speculative.get("num_speculative_tokens")
-    return frozenset(row[2] for row in rows) if rows else frozenset({fixed} if fixed else ())
-
-
-def instance_types(plan: Plan) -> list[str]:
-    """Return the instance types of the endpoint, first choice first."""
-    variant = bodies(plan).config["ProductionVariants"][0]
-    pools = variant.get("InstancePools")
-    return [pool["InstanceType"] for pool in pools] if pools else [variant["InstanceType"]]
 
 
 def _gpus(instance_type: str) -> int:

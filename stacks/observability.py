@@ -17,7 +17,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from stacks.alarms import Watch
+from stacks.alarms import AlarmRule
 from stacks.endpoint import properties
 from stacks.metrics import ACCEPTED, DRAFTED, INSTANCES, INVOCATIONS, Watched
 
@@ -261,7 +261,7 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
 def add_alarms(
     scope: Construct,
     endpoint: Watched,
-    watches: Sequence[Watch],
+    watches: Sequence[AlarmRule],
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
 ) -> list[cloudwatch.CfnAlarm]:
@@ -272,7 +272,7 @@ def add_alarms(
 def _alarm(
     scope: Construct,
     endpoint: Watched,
-    watch: Watch,
+    watch: AlarmRule,
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
 ) -> cloudwatch.CfnAlarm:
@@ -291,7 +291,7 @@ def _alarm(
     return alarm
 
 
-def _payload(endpoint: Watched, watch: Watch) -> dict[str, Any]:
+def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
     result = {"Id": "result", "Expression": watch.expression, "Label": watch.key, "ReturnData": True}
     return {
         "AlarmName": alarm_name(endpoint.name, watch.key),

@@ -13,8 +13,8 @@ from peagle_sm.core.engines import Range, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.memory import kv_cache_gb
-from peagle_sm.core.plan.plan import engine_settings
 from peagle_sm.core.plan.resolve import resolve
+from peagle_sm.core.planning import engine_settings
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from peagle_sm.measure.compare.arms import spec_of as arm_of
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, plan_of, spec_of

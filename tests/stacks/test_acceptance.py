@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.plan.environment import is_ineffective
-from peagle_sm.core.plan.plan import make_plan
+from peagle_sm.core.planning import make_plan
 from stacks.alarms import watches
 from stacks.metrics import (
     ACCEPTED,

@@ -22,8 +22,8 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
+from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.spec.validation import (
     argument_value,
     environment_text,

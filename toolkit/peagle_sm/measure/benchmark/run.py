@@ -30,7 +30,7 @@ from peagle_sm.measure.benchmark.plan import (
     options_of,
     probe,
 )
-from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
 from peagle_sm.measure.load.points import Objective, doubt_lines, is_withheld, withheld_lines
 from peagle_sm.measure.results.records import (
@@ -43,6 +43,7 @@ from peagle_sm.measure.results.records import (
     RequestRecord,
 )
 from peagle_sm.measure.results.result_file import (
+    Outcome,
     Results,
     ResultWriter,
     demand_command,
@@ -124,15 +125,6 @@ class BenchDependencies:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     every_s: float = 0.5  #: seconds between two lines of progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The results file, its content, and notes for the reader of the figures."""
-
-    path: Path
-    results: Results
-    notes: tuple[str, ...]
 
 
 def bench(
@@ -230,7 +222,7 @@ class _Run:
                 self._done[load] = self._one(load)
 
     def _one(self, load: Load) -> PointRecord:
-        watch = Watch(
+        watch = LoadWatch(
             load,
             self._writer.append,
             self._dependencies.progress,
@@ -256,7 +248,7 @@ class _Run:
         )
         return point
 
-    def _measured(self, load: Load, watch: Watch) -> PointRecord:
+    def _measured(self, load: Load, watch: LoadWatch) -> PointRecord:
         source = self._dependencies.source
         if source is not None:
             source.begin()
@@ -278,7 +270,7 @@ class _Run:
         )
         return point
 
-    def _stopped(self, load: Load, watch: Watch, message: str) -> ServiceFault:
+    def _stopped(self, load: Load, watch: LoadWatch, message: str) -> ServiceFault:
         why = self._dependencies.look()
         return ServiceFault(
             f"{self._arm.name} stopped answering at {load.label} ({message})"
@@ -290,7 +282,7 @@ class _Run:
             details={"file": str(self._writer.path), "points": len(self._done), "why": why},
         )
 
-    def _saved(self, watch: Watch) -> str:
+    def _saved(self, watch: LoadWatch) -> str:
         points = len(self._done)
         return (
             f"saved in {self._writer.path}: {points} finished load{'' if points == 1 else 's'}, and"

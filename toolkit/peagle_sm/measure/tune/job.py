@@ -18,7 +18,7 @@ import yaml
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Row, parse_spec, table_text
 from peagle_sm.measure.load.work import MAX_CONCURRENCY

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.benchmark.plan import BenchPlan
-    from peagle_sm.measure.benchmark.run import Outcome
     from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 
@@ -116,6 +116,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     so at every load.
     """
     need_packages()
+    if options["yes"] and not options["managed"]:
+        raise click.UsageError("peagle-sm bench asks for confirmation only with --managed. Leave out --yes.")
     outcome, stand_in = _run(state, endpoint, options)
     from peagle_sm.measure.load.points import is_withheld
 
