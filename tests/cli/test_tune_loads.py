@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peagle_sm.core.plan.plan import make_plan
 
 from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from peagle_sm.measure.results.records import ValidationRecord, WindowRecord
 from peagle_sm.measure.results.result_file import read, to_line

@@ -9,9 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from peagle_sm.core.plan.plan import make_plan
 
 from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.planning import make_plan
 from peagle_sm.measure.report.files import records_of
 from peagle_sm.measure.results.result_file import Results, ResultWriter, read
 from scripts.bench.comparison import spec_of
