@@ -357,7 +357,9 @@ _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True)
     mode=st.sampled_from(["none", "eagle3", "p-eagle"]),
     tokens=st.integers(1, 12),
     env=st.dictionaries(
-        st.from_regex(r"[A-Z_][A-Z0-9_]{0,30}", fullmatch=True), st.text(max_size=50), max_size=5
+        st.from_regex(r"[A-Z_][A-Z0-9_]{0,30}", fullmatch=True),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=50),
+        max_size=5,
     ),
     tags=st.dictionaries(
         st.text("abcXYZ 019_.:/=+-@é", min_size=1, max_size=9).map("x".__add__), st.text("aé 0_")

@@ -143,7 +143,7 @@ class SpeculationSpec(_Part):
     draft_head: str | None = Field(
         default=None,
         min_length=1,
-        description="Catalogue id of the draft head, or a name for the one at head_uri.",
+        description="Catalogue id of the draft head, or a name for that at head_uri.",
     )
     draft_tensor_parallel_size: int | None = Field(
         default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
