@@ -150,8 +150,7 @@ class SpeculationSpec(_Part):
     )
     draft_sample_method: DraftSampleMethod | None = Field(
         default=None,
-        description="Sampling of draft tokens: greedy, or probabilistic (may accept more at a temperature "
-        "above 0, and needs more GPU memory); left out, greedy.",
+        description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory.",
     )
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None,
