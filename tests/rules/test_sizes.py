@@ -23,7 +23,6 @@ container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/starting.py
 container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/worker.py
 container/plugins/peagle_runtime_k/peagle_runtime_k/drafting.py
 container/plugins/peagle_runtime_k/peagle_runtime_k/requests.py
-toolkit/peagle_sm/core/plan/tags.py
 toolkit/sagemaker_local/aws_facts.py
 toolkit/sagemaker_local/clock.py
 toolkit/sagemaker_local/cloudformation/clients.py

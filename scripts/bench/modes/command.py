@@ -131,17 +131,21 @@ class Stack(Protocol):
 
 @dataclass(frozen=True)
 class Steps:
-    """How K is chosen, how endpoints are compared, and the load average: made up in tests."""
+    """How K is chosen, how endpoints are compared, the load average, and what is kept: made up in tests."""
 
     choose: Callable[[Mapping[str, Any], Sequence[WorkItem]], dict[Mode, MachineK]]
     compare: Callable[[Mapping[Mode, str], Workload, Mapping[Mode, int]], Results]
     load: Callable[[], float]
+    keep: Callable[[Measured], None]
 
 
 def measure_engine(
     stack: Stack, engine: Engine, prompts: Prompts, steps: Steps, reporter: Reporter
 ) -> Measured:
-    """Deploy the three modes, choose K of both heads, and compare the modes at it on other prompts."""
+    """Deploy the three modes, choose K of both heads, and compare the modes at it on other prompts.
+
+    What is measured so far is kept after each comparison.
+    """
     compiled = engine == "compiled"
     with reporter.phase(f"{engine}: deploy the three modes"):
         specs = {
@@ -162,6 +166,8 @@ def measure_engine(
         with reporter.phase(f"{engine}: {len(workload.items)} prompts of {name} in turns"):
             finals[name] = steps.compare(names, workload, ks)
         loads[name] = (before, steps.load())
+        # After each comparison, so that stopping during the next one loses nothing.
+        steps.keep(Measured(chosen, dict(finals), dict(loads)))
     return Measured(chosen, finals, loads)
 
 
@@ -176,11 +182,11 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
             choose=lambda endpoints, items: choose_ks(stack.session, endpoints, items, reporter.say),
             compare=lambda names, workload, ks: ask(stack, names, workload, ks=ks),
             load=load_now,
+            keep=lambda found: write(options, found, reporter.say),
         )
         found = measure_engine(stack, options.engine, prompts, steps, reporter)
         for name, final in found.finals.items():
             print(f"\n{name}, {options.engine}\n\n{table(comparison_of(final))}\n", flush=True)
-        write(options, found, reporter.say)
         with reporter.phase("delete everything"):
             left = stack.delete_all()
             left += stack.close()

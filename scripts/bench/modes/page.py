@@ -46,9 +46,8 @@ records; do not edit it.
 def page(records: Sequence[MachineRecord], shipped: Mapping[str, str]) -> str:
     """The whole page; ``shipped``: sha256 of the weights that ship now, by file."""
     parts = [_INTRODUCTION, "## Machine kinds side by side", _machines(records)]
-    stale = _stale(records, shipped)
-    if stale:
-        parts.append(stale)
+    if warnings := _warnings(records, shipped):
+        parts.append(warnings)
     for engine in ENGINES:
         here = [record for record in records if engine in record.engines]
         names = dict.fromkeys(name for record in here for name in record.engines[engine].finals)
@@ -93,15 +92,27 @@ def _link(record: MachineRecord) -> str:
     return f"[{title}](#{anchor})"
 
 
-def _stale(records: Sequence[MachineRecord], shipped: Mapping[str, str]) -> str:
+#: Load averages above this many times the cores are not the measurement's own, which is 1 to 2 in all.
+_BUSY = 2
+
+
+def _warnings(records: Sequence[MachineRecord], shipped: Mapping[str, str]) -> str:
     lines = []
     for record in records:
+        machine = record.machine
         for engine, found in record.engines.items():
             if others := found.other_weights(shipped):
                 files = ", ".join(f"`{part}`" for part in others)
                 lines.append(
-                    f"- **{record.machine.title}, {engine}, was measured with other weights than those that "
+                    f"- **{machine.title}, {engine}, was measured with other weights than those that "
                     f"ship now:** {files}. Run `scripts/bench-modes` there to renew it."
+                )
+            load = max(value for final in found.finals.values() for value in final.load)
+            if load > _BUSY * machine.cores:
+                lines.append(
+                    f"- **{machine.title}, {engine}, was measured while the machine was busy with other "
+                    f"work:** load average {load:.1f} on {machine.cores} cores. Run `scripts/bench-modes` "
+                    "there again when it is quiet."
                 )
     return "\n".join(lines)
 

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from peagle_guard import lifetime_provider, sweeper
-from peagle_guard.lifetime_provider import schedule_name
 from peagle_guard.records import OffBy
 from peagle_guard.switch import turn
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.fake_services.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.fake_services.cloudformation import Stack
 from tests.guard.simulator.fake_services.dynamodb import TableRegister

@@ -12,9 +12,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from peagle_guard.lifetime_provider import Arming, arm, disarm_all, provide, schedule_name, schedules
+from peagle_guard.lifetime_provider import Arming, arm, disarm_all, provide, schedules
 from peagle_guard.records import Record
 from peagle_guard.settings import Settings
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.fake_services.account import ACCOUNT, REGION, Account, stack_name
 from tests.guard.simulator.fake_services.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.fake_services.cloudformation import Stack

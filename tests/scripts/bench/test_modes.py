@@ -107,7 +107,7 @@ def measured(tmp_path: Path, engine: Any = "eager") -> tuple[Measured, ScriptedS
         return replace(results(rows, arms), header=replace(HEADER, provenance=PROVENANCE))
 
     stack = ScriptedStack()
-    steps = Steps(choose, compare, lambda: next(loads))
+    steps = Steps(choose, compare, lambda: next(loads), lambda found: asked.append(list(found.finals)))
     with (tmp_path / "progress").open("w") as stream:
         found = measure_engine(stack, engine, Prompts(K_ITEMS, {"HumanEval": FINAL}), steps, Reporter(stream))
     return found, stack, asked
@@ -137,7 +137,7 @@ def record(tmp_path: Path, found: Measured, *words: str) -> Any:
 
 def test_k_is_chosen_in_the_engines_that_are_compared_and_with_other_prompts(tmp_path: Path) -> None:
     found, stack, asked = measured(tmp_path)
-    assert asked == [["k0", "k1", "k2", "k3"], ["q0", "q1", "q2", "q3"]]
+    assert asked == [["k0", "k1", "k2", "k3"], ["q0", "q1", "q2", "q3"], ["HumanEval"]]
     final = found.finals["HumanEval"]
     assert [arm.num_speculative_tokens for arm in final.arms] == [None, 5, 9]
     assert found.loads == {"HumanEval": (0.5, 0.75)}
@@ -247,6 +247,17 @@ def test_the_page_says_which_figures_are_of_other_weights(tmp_path: Path) -> Non
     assert "float32, eager, was measured with other weights than those that ship now:**" in text
     assert "- weights: not those that ship now (target/model.safetensors)" in text
     assert "other weights than" not in page(records, SHIPPED)
+
+
+def test_the_page_says_which_figures_are_of_a_busy_machine(tmp_path: Path) -> None:
+    found, *_ = measured(tmp_path)
+    busy = replace(found, loads={"HumanEval": (1.5, 4.5)})
+    text = page([MachineRecord(machine(tmp_path), {"eager": record(tmp_path, busy)})], SHIPPED)
+    assert (
+        "eager, was measured while the machine was busy with other work:** load average 4.5 on 2 cores"
+        in text
+    )
+    assert "busy" not in page([MachineRecord(machine(tmp_path), {"eager": record(tmp_path, found)})], SHIPPED)
 
 
 @given(st.text("0123456789abcdef", min_size=64, max_size=64), st.integers(0, 64))

@@ -13,8 +13,8 @@ from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, check, pref
 from peagle_sm.core.guard import execution_role, scheduler_role
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
-from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.words import Finding
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def ignored_speculation(draft: Draft) -> Iterator[Finding]:
     if draft.speculating:
         return
     for field, value in given:
-        if field != "mode" and value is not None:
+        if field != "mode" and value is not None and value is not False:
             yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 

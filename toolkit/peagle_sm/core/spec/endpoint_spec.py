@@ -22,8 +22,8 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
+from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.spec.validation import (
     argument_value,
     environment_text,
@@ -143,20 +143,24 @@ class SpeculationSpec(_Part):
     draft_head: str | None = Field(
         default=None,
         min_length=1,
-        description="Catalogue id of the draft head, or a name for the one at head_uri.",
+        description="Catalogue id of the draft head, or a name for that at head_uri.",
     )
     draft_tensor_parallel_size: int | None = Field(
         default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
     )
     draft_sample_method: DraftSampleMethod | None = Field(
         default=None,
-        description="Sampling of draft tokens: greedy, or probabilistic (may accept more at a temperature "
-        "above 0, and needs more GPU memory); left out, greedy.",
+        description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory.",
     )
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None,
         description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
         "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
+    )
+    adaptive_num_speculative_tokens: bool = Field(
+        default=False,
+        description="The engine chooses K, 0 included, by its measured goodput: at most that of the table, "
+        "else num_speculative_tokens. Needs an image with this project's plugin.",
     )
 
     @model_validator(mode="after")

@@ -120,13 +120,13 @@ def spec_of(
 
 
 def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, Any]:
-    """Return the base's other settings for its own mode; a table of K only if no K was asked for."""
+    """Return the base's other settings for its own mode; what changes K only if no K was asked for."""
     if own is None:
         return {}
     fields = own.model_dump(exclude_unset=True)
     without = {"mode", "num_speculative_tokens", "draft_head"}
     if fixed_k:
-        without.add("num_speculative_tokens_per_batch_size")
+        without |= {"num_speculative_tokens_per_batch_size", "adaptive_num_speculative_tokens"}
     return {name: value for name, value in fields.items() if name not in without}
 
 

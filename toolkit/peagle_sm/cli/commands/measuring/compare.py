@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.compare.run import Outcome
     from peagle_sm.measure.results.records import (
         ArmRecord,
         ComparisonRecord,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         Percentiles,
         PointRecord,
     )
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 

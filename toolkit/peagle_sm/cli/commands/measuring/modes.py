@@ -17,13 +17,14 @@ from peagle_sm.measure import results_file
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Estimate, Setup
-    from peagle_sm.measure.compare.run import CompareDependencies, Outcome
+    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.results.records import ArmRecord
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 Specs = Sequence[Mapping["SpecMode", "EndpointSpec"]]

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from peagle_sm.measure.compare.measurement import Setup
     from peagle_sm.measure.compare.published import LinedUp, Reproduction
     from peagle_sm.measure.compare.published_set_up import Scale
-    from peagle_sm.measure.compare.run import Outcome
-    from peagle_sm.measure.results.result_file import Results
+    from peagle_sm.measure.results.result_file import Outcome, Results
     from peagle_sm.measure.workloads import Workload
 
 _PLACEHOLDER = "s3://your-bucket/published/"

@@ -1,7 +1,7 @@
 """Endpoint, which deploy() and connect() return: invoke, stream, inspect, delete.
 
-`Sender` finds the inference component that an invocation needs. `openai_base_url` and `openai_client` reach
-the endpoint by SageMaker's OpenAI route.
+`EndpointSender` finds the inference component that an invocation needs. `openai_base_url` and
+`openai_client` reach the endpoint by SageMaker's OpenAI route.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
     from peagle_sm.aws.streams.runtime import Completion, TokenStream
-    from peagle_sm.service.inventory.inspection import EndpointStatus
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
 
 
 Answer = TypeVar("Answer")
 
 
-class Sender:
+class EndpointSender:
     """Sender of requests to one endpoint and, if needed, its inference component.
 
     For an endpoint without inference components, a request is one call. With components, the first request
@@ -220,7 +220,7 @@ class Endpoint:
         self.session = session
         self._made_here = made_here
         self._pacing = pacing or Pacing.for_session(session)
-        self._sender = Sender(session, name)
+        self._sender = EndpointSender(session, name)
 
     def __repr__(self) -> str:
         where = self.session.local_url or self.session.region

@@ -50,7 +50,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Asked(_Part):
+class LockInput(_Part):
     """What the spec and the command line select; ``config`` None: the best config."""
 
     model: str
@@ -116,7 +116,7 @@ class Lock(_Part):
     lock_version: Literal[1]
     written_by: str
     written_at: str
-    asked: Asked
+    asked: LockInput
     source: LockedSource
     jumpstart: LockedModel
     licence: LockedLicence
@@ -200,7 +200,7 @@ _ComparedFacts = Mapping[tuple[str, ...], Any]
 
 
 @dataclass(frozen=True)
-class Change:
+class LockChange:
     """A changed field; ``before`` is None if added, ``after`` None if removed."""
 
     field: str
@@ -209,13 +209,13 @@ class Change:
     after: str | None
 
 
-def changes(before: Lock | None, after: Lock) -> tuple[Change, ...]:
+def changes(before: Lock | None, after: Lock) -> tuple[LockChange, ...]:
     """Return the differences in the file's order, without writer and time."""
     old = dict(_flat((), before.facts())) if before else {}
     new = dict(_flat((), after.facts()))
     paths = [*new, *(path for path in old if path not in new)]
     return tuple(
-        Change(".".join(path), _kind(path, old, new), old.get(path), new.get(path))
+        LockChange(".".join(path), _kind(path, old, new), old.get(path), new.get(path))
         for path in paths
         if (path in old) != (path in new) or old.get(path) != new.get(path)
     )
