@@ -159,8 +159,7 @@ class SpeculationSpec(_Part):
     )
     adaptive_num_speculative_tokens: bool = Field(
         default=False,
-        description="The engine chooses K, 0 included, by its measured goodput: at most that of the table, "
-        "else num_speculative_tokens. Needs an image with this project's plugin.",
+        description="The engine chooses K by its goodput, at most the K above. Needs this project's plugin.",
     )
 
     @model_validator(mode="after")
