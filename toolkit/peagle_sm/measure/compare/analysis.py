@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from peagle_sm.measure.compare.confidence_intervals import FEWEST_UNITS, Table, ratio
+from peagle_sm.measure.compare.confidence_intervals import CONFIDENCE, FEWEST_UNITS, Table, ratio
 from peagle_sm.measure.load import LoadRun, Window
 from peagle_sm.measure.load.points import chunks_inside
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, Mode, RequestRecord
@@ -199,7 +199,7 @@ class Ratios:
     units: int
 
 
-def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
+def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells], confidence: float = CONFIDENCE) -> Ratios:
     """Compare two arms on their common units; each sequence has one element per deployment.
 
     Raises:
@@ -212,12 +212,13 @@ def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
     units = {unit for table in shared for unit in table}
     if len(units) < FEWEST_UNITS:
         raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
-    rate = ratio([_rows(table) for table in shared], RATE)
+    tables = [_rows(table) for table in shared]
+    rate = ratio(tables, RATE, confidence)
     if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
         return Ratios(rate, None, None, len(units))
-    tables = [_rows(table) for table in shared]
     try:
-        return Ratios(rate, ratio(tables, ACCEPTANCE), ratio(tables, STEP_TIME), len(units))
+        acceptance, step_time = (ratio(tables, signs, confidence) for signs in (ACCEPTANCE, STEP_TIME))
+        return Ratios(rate, acceptance, step_time, len(units))
     except ValueError:  # fewer than two units have drafts: very short answers
         return Ratios(rate, None, None, len(units))
 
@@ -268,6 +269,14 @@ class Measured:
         """Return (block, window) pairs of one arm; meaningless if `one_at_a_time`."""
         return [(run.block, run.window) for run in self.runs.get(arm, [])]
 
+    def only(self, keep: Callable[[RequestRecord], bool]) -> Measured:
+        """Return a copy with some of the requests."""
+        kept = {
+            arm: [replace(run, records=tuple(filter(keep, run.records))) for run in runs]
+            for arm, runs in self.runs.items()
+        }
+        return replace(self, runs=kept)
+
     def whole(self) -> Measured:
         """Return a copy without incomplete blocks, in which not every arm had both windows."""
         if self.one_at_a_time:
@@ -285,7 +294,7 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
         ValueError: the two sides share too little for an interval.
     """
     load, alone = measured[0].load, measured[0].one_at_a_time
-    ratios = compare_cells(*(_cells_of_side(side, measured) for side in (pair.faster, pair.slower)))
+    ratios = compare_cells(_cells_of_side(pair.faster, measured), _cells_of_side(pair.slower, measured))
     over: Over = "deployments" if len(measured) > 1 else "prompts" if alone else "blocks"
     alike = identical_outputs(pair, measured) if temperature == 0 else None
     return ComparisonRecord(
@@ -329,25 +338,32 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
         return {}
     found: dict[str, Interval] = {}
     for name in sorted(names):
-        ratios = _within(name, pair, measured)
+        ratios = ratios_of_requests(pair, [each.only(_of_category(name)) for each in measured])
         if ratios is not None:
             found[name] = ratios.rate
     return found
 
 
-def _within(category: str, pair: Pair, measured: Sequence[Measured]) -> Ratios | None:
+def _of_category(name: str) -> Callable[[RequestRecord], bool]:
+    return lambda record: record.category == name
+
+
+def ratios_of_requests(
+    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE
+) -> Ratios | None:
+    """Compare whole requests by their waiting time, for a part of the prompts; None if there are too few."""
+
     def cells(side: ArmDeployments) -> list[Cells]:
-        found: list[Cells] = []
-        for each in measured:
-            records = each.requests(side.arms[each.deployment].name)
-            own = [one for one in records if one.category == category]
-            cut = of_prompts if each.one_at_a_time else of_requests_in_blocks
-            found.append(cut(own, speculates=side.speculates))
-        return found
+        return [
+            (of_prompts if each.one_at_a_time else of_requests_in_blocks)(
+                each.requests(side.arms[each.deployment].name), speculates=side.speculates
+            )
+            for each in measured
+        ]
 
     try:
-        return compare_cells(cells(pair.faster), cells(pair.slower))
-    except ValueError:  # too few prompts of this category
+        return compare_cells(cells(pair.faster), cells(pair.slower), confidence)
+    except ValueError:
         return None
 
 

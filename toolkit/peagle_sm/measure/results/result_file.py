@@ -54,6 +54,7 @@ class Results:
     checks: tuple[records.CheckRecord, ...] = ()
     windows: tuple[records.WindowRecord, ...] = ()
     tables: tuple[records.TableRecord, ...] = ()
+    slices: tuple[records.SliceRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
 
@@ -237,6 +238,7 @@ def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
         checks=tuple(by_kind["check"]),
         windows=tuple(by_kind["window"]),
         tables=tuple(by_kind["table"]),
+        slices=tuple(by_kind["slice"]),
         warnings=warnings,
     )
 

@@ -17,7 +17,9 @@ from peagle_sm.cli.commands.measuring.options import (
     chosen_workload,
     first_turn_option,
     max_tokens_option,
+    render_slices,
     repeat_option,
+    slices_data,
     temperature_option,
     workload_file_option,
     workload_option,
@@ -341,7 +343,7 @@ def render_outcome(outcome: Outcome) -> str:
     parts = [
         render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]) + _star(shown),
         render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
-        _categories(found.comparisons),
+        render_slices(results),
         "\n".join(f"note: {note}" for note in _notes(outcome)),
         f"results: {outcome.path}",
     ]
@@ -451,23 +453,6 @@ def verdict(one: ComparisonRecord) -> str:
     return text + ")"
 
 
-def _categories(comparisons: Sequence[ComparisonRecord]) -> str:
-    rows = [
-        (one.load.label, f"{one.faster} over {one.slower}", name, *_interval(found))
-        for one in comparisons
-        if not one.control
-        for name, found in one.categories.items()
-    ]
-    if not rows:
-        return ""
-    return render_table(("load", "pair", "category", "x", "interval"), rows, right=("x",))
-
-
-def _interval(found: Interval) -> tuple[str, str]:
-    interval = f"[{found.low:.3f}, {found.high:.3f}]"
-    return f"{found.value:.3f}", interval if found.shown else f"{interval} {NO_DIFFERENCE}"
-
-
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_sm.measure.load.points import separate_withheld
@@ -487,5 +472,6 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
             {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}
             for one in found.withheld_comparisons
         ],
+        "slices": slices_data(results),
         "notes": list(outcome.notes),
     }

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.terminal import render_table
+
 if TYPE_CHECKING:
+    from peagle_sm.measure.results.result_file import Results
     from peagle_sm.measure.workloads import Workload
 
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
@@ -117,3 +120,34 @@ class Numbers(_Type):
                 f"{value!r}: give {what} above 0, separated by commas, without duplicates: 1,8,32", param, ctx
             )
         return numbers
+
+
+def render_slices(results: Results) -> str:
+    """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
+    from peagle_sm.measure.report import slices
+
+    records = slices.slices_in(results)
+    if not records:
+        return ""
+    shown = slices.groups(records, results.arms)[0]
+    first = shown[0]
+    names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
+    rows = [slices.row(one) for one in shown]
+    used = [
+        at for at, head in enumerate(slices.HEADS) if any(row[at] not in ("", slices.DASH) for row in rows)
+    ]
+    heads = [slices.HEADS[at] for at in used]
+    table = render_table(heads, [[row[at] for at in used] for row in rows], right=slices.FIGURES)
+    lines = [f"{names} at {first.load.label}, by slice:", table, f"({slices.HOW})"]
+    return "\n".join([*lines, *slices.costs_lines(records, results.arms)])
+
+
+def slices_data(results: Results) -> list[dict[str, Any]]:
+    """Return the figures by slice for --format json."""
+    from peagle_sm.measure.report import slices
+    from peagle_sm.measure.results.result_file import encode
+
+    return [
+        {**encode(one), "verdict": slices.verdict(one), "costs_money": one.costs_money}
+        for one in slices.slices_in(results)
+    ]
