@@ -14,12 +14,14 @@ from peagle_sm.cli.commands.measuring.options import (
     FILE,
     Numbers,
     api_option,
+    chosen_slices,
     chosen_workload,
     first_turn_option,
     max_tokens_option,
     render_slices,
     repeat_option,
     slices_data,
+    slices_option,
     temperature_option,
     workload_file_option,
     workload_option,
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
 @temperature_option
 @api_option
 @first_turn_option
+@slices_option
 @click.option(
     "--control/--no-control",
     default=True,
@@ -214,6 +217,7 @@ def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
         blocks=options["blocks"],
         repeat=options["repeat"],
         temperature=workload.temperature,
+        slices=chosen_slices(options, workload),
     )
     setup.check()
     return setup

@@ -75,6 +75,26 @@ api_option = click.option(
 first_turn_option = click.option(
     "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
 )
+slices_option = click.option(
+    "--slices",
+    metavar="LIST",
+    help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
+    " label:NAME …  [default: all with several values]",
+)
+
+
+def chosen_slices(options: Mapping[str, Any], workload: Workload) -> tuple[str, ...] | None:
+    """Return the dimensions of --slices; None for all.
+
+    Raises:
+        SpecError: an unknown dimension.
+    """
+    from peagle_sm.measure.results.request_slices import checked_dimensions
+
+    if options["slices"] is None:
+        return None
+    names = [] if options["slices"] == "none" else options["slices"].split(",")
+    return checked_dimensions(names, {name for item in workload.items for name in item.labels})
 
 
 def chosen_workload(options: Mapping[str, Any]) -> Workload:
