@@ -1,7 +1,7 @@
-"""Checks before the server starts: settings, forbidden arguments, and added arguments. Pure.
+"""Checks before the server starts: settings, forbidden arguments, and added arguments.
 
-The toolkit refuses the same arguments and variables before a deployment (check `forbidden-flags`); this
-applies if the image is deployed by other means.
+The toolkit refuses the same arguments and variables before a deployment (check `forbidden-flags`), from the
+same list, `forbidden.json`; this applies if the image is deployed by other means.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 PREFIX = "PEAGLE_GATE"
 SPECULATIVE_FLAG = "--speculative-config"
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+ADAPTIVE_VARIABLE = "PEAGLE_SM_ADAPTIVE_K"
 
 
 class SettingError(ValueError):
@@ -85,22 +87,24 @@ class Speculation:
         parallel: whether they are drafted in one pass.
         head: the head's path.
         table: rows (first, last, K) of K by the number of running requests; empty if K is always ``tokens``.
+        adaptive: whether the engine chooses K itself, at most that of the table.
     """
 
     tokens: int
     parallel: bool
     head: str
     table: tuple[tuple[int, int, int], ...] = ()
+    adaptive: bool = False
 
     @property
     def least(self) -> int:
-        """Smallest K at any number of requests; below ``tokens`` only with a table."""
-        return min((k for _, _, k in self.table), default=self.tokens)
+        """Smallest K at any number of requests; below ``tokens`` only with a table or an adaptive K."""
+        return 0 if self.adaptive else min((k for _, _, k in self.table), default=self.tokens)
 
     @property
     def shows_second_tokens(self) -> bool:
         """Whether each draft has a second token, so that its acceptance shows parallel drafting."""
-        return self.parallel and all(k != 1 for _, _, k in self.table)
+        return self.parallel and not self.adaptive and all(k != 1 for _, _, k in self.table)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -132,8 +136,12 @@ def _value(environ: Mapping[str, str], name: str, default: Any) -> Any:
     return int(text)
 
 
-def speculation(args: Sequence[str]) -> Speculation | None:
-    """Read speculation from the server's arguments; None without, or if vLLM will refuse them."""
+def speculation(args: Sequence[str], environ: Mapping[str, str] | None = None) -> Speculation | None:
+    """Read speculation from the server's arguments; None without, or if vLLM will refuse them.
+
+    ``environ`` says whether K is adaptive.
+    """
+    adaptive = (environ or {}).get(ADAPTIVE_VARIABLE, "").strip().lower() in ("1", "true")
     text = last_value(args, SPECULATIVE_FLAG)
     if text is None:
         return _by_single_flags(args)
@@ -150,6 +158,7 @@ def speculation(args: Sequence[str]) -> Speculation | None:
         config.get("parallel_drafting") is True,
         str(config.get("model") or ""),
         _rows(table, tokens) if isinstance(table, list) else (),
+        adaptive,
     )
 
 
@@ -179,67 +188,113 @@ def last_value(args: Sequence[str], flag: str) -> str | None:
     return found
 
 
-_SECURITY = "https://docs.vllm.ai/en/latest/usage/security/"
-_SERVER = "https://docs.vllm.ai/en/latest/cli/serve/"
-
-
 @dataclass(frozen=True)
 class Forbidden:
-    """Forbidden setting: the reason, and its source."""
+    """Forbidden argument or variable: the reason, its source, and which values are meant.
+
+    Attributes:
+        why: what it does.
+        source: a public page.
+        keys: of a JSON value; only these are forbidden, at any depth. Empty: every value is.
+        dotted: only a value with a dot is forbidden: the name of a Python object, not of a built-in choice.
+        model_folder: only a value that names a path in the model's folder is forbidden.
+        gate_only: an image without the gate may have it.
+    """
 
     why: str
-    source: str = _SECURITY
+    source: str
+    keys: tuple[str, ...] = ()
+    dotted: bool = False
+    model_folder: bool = False
+    gate_only: bool = False
+
+    def covers(self, value: str) -> bool:
+        """Decide whether a value is forbidden."""
+        if self.model_folder and MODEL_FOLDER not in value:
+            return False
+        if not self.keys:
+            return not self.dotted or "." in value
+        try:
+            return self._in(json.loads(value), inside=False)
+        except (ValueError, RecursionError):
+            return any(f'"{key}"' in value for key in self.keys)
+
+    def _in(self, value: Any, inside: bool) -> bool:
+        if isinstance(value, dict):
+            return any(self._in(item, inside or key in self.keys) for key, item in value.items())
+        if isinstance(value, list):
+            return any(self._in(item, inside) for item in value)
+        return inside and value not in (None, "") and (not self.dotted or "." in str(value))
 
 
-FLAGS = {
-    "--trust-remote-code": Forbidden("runs Python that comes with the weights"),
-    "--enable-prompt-embeds": Forbidden("lets requests bring tensors, which have crashed the engine"),
-    "--allowed-local-media-path": Forbidden("lets requests read files of the container"),
-    "--trust-request-chat-template": Forbidden("lets requests bring a template, which is code"),
-    "--trust-request-mm-kwargs": Forbidden("lets requests reconfigure the media processor", _SERVER),
-    "--config": Forbidden("brings flags from a file, past this check: set each as SM_VLLM_*", _SERVER),
-    "--api-key": Forbidden(
-        "guards the paths under /v1 alone, not /invocations, and can be read by DescribeModel"
-    ),
-    "--enable-log-requests": Forbidden("writes what users ask into the log", _SERVER),
-    "--enable-log-outputs": Forbidden("writes what users get into the log", _SERVER),
-    "--disable-log-stats": Forbidden("stops the metrics by which acceptance is watched", _SERVER),
-    "--tool-server": Forbidden("runs tools, and with `demo` code that the model wrote", _SERVER),
-    "--tool-parser-plugin": Forbidden("runs a Python file", _SERVER),
-    "--reasoning-parser-plugin": Forbidden("runs a Python file", _SERVER),
-    "--logits-processors": Forbidden("runs Python by its name", _SERVER),
-    "--worker-extension-cls": Forbidden("runs Python by its name", _SERVER),
-    "--worker-cls": Forbidden("runs Python by its name", _SERVER),
-    "--profiler-config": Forbidden("opens routes that record what the engine does", _SERVER),
-    "--uds": Forbidden("listens where SageMaker does not ask", _SERVER),
-    "--override-generation-config.": Forbidden(
-        "replaces the limit of output tokens: write --override-generation-config as one JSON", _SERVER
-    ),
-}
-VARIABLES = {
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": Forbidden("unpickles what it is sent"),
-    "VLLM_SERVER_DEV_MODE": Forbidden("opens routes that pause and change the engine"),
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": Forbidden("lets requests load weights"),
-    "VLLM_TORCH_PROFILER_DIR": Forbidden("opens routes that record what the engine does"),
-    "VLLM_API_KEY": Forbidden("guards the paths under /v1 alone, not /invocations"),
-    "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": Forbidden("writes what users get into the log"),
-}
+MODEL_FOLDER = "/opt/ml/"
+
+
+def _read_list() -> tuple[dict[str, Forbidden], dict[str, Forbidden]]:
+    """Return the forbidden arguments, by flag, and variables. The toolkit's check reads the same file."""
+    data = json.loads(Path(__file__).with_name("forbidden.json").read_text(encoding="utf-8"))
+
+    def entry(written: dict[str, Any]) -> Forbidden:
+        return Forbidden(**{**written, "keys": tuple(written.get("keys", ()))})
+
+    flags = {"--" + name.replace("_", "-"): entry(one) for name, one in data["arguments"].items()}
+    return flags, {name: entry(one) for name, one in data["variables"].items()}
+
+
+FLAGS, VARIABLES = _read_list()
+#: Replaced by `gate_arguments`, which reads the flag only as one JSON.
+_DOTTED_LIMIT = "--override-generation-config."
 _OFF = ("", "0", "false")
+# vLLM's second name of a flag; argparse takes the value in the same token, too.
+_ALIAS, _ALIAS_MEANS = "-cc", "--compilation-config"
 
 
 def refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each forbidden argument or variable."""
-    for argument in args:
-        # vLLM takes _ for - in a flag, and any beginning of one that is no other's.
-        name = argument.partition("=")[0].replace("_", "-") if argument.startswith("--") else ""
-        for flag, forbidden in FLAGS.items():
-            if name and _means(name, flag):
-                variable = "SM_VLLM_" + flag[2:].upper().replace("-", "_")
-                yield f"{flag} ({variable}) is forbidden: it {forbidden.why} ({forbidden.source})"
+    for index, argument in enumerate(args):
+        written, equals, value = argument.partition("=")
+        if written.startswith(_ALIAS):
+            written = _ALIAS_MEANS + written.removeprefix(_ALIAS)
+        if not written.startswith("--"):
+            continue
+        if not equals:
+            value = args[index + 1] if index + 1 < len(args) else ""
+        yield from _argument_refusals(written, value)
     for name, forbidden in VARIABLES.items():
-        if environ.get(name, "").strip().lower() not in _OFF:
+        value = environ.get(name, "").strip()
+        if value.lower() not in _OFF and forbidden.covers(value):
             yield f"{name} is forbidden: it {forbidden.why} ({forbidden.source})"
     yield from runner_refusals(args, environ)
+
+
+def _argument_refusals(written: str, value: str) -> Iterator[str]:
+    # vLLM takes _ for - in a flag, and any beginning of one that is no other's.
+    name, dot, rest = written.partition(".")
+    name = name.replace("_", "-")
+    if dot and _DOTTED_LIMIT.startswith(name):
+        yield (
+            f"{_DOTTED_LIMIT}* is forbidden: it replaces the limit of output tokens; write "
+            f"{_DOTTED_LIMIT[:-1]} as one JSON (https://docs.vllm.ai/en/latest/cli/serve/)"
+        )
+    for flag, forbidden in FLAGS.items():
+        # `--flag.a.b value` means `--flag {"a": {"b": value}}`.
+        text = _nested(rest, value) if dot and forbidden.keys else value
+        if _means(name, flag) and forbidden.covers(text):
+            variable = "SM_VLLM_" + flag[2:].upper().replace("-", "_")
+            part = f" with {' or '.join(forbidden.keys)}" if forbidden.keys else ""
+            yield f"{flag} ({variable}){part} is forbidden: it {forbidden.why} ({forbidden.source})"
+
+
+def _nested(keys: str, value: str) -> str:
+    """Return the JSON that a dotted flag means; a + at its end appends to a list."""
+    found: Any
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = value
+    for key in reversed(keys.removesuffix("+").split(".")):
+        found = {key: found}
+    return json.dumps(found)
 
 
 def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
@@ -256,17 +311,12 @@ def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator
 
 
 def _means(name: str, flag: str) -> bool:
-    """Decide whether argparse reads ``name`` as ``flag``: in full, or as an unambiguous prefix.
-
-    A ``flag`` that ends with a dot means all of vLLM's dotted forms (``--flag.key value``).
-    """
-    if flag.endswith("."):
-        return name.startswith(flag)
+    """Decide whether argparse reads ``name`` as ``flag``: in full, or as an unambiguous prefix."""
     return name == flag or (len(name) > len("--") and flag.startswith(name) and name not in _FLAGS_THEMSELVES)
 
 
 #: Flags of vLLM that are a prefix of a forbidden one.
-_FLAGS_THEMSELVES = frozenset({"--reasoning-parser"})
+_FLAGS_THEMSELVES = frozenset({"--model", "--reasoning-parser"})
 
 
 MIDDLEWARE = "peagle_gate.asgi.Gate"
@@ -274,6 +324,8 @@ GENERATION_CONFIG = "--override-generation-config"
 REQUEST_METRICS = "--per-request-spec-decode-metrics"
 #: The first vLLM with this flag; without speculation it refuses to start with it.
 _REQUEST_METRICS_FROM = (0, 29)
+#: The first vLLM with --shutdown-timeout; an older one does not start with it.
+_SHUTDOWN_TIMEOUT_FROM = (0, 18)
 
 
 def is_on(environ: Mapping[str, str]) -> bool:
@@ -284,7 +336,8 @@ def is_on(environ: Mapping[str, str]) -> bool:
 def gate_arguments(args: Sequence[str], settings: Settings, engine_version: str) -> list[str]:
     """Return the arguments to add after ``args``; the last middleware is the outermost."""
     added = []
-    if not _has(args, "--shutdown-timeout"):
+    drains = not engine_version or _at_least(engine_version, _SHUTDOWN_TIMEOUT_FROM)
+    if drains and not _has(args, "--shutdown-timeout"):
         added += ["--shutdown-timeout", str(settings.drain_s)]
     added += _output_limit(args, settings.limits.max_tokens)
     drafting = speculation(args) is not None

@@ -101,20 +101,29 @@ def measure(
         _at(ks.get(mode), demand_mode(describe_endpoint(session, name), mode))
         for mode, name in endpoints.items()
     ]
-    around = CompareDependencies(
+    connect = connect_with({endpoints[mode]: k for mode, k in ks.items()})
+    around = dependencies(stack, described, config["seed"], say, connect)
+    return measured(described, workload, path, around, config, say)
+
+
+def dependencies(
+    stack: LocalStack, described: Sequence[Described], seed: int, say: Say, connect: Connect = open_sender
+) -> CompareDependencies:
+    """What a comparison of endpoints of this local SageMaker needs, with the full provenance."""
+    session = stack.session
+    return CompareDependencies(
         progress=lambda event: say(f"   {event.message}"),
-        target_of=lambda arm: make_target(session, arm),
+        target_of=lambda arm: replace(make_target(session, arm), arm=arm.name),
         look=lambda arm: look_at(session, arm),
         provenance=lambda: provenance.collect(
-            seed=config["seed"],
+            seed=seed,
             engine=[provenance.engine_in_brief(row) for row in stack.engines()],
             spec_hashes={one.arm.name: one.origin["spec_sha256"] for one in described},
             weights=weights_dir(),
         ),
-        connect=connect_with({endpoints[mode]: k for mode, k in ks.items()}),
+        connect=connect,
         every_s=_EVERY_S,
     )
-    return measured(described, workload, path, around, config, say)
 
 
 def _at(k: int | None, described: Described) -> Described:

@@ -22,7 +22,6 @@ from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.results.result_file import Results, ResultWriter
 from peagle_sm.measure.tune.windows import with_k
-from peagle_sm.service import Endpoint
 from scripts.bench.comparison import (
     THIRD,
     differing,
@@ -36,7 +35,7 @@ from scripts.bench.comparison import (
 )
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.machine_k import K_PROMPTS, MachineK, choose_k, reader_of, runtime_spec
+from scripts.bench.machine_k import K_PROMPTS, MachineK, choose_ks, runtime_spec
 from scripts.bench.progress import Reporter
 
 _STREAMED_TOKENS = 96
@@ -71,7 +70,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
             }
             endpoints = stack.deploy(specs, together=not options.one_by_one)
         with reporter.phase("choose num_speculative_tokens (K) on this machine"):
-            chosen = choose_ks(stack, endpoints, every.items[options.prompts :], reporter)
+            chosen = choose_ks(stack.session, endpoints, every.items[options.prompts :], reporter.say)
             ks = {mode: choice.k for mode, choice in chosen.items()}
         with reporter.phase(f"answer {options.prompts} prompts in turns"):
             names = {mode: endpoints[mode].name for mode in MODES}
@@ -91,17 +90,6 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     return verdict(results, left)
 
 
-def choose_ks(
-    stack: LocalStack, endpoints: Mapping[str, Endpoint], items: Sequence[WorkItem], reporter: Reporter
-) -> dict[Mode, MachineK]:
-    """Choose the K of each head, and say which."""
-    chosen: dict[Mode, MachineK] = {}
-    for mode in (mode for mode in MODES if mode != "none"):
-        chosen[mode] = choose_k(mode, reader_of(stack.session, endpoints[mode], mode, items))
-        reporter.say(f"   {chosen[mode].text()}")
-    return chosen
-
-
 def text(results: Results) -> str:
     """What `peagle-sm report` prints, the same figures of the least repetitive third, and the outputs."""
     third, modes = within(results, THIRD), figures(results)
@@ -111,7 +99,20 @@ def text(results: Results) -> str:
     ks += ", chosen on this machine"
     parts = [render_report(view_of([results])), f"{heading} a draft head guesses repetition easily."]
     parts += [render_rows(table) for table in (tables.ratios(view), tables.points(view)) if table is not None]
+    parts += advice(results)
     return "\n\n".join([*parts, f"num_speculative_tokens: {ks}\n{identity_text(results)}"])
+
+
+def advice(results: Results) -> list[str]:
+    """What to do where P-EAGLE is significantly slower than EAGLE-3 on this machine; empty elsewhere."""
+    ratio = speed_up(results, "p-eagle", "eagle3")
+    if ratio is None or ratio.high >= 1:
+        return []
+    return [
+        "P-EAGLE lost on this machine. Its one pass has K slots, and a CPU computes one after another;\n"
+        "a GPU computes them at once. Do not choose a mode from this run. Run this command on the instance\n"
+        "type that you will use: peagle-sm compare --modes none,eagle3,p-eagle --spec peagle.yaml"
+    ]
 
 
 def _prompts(results: Results) -> int:

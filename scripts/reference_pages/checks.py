@@ -169,7 +169,8 @@ _INTRO = """\
 # Checks: what is checked before a deploy
 
 `scripts/reference` writes this page from the registry of checks.
-`peagle-sm checks` lists the same; `--format json` has every field.
+`peagle-sm checks` lists the same; `--format json` has every field. To write a check of your own, see
+[Add a preflight check](../explanation/follow.md#add-a-preflight-check).
 
 `plan` runs the checks that need only the spec, without an account. `deploy` runs those and the preflight
 before it creates anything; `peagle-sm plan --preflight` shows both. `peagle-sm doctor` runs all checks,

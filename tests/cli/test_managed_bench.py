@@ -1,17 +1,20 @@
-"""`peagle-sm bench --managed`: what it refuses before it asks anybody."""
+"""`peagle-sm bench --managed`: what it refuses, and the confirmation prompt with the price."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from peagle_sm.cli.base import State
 from peagle_sm.cli.commands.measuring.bench import run_managed
-from peagle_sm.core.errors import SpecError
+from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.plan import BenchPlan
+from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.results.records import ArmRecord, Load
+from peagle_sm.measure.results.result_file import Outcome
 from peagle_sm.measure.workloads import Workload
 from tests.cli.running import run
 from tests.measure.managed.making import Cloud
@@ -38,3 +41,40 @@ def test_options_that_a_job_cannot_honour_are_refused() -> None:
             {"ramp": 5.0, "keep_text": True},
         )
     assert cloud.calls == []
+
+
+def start(cloud: Cloud, folder: Path, state: State, *, yes: bool) -> Outcome:
+    item = WorkItem("p", {"messages": [{"role": "user", "content": "prompt"}], "max_tokens": 8})
+    return run_managed(
+        state,
+        cloud.session(),
+        Described(ArmRecord("e", "none", None, "e", usd_per_hour=36.0), stand_in_weights=False),
+        Workload("own", (item,), None, None, "own", 1),
+        BenchPlan((Load("closed", concurrency=1),), requests=2),
+        folder / "results.jsonl",
+        {
+            **{"ramp": 0.0, "keep_text": False, "resume": None, "yes": yes},
+            **{"role_arn": "role", "s3_output": None, "tokenizer": "org/model"},
+        },
+    )
+
+
+def test_without_a_terminal_and_without_yes_no_job_starts(tmp_path: Path) -> None:
+    cloud = Cloud()
+    with pytest.raises(SpecError, match=r"Cannot ask 'Start 1 AI benchmark job on e\?'") as refusal:
+        start(cloud, tmp_path, State(stdin_is_tty=lambda: False), yes=False)
+    assert "--yes" in (refusal.value.next_step or "")
+    assert (cloud.calls, cloud.buckets, cloud.jobs) == ([], set(), {})
+
+
+@pytest.mark.parametrize("answer", ["n", "", "sure"])
+def test_the_price_is_shown_and_no_starts_no_job(answer: str, tmp_path: Path) -> None:
+    cloud = Cloud()
+    with CliRunner().isolation(input=f"{answer}\nn\n") as (_, errors, _), pytest.raises(Declined) as refusal:
+        start(cloud, tmp_path, State(stdin_is_tty=lambda: True), yes=False)
+    shown = errors.getvalue().decode()
+    assert "1 AI benchmark job, about" in shown
+    assert "(36.00 USD/h)" in shown
+    assert "Start 1 AI benchmark job on e? [y/N]" in shown
+    assert str(refusal.value) == "Not confirmed: no job was started."
+    assert (cloud.calls, cloud.buckets, cloud.jobs) == ([], set(), {})

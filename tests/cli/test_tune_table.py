@@ -20,7 +20,7 @@ def test_a_table_that_was_refused_is_shown_with_the_k_that_is_written() -> None:
     lines = render_table_of_k(REFUSED).splitlines()
     assert lines[0] == "p-eagle, K by requests in flight: 7 (1 to 3), 2 (4 and more)"
     assert lines[1] == "NOT accepted, K=5 at every load: the table's own endpoint is slower"
-    assert any("0.900" in line and "0.880 to 0.920" in line and "48 of 48" in line for line in lines)
+    assert any("0.900" in line and "[0.880, 0.920]" in line and "48 of 48" in line for line in lines)
     assert table_evidence(REFUSED)[0] == "K by load: 7 (1 to 3), 2 (4 and more); not written"
 
 

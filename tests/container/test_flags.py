@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from peagle_gate.startup import (
     FLAGS,
     VARIABLES,
+    Forbidden,
     Limits,
     Settings,
     Speculation,
@@ -19,7 +20,7 @@ from peagle_gate.startup import (
     refusals,
     speculation,
 )
-from peagle_sm.core.checks.environment import FORBIDDEN, GATE_FORBIDS
+from peagle_sm.core.arguments import MODEL_FOLDER, load_forbidden
 from sagemaker_args import build_args
 
 CONFIG = '{"model": "/head", "num_speculative_tokens": 7, "parallel_drafting": true}'
@@ -30,20 +31,59 @@ def said(*args: str, **environ: str) -> list[str]:
     return list(refusals(args, environ))
 
 
+def bad_value(entry: Forbidden) -> str:
+    """A value that the entry forbids."""
+    value = f"{MODEL_FOLDER}module.Class"
+    return json.dumps({"extra": [{key: value} for key in entry.keys]}) if entry.keys else value
+
+
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_each_forbidden_flag_is_refused_with_reason_and_source(flag: str) -> None:
-    for spelling in (flag, f"{flag}=x", flag.replace("-", "_").replace("__", "--", 1)):
-        (sentence,) = said("--port", "8080", spelling, "value")
-        assert flag in sentence
-        assert FLAGS[flag].why in sentence
-        assert "https://" in sentence
+    value = bad_value(FLAGS[flag])
+    for spelling in (flag, flag.replace("-", "_").replace("__", "--", 1)):
+        for args in ([spelling, value], [f"{spelling}={value}"]):
+            (sentence,) = said("--port", "8080", *args)
+            assert flag in sentence
+            assert FLAGS[flag].why in sentence
+            assert "https://" in sentence
 
 
 @pytest.mark.parametrize("name", sorted(VARIABLES))
 def test_each_forbidden_variable_is_refused_unless_it_is_off(name: str) -> None:
-    (sentence,) = said(**{name: "1"})
+    (sentence,) = said(**{name: bad_value(VARIABLES[name])})
     assert name in sentence
     assert said(**{name: "0"}) == said(**{name: "False"}) == said(**{name: ""}) == []
+
+
+def test_only_some_values_of_an_argument_are_forbidden() -> None:
+    fine = [
+        *("--distributed-executor-backend", "mp"),
+        *("--compilation-config", '{"backend": "inductor", "inductor_passes": {}}'),
+        *("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_connector_module_path": null}'),
+        *("-cc.backend", "eager"),
+        *("--model", "/opt/ml/model"),
+    ]
+    assert said(*fine, PYTHONPATH="/opt/peagle", LD_LIBRARY_PATH="/usr/local/cuda/compat") == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--compilation-config.backend", "evil.Backend"],
+        ["-cc.backend=evil.Backend"],
+        ["-cc", '{"inductor_passes": {"a": "evil.function"}}'],
+        ["--compilation_config.inductor_passes.mine", "evil.function"],
+        ["--kv-transfer-config.kv_connector_module_path", "evil"],
+        ["--kv-transfer-config.kv_connector_extra_config.spec_module_path", "evil"],
+        ["--kv-transfer-config.kv_connector_extra_config", '{"tiers": [{"module_path": "evil"}]}'],
+        ["--kv-transfer-conf", '{"kv_connector_module_path": "evil"}'],
+        ["--kv-transfer-config", '{"kv_connector_module_path": "evil"'],  # not JSON, so read as text
+        ["--distributed-executor-back", "evil.Executor"],
+        ["--middlewar=evil.App"],
+    ],
+)
+def test_other_spellings_of_python_by_name_are_refused(args: list[str]) -> None:
+    assert said(*args), args
 
 
 def test_a_beginning_that_argparse_would_complete_is_refused_too() -> None:
@@ -64,18 +104,31 @@ def test_flags_that_only_begin_alike_pass() -> None:
     assert said("--speculative-config", CONFIG, "--max-num-seqs", "8") == []
 
 
-def test_what_the_toolkit_refuses_before_a_deployment_the_container_refuses_too() -> None:
-    for name in FORBIDDEN:
-        environ = {name: "true"}
-        assert said(*build_args(environ, False), **environ), name
+def test_the_toolkit_and_the_container_have_the_same_list() -> None:
+    listed = load_forbidden()
+    assert {"--" + name.replace("_", "-") for name in listed.arguments} == FLAGS.keys()
+    assert listed.variables.keys() == VARIABLES.keys()
 
 
-def test_what_the_container_refuses_the_toolkit_refuses_among_extra_arguments() -> None:
-    ours = {name.removeprefix("SM_VLLM_").lower() for name in FORBIDDEN if name.startswith("SM_VLLM_")}
-    dotted = "override_generation_config."  # no name of an extra argument has a dot
-    theirs = {flag[2:].replace("-", "_") for flag in FLAGS}
-    assert ours | GATE_FORBIDS.keys() | {dotted} == theirs
-    assert not ours & GATE_FORBIDS.keys()
+def json_values() -> st.SearchStrategy[object]:
+    keys = st.sampled_from(sorted({key for entry in FLAGS.values() for key in entry.keys} | {"a", "b"}))
+    texts = st.sampled_from(["", "inductor", "evil", "evil.Class", "/opt/ml/model"])
+    return st.recursive(
+        st.none() | st.integers(0, 2) | texts,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2),
+        max_leaves=5,
+    )
+
+
+@given(st.sampled_from(sorted(load_forbidden().arguments)), json_values() | st.text(max_size=8))
+def test_the_toolkit_and_the_container_decide_alike(name: str, value: object) -> None:
+    text = value if isinstance(value, str) else json.dumps(value)
+    variable = f"SM_VLLM_{name.upper()}"
+    ours = load_forbidden().setting(variable, text)
+    if text.strip().lower() in ("", "0", "true", "false") or text.startswith(("[", "-")):
+        return  # a bare flag, or several tokens
+    theirs = said(*build_args({variable: text}, False))
+    assert bool(ours) == bool(theirs), (ours, theirs)
 
 
 def test_a_flag_hidden_in_an_array_is_found() -> None:
@@ -88,9 +141,8 @@ def test_no_argument_breaks_the_check(args: list[str]) -> None:
     assert all(sentence for sentence in refusals(args, {}))
 
 
-def test_the_gate_stands_before_all_other_middleware() -> None:
-    args = gate_arguments(["--middleware", "theirs.App"], Settings(), "0.33.0")
-    assert args[-2:] == ["--middleware", "peagle_gate.asgi.Gate"]
+def test_the_gate_is_the_only_middleware() -> None:
+    assert gate_arguments([], Settings(), "0.33.0")[-2:] == ["--middleware", "peagle_gate.asgi.Gate"]
 
 
 def test_requests_report_their_acceptance_where_the_engine_can_and_something_drafts() -> None:
@@ -108,6 +160,11 @@ def test_requests_report_their_acceptance_where_the_engine_can_and_something_dra
 def test_a_time_for_draining_of_ones_own_stays() -> None:
     assert "--shutdown-timeout" not in gate_arguments(["--shutdown-timeout", "3"], Settings(), "")
     assert gate_arguments([], Settings(drain_s=9), "")[:2] == ["--shutdown-timeout", "9"]
+    assert gate_arguments([], Settings(drain_s=9), "0.18.0")[:2] == ["--shutdown-timeout", "9"]
+
+
+def test_an_engine_without_draining_does_not_get_its_flag() -> None:
+    assert "--shutdown-timeout" not in gate_arguments([], Settings(), "0.17.1")
 
 
 @pytest.mark.parametrize(
@@ -190,3 +247,14 @@ def test_other_modes_may_use_the_v2_model_runner() -> None:
     assert list(refusals(["--speculative-config", CONFIG], {"VLLM_USE_V2_MODEL_RUNNER": "0"})) == []
     assert list(refusals(["--speculative-config", sequential], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []
     assert list(refusals([], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []
+
+
+def test_an_adaptive_k_may_be_0_and_hides_the_second_tokens() -> None:
+    """Both rules of the gate that need a K would report a fault where the controller chose 0 or 1."""
+    fixed = speculation(SPECULATING, {})
+    found = speculation(SPECULATING, {"PEAGLE_SM_ADAPTIVE_K": "1"})
+    assert fixed is not None
+    assert found is not None
+    assert (fixed.adaptive, found.adaptive) == (False, True)
+    assert found.least == 0
+    assert not found.shows_second_tokens

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from peagle_sm.core.checks import ALL_CHECKS, Check
-from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.editing import write_fields
-from tests.core.checks.cases import Case, all_cases, checks_by_id
+from tests.core.checks.cases import Case, all_cases, cases_by_subject, checks_by_id
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, found, plan_of, spec_of
 
 CONTAINER_SPEC = spec_of(CONTAINER)
@@ -26,6 +26,12 @@ def test_a_check_says_what_it_must_and_no_more(case: Case) -> None:
     check = checks_by_id()[case.check]
     assert any(case.said in note.message and note.severity == case.severity for note in notes), notes
     assert all(note.message and (note.next_step or check.remedy) for note in notes)
+
+
+def test_the_cases_of_a_check_are_in_the_file_named_after_its_module() -> None:
+    modules = {check.id: check.look.__module__.rpartition(".")[2] for check in ALL_CHECKS}
+    wrong = [(subject, case.check) for subject, case in cases_by_subject() if modules[case.check] != subject]
+    assert not wrong
 
 
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.id)

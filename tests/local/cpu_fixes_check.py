@@ -8,6 +8,8 @@ import gc
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +24,7 @@ os.environ.update(
 )
 
 import torch
+import vllm.v1.spec_decode.llm_base_proposer as proposer
 from vllm import LLM, SamplingParams, ir
 from vllm.platforms.cpu import CpuPlatform
 
@@ -86,17 +89,52 @@ def modules(llm: LLM) -> list[torch.nn.Module]:
 
 def try_out(llm: LLM) -> dict[str, Any]:
     straight = [module for module in modules(llm) if "forward" in vars(module)]
-    tokens, drafts = answers(llm)
+    with counting_rows() as rows:
+        tokens, drafts = answers(llm)
     for module in straight:
         del module.forward
-    stock_tokens, stock_drafts = answers(llm)
+    with vllms_own_rows(), counting_rows() as stock_rows:
+        stock_tokens, stock_drafts = answers(llm)
     return {
+        "rows": rows,
+        "stock rows": stock_rows,
         "layers": sum(type(module).__name__ == "LlamaDecoderLayer" for module in modules(llm)),
         "straight": sum(type(module).__name__ == "LlamaDecoderLayer" for module in straight),
         "same tokens": tokens == stock_tokens,
         "same drafts": drafts == stock_drafts,
         "drafts": drafts["vllm:spec_decode_num_drafts"],
+        "rejected": drafts["vllm:spec_decode_num_draft_tokens"]
+        - drafts["vllm:spec_decode_num_accepted_tokens"],
     }
+
+
+@contextmanager
+def counting_rows() -> Iterator[dict[str, int]]:
+    """Count the rows that enter the first passes of a draft head."""
+    counted = {"in": 0}
+    of_head = proposer.SpecDecodeBaseProposer.build_model_inputs_first_pass
+
+    def count(self: Any, num_tokens: int, *args: Any) -> Any:
+        counted["in"] += num_tokens
+        return of_head(self, num_tokens, *args)
+
+    proposer.SpecDecodeBaseProposer.build_model_inputs_first_pass = count
+    try:
+        yield counted
+    finally:
+        proposer.SpecDecodeBaseProposer.build_model_inputs_first_pass = of_head
+
+
+@contextmanager
+def vllms_own_rows() -> Iterator[None]:
+    """Put back the first pass of a draft head as vLLM prepares it, with the rejected rows."""
+    base = proposer.SpecDecodeBaseProposer
+    ours = base.propose, base.build_per_group_and_layer_attn_metadata
+    base.propose, base.build_per_group_and_layer_attn_metadata = (one.__wrapped__ for one in ours)
+    try:
+        yield
+    finally:
+        base.propose, base.build_per_group_and_layer_attn_metadata = ours
 
 
 def compare_kernels() -> dict[str, bool | None]:
@@ -113,6 +151,7 @@ def compare_kernels() -> dict[str, bool | None]:
         "rows": same_rows(kernels),
         "compiled rows": same_compiled_rows(kernels),
         "buffers": same_buffers(kernels),
+        "first pass": same_without_rejected(),
     }
 
 
@@ -205,6 +244,46 @@ def bfloat16_product() -> tuple[torch.Tensor, torch.Tensor]:
 def same_in_parts(product: Any, x: torch.Tensor, whole: torch.Tensor) -> bool:
     parts = [torch.cat([product(part.clone()) for part in x.split(n)]) for n in (1, 2, 3, 4, 5, 9, 33)]
     return all(torch.equal(part, whole) for part in parts)
+
+
+def same_without_rejected() -> bool:
+    """Whether two requests keep their first rows, 5 less 2 and 4 less 0, with everything that says where."""
+    from peagle_cpu_fixes import drafting  # type: ignore[import-not-found]
+    from vllm.v1.attention.backend import CommonAttentionMetadata
+
+    starts = torch.tensor([0, 5, 9], dtype=torch.int32)
+    meta = CommonAttentionMetadata(
+        query_start_loc=starts,
+        query_start_loc_cpu=starts,
+        seq_lens=torch.tensor([20, 14], dtype=torch.int32),
+        num_reqs=2,
+        num_actual_tokens=9,
+        max_query_len=5,
+        max_seq_len=20,
+        block_table_tensor=torch.zeros(2, 1, dtype=torch.int32),
+        slot_mapping=torch.arange(9) + 100,
+    )
+    made = drafting.without_rejected(
+        {
+            "common_attn_metadata": meta,
+            "num_rejected_tokens_gpu": torch.tensor([2, 0], dtype=torch.int32),
+            **{f"target_{name}": torch.arange(9) for name in ("token_ids", "positions", "hidden_states")},
+        }
+    )
+    kept, now = [0, 1, 2, 5, 6, 7, 8], made["common_attn_metadata"]
+    last, distinct, source = drafting.rows_of([0, 6, 13], sampled=4, masks=3)
+    return (
+        all(made[f"target_{name}"].tolist() == kept for name in ("token_ids", "positions", "hidden_states"))
+        and made["num_rejected_tokens_gpu"] is None
+        and now.query_start_loc.tolist() == [0, 3, 7]
+        and now.seq_lens.tolist() == [18, 14]
+        and now.slot_mapping.tolist() == [100 + row for row in kept]
+        and (now.num_actual_tokens, now.max_query_len) == (7, 4)
+        and meta.seq_lens.tolist() == [20, 14]
+        and last.tolist() == [2, 3, 4, 5, 9, 10, 11, 12]
+        and distinct.tolist() == [0, 1, 2, 3, 6, 7, 8, 9, 10]
+        and source.tolist() == [0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 8, 8]
+    )
 
 
 def same_buffers(kernels: Any) -> bool:

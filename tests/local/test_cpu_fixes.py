@@ -53,9 +53,15 @@ def test_every_layer_of_the_target_and_of_either_head_is_straight(report: dict[s
     assert report[head]["straight"] == report[head]["layers"]
 
 
+@pytest.mark.parametrize("head", ["p-eagle", "eagle3"])
+def test_rejected_drafts_do_not_enter_the_head(report: dict[str, Any], head: str) -> None:
+    run = report[head]
+    assert run["stock rows"]["in"] - run["rows"]["in"] == run["rejected"] > 0
+
+
 @pytest.mark.parametrize(
     "kernel",
-    ["top-k without drafts", "norms", "argmax", "slots", "products", "buffers"],
+    ["top-k without drafts", "norms", "argmax", "slots", "products", "buffers", "first pass"],
 )
 def test_a_kernel_computes_what_the_one_it_replaces_does(report: dict[str, Any], kernel: str) -> None:
     assert report["kernels"][kernel]

@@ -55,6 +55,12 @@ RECORDS: dict[str, Record] = {
     "point": point(),
     "comparison": comparison(),
     "fit": records.FitRecord("p-eagle", CLOSED, (records.KPoint(7, 4.3, 8.6, 497, True),), 7, "why", 1, None),
+    "validation": records.ValidationRecord(
+        "p-eagle",
+        ((1, 4, 7), (5, 1024, 0)),
+        3,
+        records.TableCheck(CLOSED, records.Interval(1.02, 1.0, 1.04), "as fast", 47, 48, 2),
+    ),
     "table": records.TableRecord(
         "p-eagle",
         ((1, 4, 7), (5, 1024, 0)),

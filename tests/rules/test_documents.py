@@ -132,9 +132,28 @@ def test_ci_runs_the_test_script() -> None:
     assert "./scripts/test" in read(Path(".ci/run"))
 
 
+FOLLOW = ROOT / "docs" / "explanation" / "follow.md"
+CHECKS = ROOT / "toolkit" / "peagle_sm" / "core" / "checks"
+
+
 def test_every_function_on_the_page_that_follows_three_commands_exists() -> None:
-    page = ROOT / "docs" / "explanation" / "follow.md"
-    names = re.findall(r"`(peagle_\w+[\w.]*):([\w.]+)`", page.read_text(encoding="utf-8"))
+    names = re.findall(r"`(peagle_\w+[\w.]*):([\w.]+)`", FOLLOW.read_text(encoding="utf-8"))
     assert len(names) > 20
     for module, name in names:
         attrgetter(name)(import_module(module))
+
+
+def test_the_index_by_question_names_files_and_functions_that_exist() -> None:
+    rows = re.findall(r"\| `([\w/]+/\w+\.py)` \| `([\w.]+)` \|", FOLLOW.read_text(encoding="utf-8"))
+    assert len(rows) > 10
+    for path, name in rows:
+        assert (ROOT / path).is_file(), path
+        module = re.sub(r"^(toolkit|stacks/guard/runtime)/", "", path).removesuffix(".py").replace("/", ".")
+        attrgetter(name)(import_module(module))
+
+
+def test_every_tuple_of_checks_is_on_the_page_that_says_how_to_add_one() -> None:
+    told = re.findall(r"\| `(\w+)\.py` \| `(\w+)` \| `(\w+)\.py` \|", FOLLOW.read_text(encoding="utf-8"))
+    tuples = re.findall(r"^    \*(\w+)\.(\w+),$", (CHECKS / "__init__.py").read_text(encoding="utf-8"), re.M)
+    assert len(tuples) > 10
+    assert sorted(told) == sorted((module, name, f"{module}_cases") for module, name in tuples)

@@ -320,9 +320,9 @@ def test_a_fault_in_a_dockerfile_is_found(
 def test_a_refusal_that_the_container_lacks_is_found() -> None:
     flags = {"--trust-remote-code": ""}
     missing = image.missing_refusals(flags, {"VLLM_SERVER_DEV_MODE": ""})
-    assert "SM_VLLM_TRUST_REMOTE_CODE" not in missing
+    assert "trust_remote_code" not in missing
     assert "VLLM_SERVER_DEV_MODE" not in missing
-    assert {"SM_VLLM_ALLOWED_LOCAL_MEDIA_PATH", "VLLM_ALLOW_RUNTIME_LORA_UPDATING"} <= set(missing)
+    assert {"allowed_local_media_path", "VLLM_ALLOW_RUNTIME_LORA_UPDATING"} <= set(missing)
 
 
 # --- files --------------------------------------------------------------------------------------------

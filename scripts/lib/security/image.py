@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from peagle_sm.core.checks.environment import FORBIDDEN, SECRET_NAME, SECRET_VALUE
+from peagle_sm.core.arguments import load_forbidden
+from peagle_sm.core.checks.environment import SECRET_NAME, SECRET_VALUE
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _ARGUMENT = re.compile(r"\$\{?(\w+)(?::-([^}]*))?\}?")
@@ -121,10 +122,13 @@ def forbidden_settings(dockerfile: str) -> list[str]:
     broken = [
         f"line {line}: {name}"
         for line, name, value in _environment(dockerfile)
-        if name in FORBIDDEN and value.lower() not in ("", "0", "false")
+        if (entry := load_forbidden().setting(name, value)) and not entry.gate_only
     ]
+    # An argument that is forbidden with some values only does not end the search in a command line.
     flags = {
-        "--" + name.removeprefix("SM_VLLM_").lower().replace("_", "-") for name in FORBIDDEN if "SM_" in name
+        "--" + name.replace("_", "-")
+        for name, entry in load_forbidden().arguments.items()
+        if not (entry.gate_only or entry.keys or entry.dotted)
     }
     for each in instructions(dockerfile):
         if each.name in ("CMD", "ENTRYPOINT", "RUN"):
@@ -144,11 +148,6 @@ def secrets(dockerfile: str) -> list[str]:
 
 def missing_refusals(flags: Mapping[str, object], variables: Mapping[str, object]) -> list[str]:
     """What the toolkit forbids before a deployment, and the image's own entry point would let through."""
-    wanted = {
-        name: "--" + name.removeprefix("SM_VLLM_").lower().replace("_", "-")
-        for name in FORBIDDEN
-        if name.startswith("SM_VLLM_")
-    }
-    return [name for name, flag in wanted.items() if flag not in flags] + [
-        name for name in FORBIDDEN if not name.startswith("SM_VLLM_") and name not in variables
-    ]
+    listed = load_forbidden()
+    missing = [name for name in listed.arguments if "--" + name.replace("_", "-") not in flags]
+    return missing + [name for name in listed.variables if name not in variables]

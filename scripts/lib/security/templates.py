@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from peagle_sm.core.checks.environment import FORBIDDEN, SECRET_NAME, SECRET_VALUE
+from peagle_sm.core.arguments import load_forbidden
+from peagle_sm.core.checks.environment import SECRET_NAME, SECRET_VALUE
 from peagle_sm.core.engines import version_of
 
 Template = Mapping[str, Any]
-_OFF = ("", "0", "false")
 MAX_LOGPROBS = 20
 """vLLM's own default; -1 would be the whole vocabulary for each token."""
 N_LIMIT = "VLLM_MAX_N_SEQUENCES"
@@ -115,11 +115,11 @@ def tacit_licences(template: Template) -> list[str]:
 
 
 def forbidden_settings(template: Template) -> list[str]:
-    """A setting that opens the engine (`peagle_sm.core.checks.environment` says how)."""
+    """A setting that opens the engine (`peagle_sm.core.arguments.load_forbidden` has the reasons)."""
     return [
         f"{where}: {name}"
         for where, name, value in settings(template)
-        if name in FORBIDDEN and value.strip().lower() not in _OFF
+        if (entry := load_forbidden().setting(name, value)) and not entry.gate_only
     ]
 
 

@@ -1,15 +1,16 @@
-"""Facts of an account that each check catches, and facts that it lets pass."""
+"""Cases of the checks in `peagle_sm.core.checks.account`: credentials, rights, roles and the guard."""
 
 from __future__ import annotations
 
 from peagle_sm.core.checks.base import Guard, Identity, Rights, Role, Taken
 from tests.core.checks.cases import Case
-from tests.core.support import GPT, ROLE
+from tests.core.support import CONTAINER, GPT, ROLE, STACK
 
 _USER = "arn:aws:iam::123456789012:user/me"
 _ME = Identity("123456789012", _USER, skew_s=0.4)
 _EXECUTION = Role(ROLE, True, ("sagemaker.amazonaws.com",), ("ReadModels",))
 _SCHEDULER = Role(ROLE, True, ("scheduler.amazonaws.com",))
+_OWN_ROLE = GPT.replace("role/peagle", "role/mine")
 
 CASES = [
     Case(
@@ -99,4 +100,27 @@ CASES = [
     ),
     Case("name-taken", GPT, fact=Taken("InService", True)),
     Case("name-taken", GPT, fact=Taken()),
+    Case(
+        "stack-role",
+        _OWN_ROLE,
+        context=STACK,
+        severity="error",
+        said="the guard's role peagle-execution-us-east-1",
+    ),
+    Case(
+        "stack-role",
+        CONTAINER.replace("role/peagle", "role/mine"),
+        context=STACK,
+        severity="error",
+        said="only this role",
+    ),
+    Case(
+        "stack-role",
+        _OWN_ROLE,
+        "speculation: {mode: none}",
+        STACK,
+        severity="warning",
+        said="named peagle-execution-*",
+    ),
+    Case("stack-role", GPT, context=STACK),
 ]

@@ -1,7 +1,7 @@
 """A case of a check: what it is shown, and what it must say; nothing where it must be content.
 
-A module beside this one named `*_cases.py` gives a list `CASES`; `tests/core/test_checks.py` runs them all
-and demands one that fails and one that passes of every registered check.
+The cases of `peagle_sm/core/checks/SUBJECT.py` are the list `CASES` in `SUBJECT_cases.py` beside this module.
+`tests/core/test_checks.py` runs them all and demands one that fails and one that passes of every check.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, Check
 from peagle_sm.core.checks.base import SPEC
-from peagle_sm.core.plan.plan import Context
+from peagle_sm.core.plan.records import Context
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.words import Finding
 from tests.core.support import AWS, spec_of
@@ -56,6 +56,12 @@ def checks_by_id() -> dict[str, Check]:
 
 
 @cache
-def all_cases() -> tuple[Case, ...]:
+def cases_by_subject() -> tuple[tuple[str, Case], ...]:
+    """Every case, with the subject of its file."""
     files = sorted(Path(__file__).parent.glob("*_cases.py"))
-    return tuple(case for file in files for case in import_module(f"tests.core.checks.{file.stem}").CASES)
+    modules = {file.stem.removesuffix("_cases"): f"tests.core.checks.{file.stem}" for file in files}
+    return tuple((subject, case) for subject, name in modules.items() for case in import_module(name).CASES)
+
+
+def all_cases() -> tuple[Case, ...]:
+    return tuple(case for _, case in cases_by_subject())

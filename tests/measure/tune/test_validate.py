@@ -11,7 +11,6 @@ from peagle_sm.measure.compare.alternating import OnRun, TurnContext
 from peagle_sm.measure.load import Silent, Timeouts, WorkItem
 from peagle_sm.measure.results.records import (
     ArmRecord,
-    ComparisonRecord,
     Interval,
     Load,
     Record,
@@ -21,9 +20,9 @@ from peagle_sm.measure.results.records import (
 from peagle_sm.measure.tune.validate import (
     Validation,
     is_accepted,
-    judge,
     reason_of,
     validated_loads,
+    verdict_of,
 )
 from tests.measure.compare.virtual import FakeTarget, VirtualTime
 from tests.measure.tune.stepping import SteppingEngine, SteppingEngines
@@ -107,11 +106,6 @@ def test_steps_have_the_concurrency_of_each_step() -> None:
     assert levels[-1] == 1
 
 
-def comparison(low: float, value: float, high: float) -> ComparisonRecord:
-    load = Load("closed", concurrency=4)
-    return ComparisonRecord("a", "b", load, Interval(value, low, high), "blocks", 8, 1, None, None)
-
-
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [
@@ -124,11 +118,14 @@ def comparison(low: float, value: float, high: float) -> ComparisonRecord:
     ],
 )
 def test_what_is_as_fast(interval: tuple[float, float, float], verdict: str) -> None:
-    check = judge(comparison(*interval))
-    assert check.verdict == verdict
+    low, value, high = interval
+    ratio = Interval(value, low, high)
+    assert verdict_of(lambda confidence: ratio, loads=5) == verdict
+    check = TableCheck(Load("closed", concurrency=4), ratio, verdict)
     assert is_accepted([check]) == (verdict == "as fast")
     assert ("c=4" in reason_of([check])) == (verdict != "as fast")
 
 
 def test_nothing_measured_is_not_accepted() -> None:
     assert not is_accepted(())
+    assert reason_of(()) == "the table was not validated"

@@ -47,7 +47,7 @@ def test_the_machine_decides_and_not_the_catalogue(each_ms: float, best: int) ->
     found = choose_k("p-eagle", engine)
     assert found.k == best
     assert found.catalogue == 11
-    assert f"p-eagle: K={best} (catalogue: 11); tokens/s K=5 " in found.text()
+    assert f"p-eagle: K={best} (catalogue: 11); tokens/s while decoding: K=5 " in found.text()
 
 
 def test_every_candidate_is_measured_in_every_round_in_alternating_order() -> None:

@@ -18,7 +18,7 @@ from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
 from scripts.bench.machine_k import MachineK
-from tests.scripts.bench.making import made
+from tests.scripts.bench.making import made, request, results
 
 
 def test_the_file_has_the_names_that_others_read() -> None:
@@ -68,6 +68,16 @@ def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> N
         "num_speculative_tokens: eagle3 5, p-eagle 7, chosen on this machine",
         "identical outputs: yes, 6 of 6 prompts (by token ids)",
     ]
+
+
+def test_a_machine_where_p_eagle_loses_is_told_so_and_what_to_do() -> None:
+    seconds = {"tiny-none": 0.08, "tiny-eagle3": 0.04, "tiny-p-eagle": 0.05}
+    slower = results([request(arm, f"p{i}", s) for arm, s in seconds.items() for i in range(6)])
+    shown = quickstart.text(slower)
+    assert "P-EAGLE is slower than EAGLE-3: 0.80x" in shown
+    assert "Do not choose a mode from this run." in shown
+    assert "peagle-sm compare --modes none,eagle3,p-eagle --spec peagle.yaml" in shown
+    assert "P-EAGLE lost" not in quickstart.text(made())
 
 
 def test_figures_of_a_client_that_held_the_load_back_are_withheld_everywhere() -> None:

@@ -41,10 +41,11 @@ def straighten(model: torch.nn.Module, config: VllmConfig) -> int:
         return 0
     makers = {llama.LlamaDecoderLayer: target_layer, llama_eagle3.LlamaDecoderLayer: head_layer}
     changed = 0
+    layers = [layer for layer in model.modules() if type(layer) in makers]
     for layer in model.modules():
         make = makers.get(type(layer))
         if make is not None and is_plain(layer):
-            layer.forward = make(layer)
+            layer.forward = make(layer, layer is layers[-1])
             changed += 1
         elif type(layer) is RMSNorm and is_plain_norm(layer):
             layer.forward = functools.partial(either, *norms(layer))
@@ -79,8 +80,8 @@ def is_plain_norm(norm: Any) -> bool:
     return type(norm) is RMSNorm and norm.has_weight and norm.variance_size_override is None
 
 
-def target_layer(layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the forward of a Llama layer."""
+def target_layer(layer: Any, is_last: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the forward of a Llama layer; its last one is like the others."""
     first, add_first = norms(layer.input_layernorm)
     _, add_second = norms(layer.post_attention_layernorm)
     attend, transform = attention(layer.self_attn), mlp(layer.mlp)
@@ -97,13 +98,18 @@ def target_layer(layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
     return forward
 
 
-def head_layer(layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the forward of a layer of an EAGLE-3 or P-EAGLE head; its first one reads two inputs."""
+def head_layer(layer: Any, is_last: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the forward of a layer of an EAGLE-3 or P-EAGLE head; its first one reads two inputs.
+
+    Where ``drafting`` says which rows of the pass are sampled, the last layer computes only those, and the
+    rows of its result that nobody reads are zero.
+    """
     first, add_first = norms(layer.input_layernorm)
     hidden_norm, _ = norms(layer.hidden_norm)
     _, add_second = norms(layer.post_attention_layernorm)
-    attend, transform = attention(layer.self_attn), mlp(layer.mlp)
     is_first = layer.layer_idx == 0
+    attend, transform = attention(layer.self_attn, is_first, is_last), mlp(layer.mlp)
+    name = layer.self_attn.attn.layer_name
     normed_residual = layer._residual_norm == layer._norm_before_residual
 
     def forward(
@@ -115,10 +121,26 @@ def head_layer(layer: Any) -> Callable[..., tuple[Tensor, Tensor]]:
             hidden_states = torch.cat([first(embeds), normed], dim=-1)
         else:
             hidden_states, residual = add_first(hidden_states, residual)
-        hidden_states, residual = add_second(attend(positions, hidden_states), residual)
-        return transform(hidden_states), residual
+        rows = rows_that_count(name) if is_last else None
+        if rows is None:
+            hidden_states, residual = add_second(attend(positions, hidden_states), residual)
+            return transform(hidden_states), residual
+        count = hidden_states.size(0)
+        hidden_states, residual = add_second(attend(positions, hidden_states), residual[rows.sampled])
+        return tuple(spread(part, rows.sampled, count) for part in (transform(hidden_states), residual))
 
     return forward
+
+
+def rows_that_count(name: str) -> Any:
+    """Return what ``drafting`` says of this pass through a layer, None where every row counts."""
+    metadata = forward_context._forward_context.attn_metadata
+    return getattr(metadata[name], "rows", None) if type(metadata) is dict else None
+
+
+def spread(part: Tensor, places: Tensor, count: int) -> Tensor:
+    """Return ``count`` rows, those at ``places`` from ``part`` and the others zero."""
+    return part.new_zeros((count, part.size(1))).index_copy_(0, places, part)
 
 
 def norms(module: RMSNorm) -> tuple[Linear, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]:
@@ -165,8 +187,13 @@ def mlp(module: Any) -> Linear:
     return forward
 
 
-def attention(module: Any) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the layer's first half, without the two opaque operators around each kernel."""
+def attention(
+    module: Any, is_first: bool = False, is_last: bool = False
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the layer's first half, without the two opaque operators around each kernel.
+
+    ``is_first`` and ``is_last``: of a draft head, whose rows may count differently (``drafting``).
+    """
     qkv_of, out_of = linear(module.qkv_proj), linear(module.o_proj)
     layer, rotary = module.attn, module.rotary_emb
     impl, name = layer.impl, layer.layer_name
@@ -180,7 +207,12 @@ def attention(module: Any) -> Callable[[Tensor, Tensor], Tensor]:
     angles = functools.lru_cache(maxsize=1)(rotary_angles)
 
     def forward(positions: Tensor, x: Tensor) -> Tensor:
-        q, k, v = qkv_of(x).split_with_sizes(parts, -1)
+        rows = rows_that_count(name) if is_first or is_last else None
+        if is_first and rows is not None and rows.source is not None:
+            qkv = qkv_of(x[rows.distinct])[rows.source]
+        else:
+            qkv = qkv_of(x)
+        q, k, v = qkv.split_with_sizes(parts, -1)
         rotate(positions, q, k, rotary.head_size, angles(rotary, q.dtype), rotary.is_neox_style)
         context = forward_context._forward_context
         if type(context.attn_metadata) is not dict:  # a trial run without requests
@@ -190,6 +222,8 @@ def attention(module: Any) -> Callable[[Tensor, Tensor], Tensor]:
         if slots is not None:
             k, v = k.view(-1, kv_heads, size), v.view(-1, kv_heads, size)
             store(k, v, keys, values, slots, layer.isa, *scales)
+        if is_last and rows is not None:
+            q, meta = q[rows.sampled], rows.meta
         # Room for padding is left as it is, like in vLLM: nobody reads it.
         out = q.new_empty((q.size(0), heads, size))
         used = meta.num_actual_tokens

@@ -12,9 +12,10 @@ def hook() -> None:
         return
 
     def init_worker(self: Any, *args: Any, **kwargs: Any) -> None:
-        from . import kernels
+        from . import drafting, kernels
 
         kernels.install()
+        drafting.install()
         straighten_after_loading()
         original(self, *args, **kwargs)
 

@@ -241,11 +241,18 @@ def _without_v2(_: Draft) -> Edits:
     fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=_without_v2),
 )
 def v2_model_runner(draft: Draft) -> Iterator[Finding]:
-    """The V2 model runner, which has no parallel drafting."""
+    """The V2 model runner, which has no parallel drafting and does not run on a CPU."""
     value = environment(draft).get(RUNNER_VARIABLE)
     if value is not None and value not in ("0", "1"):
         # vLLM reads int(value): anything else ends the engine, "false" and "" too
         yield Finding("error", f"serving.env.{RUNNER_VARIABLE}: found {value!r}; allowed: 0 or 1")
+        return
+    if value == "1" and draft.context.local:
+        yield Finding(
+            "error",
+            f"serving.env.{RUNNER_VARIABLE}: found '1' on a CPU; allowed: 0, since the V2 model runner needs "
+            "Triton",
+        )
         return
     if draft.mode != "p-eagle" or draft.image is None or draft.image.is_lmi:
         return
@@ -329,37 +336,6 @@ SECRET_NAME = re.compile(r"(^|_)(SECRET|PASSWORD|PASSWD|TOKEN|PRIVATE_KEY|ACCESS
 SECRET_VALUE = re.compile(
     r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{20,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-_OFF = ("", "0", "false")
-# Forbidden whatever their value, unless it turns them off. Each is described in vLLM's security guide or in
-# the text of its own option (`vllm serve --help`, vllm/envs.py, both read at 0.32.0).
-FORBIDDEN = {
-    "SM_VLLM_TRUST_REMOTE_CODE": "runs Python that comes with the weights",
-    "SM_VLLM_ENABLE_PROMPT_EMBEDS": "lets requests send tensors, which have crashed the engine",
-    "SM_VLLM_ALLOWED_LOCAL_MEDIA_PATH": "lets requests read files of the container",
-    "SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE": "lets requests send a chat template, which is code",
-    "SM_VLLM_TRUST_REQUEST_MM_KWARGS": "lets requests reconfigure the media processor (GHSA-h3rc-6mm3-gc2m)",
-    "SM_VLLM_TOOL_SERVER": "lets requests run tools",
-    "SM_VLLM_TOOL_PARSER_PLUGIN": "runs a Python file, which may come with the weights",
-    "SM_VLLM_REASONING_PARSER_PLUGIN": "runs a Python file, which may come with the weights",
-    "SM_VLLM_PROFILER_CONFIG": "opens routes that record what the engine does",
-    "VLLM_TORCH_PROFILER_DIR": "opens routes that record what the engine does, and writes it to disk",
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles received data",
-    "VLLM_SERVER_DEV_MODE": "opens routes that pause and change the engine",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
-    "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes the users' answers to the log",
-}
-# Arguments that the gate in container/ refuses beside these (`peagle_gate.startup.FLAGS`; a test compares).
-GATE_FORBIDS = {
-    "config": "brings arguments from a file, past the gate's check: set each by its name",
-    "api_key": "protects only the paths below /v1, not /invocations, and others can read it",
-    "enable_log_requests": "writes the users' prompts to the log",
-    "enable_log_outputs": "writes the users' answers to the log",
-    "disable_log_stats": "turns off the metrics that show the acceptance",
-    "logits_processors": "runs Python by its name",
-    "worker_extension_cls": "runs Python by its name",
-    "worker_cls": "runs Python by its name",
-    "uds": "listens on a socket that SageMaker does not use",
-}
 
 
 def has_gate(draft: Draft) -> bool:
@@ -392,16 +368,23 @@ def environment_secrets(draft: Draft) -> Iterator[Finding]:
 )
 def forbidden_flags(draft: Draft) -> Iterator[Finding]:
     """Flags that open the engine to requests or code."""
-    for field, name, value in _given(draft):
-        if value.strip().lower() in _OFF:
+    given = list(_given(draft))
+    if not given:
+        return
+    from peagle_sm.core.arguments import load_forbidden  # few specs need the list
+
+    listed = load_forbidden()
+    for field, name, value in given:
+        entry = listed.setting(name, value)
+        if entry is None:
             continue
-        argument = name.removeprefix(_PREFIX).lower() if name.startswith(_PREFIX) else None
-        if name in FORBIDDEN:
-            yield Finding("error", f"{field}: not allowed: it {FORBIDDEN[name]}")
-        elif argument in GATE_FORBIDS and (field.startswith("serving.extra_args.") or has_gate(draft)):
+        part = f" with {' or '.join(sorted(entry.keys))}" if entry.keys else ""
+        if not entry.gate_only:
+            yield Finding("error", f"{field}: not allowed{part}: it {entry.why}")
+        elif field.startswith("serving.extra_args.") or has_gate(draft):
             yield Finding(
                 "error",
-                f"{field}: not allowed: the gate in the container refuses it: it {GATE_FORBIDS[argument]}",
+                f"{field}: not allowed{part}: the gate in the container refuses it: it {entry.why}",
             )
 
 

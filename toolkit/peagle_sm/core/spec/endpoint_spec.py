@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -16,15 +15,23 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
-from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
+from peagle_sm.core.spec.lock import Lock, Place
+from peagle_sm.core.spec.validation import (
+    argument_value,
+    environment_text,
+    explain,
+    load_yaml,
+    show,
+    with_lines,
+)
 
 Mode = Literal["none", "eagle3", "p-eagle"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -41,27 +48,11 @@ _S3_URI = r"^s3://[^/]+/.+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
 
-def _as_environment_text(value: Any) -> Any:
-    """Convert YAML's bools and numbers to text, as the environment needs."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
-
-
-def _as_argument_value(value: Any) -> Any:
-    """Refuse null, which no argument means."""
-    if isinstance(value, bool | int | str | list | dict) or (
-        isinstance(value, float) and math.isfinite(value)
-    ):
-        return value
-    raise ValueError("true or false, a number, a text, a list or a mapping")
-
-
-EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
+EnvironmentText = Annotated[str, BeforeValidator(environment_text)]
 ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=128)]
 ArgumentValue = Annotated[
     Any,
-    BeforeValidator(_as_argument_value),
+    BeforeValidator(argument_value),
     WithJsonSchema({"type": ["boolean", "number", "string", "array", "object"]}),
 ]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
@@ -130,6 +121,17 @@ def _allowed_in_tag(char: str) -> bool:
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse YAML's yes, on and true where a number is meant: pydantic reads them as 1."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = {annotation, *get_args(annotation)}
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError("a whole number" if int in kinds else "a number")
+        return value
+
 
 class SpeculationSpec(_Part):
     """Speculation: how draft tokens are proposed."""
@@ -141,7 +143,7 @@ class SpeculationSpec(_Part):
     draft_head: str | None = Field(
         default=None,
         min_length=1,
-        description="Catalogue id of the draft head, or a name for the one at head_uri.",
+        description="Catalogue id of the draft head, or a name for that at head_uri.",
     )
     draft_tensor_parallel_size: int | None = Field(
         default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
@@ -155,6 +157,11 @@ class SpeculationSpec(_Part):
         default=None,
         description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
         "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
+    )
+    adaptive_num_speculative_tokens: bool = Field(
+        default=False,
+        description="The engine chooses K, 0 included, by its measured goodput: at most that of the table, "
+        "else num_speculative_tokens. Needs an image with this project's plugin.",
     )
 
     @model_validator(mode="after")
@@ -461,7 +468,7 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         SpecError: not YAML, not a mapping, or an invalid field.
     """
     try:
-        data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
+        data = load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

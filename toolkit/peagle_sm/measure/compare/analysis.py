@@ -199,7 +199,9 @@ class Ratios:
     units: int
 
 
-def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells], confidence: float = CONFIDENCE) -> Ratios:
+def compare_cells(
+    faster: Sequence[Cells], slower: Sequence[Cells], *, confidence: float = CONFIDENCE
+) -> Ratios:
     """Compare two arms on their common units; each sequence has one element per deployment.
 
     Raises:
@@ -217,8 +219,8 @@ def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells], confidence: 
     if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
         return Ratios(rate, None, None, len(units))
     try:
-        acceptance, step_time = (ratio(tables, signs, confidence) for signs in (ACCEPTANCE, STEP_TIME))
-        return Ratios(rate, acceptance, step_time, len(units))
+        acceptance = ratio(tables, ACCEPTANCE, confidence)
+        return Ratios(rate, acceptance, ratio(tables, STEP_TIME, confidence), len(units))
     except ValueError:  # fewer than two units have drafts: very short answers
         return Ratios(rate, None, None, len(units))
 
@@ -285,6 +287,16 @@ class Measured:
         full = {block for block, count in counts.items() if count == 2 * len(self.runs)}
         kept = {arm: [run for run in runs if run.block in full] for arm, runs in self.runs.items()}
         return replace(self, runs=kept)
+
+
+def rate_ratio(pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE) -> Interval:
+    """Compute the ratio of the rates of one pair under one load, with an interval of any ``confidence``.
+
+    Raises:
+        ValueError: as `compare`.
+    """
+    faster, slower = (_cells_of_side(side, measured) for side in (pair.faster, pair.slower))
+    return compare_cells(faster, slower, confidence=confidence).rate
 
 
 def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | None) -> ComparisonRecord:
@@ -362,7 +374,7 @@ def ratios_of_requests(
         ]
 
     try:
-        return compare_cells(cells(pair.faster), cells(pair.slower), confidence)
+        return compare_cells(cells(pair.faster), cells(pair.slower), confidence=confidence)
     except ValueError:
         return None
 

@@ -16,7 +16,14 @@ from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.report.tables import Rows, markdown
 from peagle_sm.measure.report.verdict import checked, verdict
 from peagle_sm.measure.report.view import View, cautions
-from peagle_sm.measure.results.records import CheckRecord, ComparisonRecord, FitRecord, Mode, PointRecord
+from peagle_sm.measure.results.records import (
+    CheckRecord,
+    ComparisonRecord,
+    FitRecord,
+    Mode,
+    PointRecord,
+    TableRecord,
+)
 from peagle_sm.measure.results.result_file import Results
 
 _FOLDED_ABOVE = 8
@@ -121,6 +128,11 @@ class TuneResult(Measured):
         """Fitted curve over K, for each mode and load."""
         return self.results.fits
 
+    @property
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Table of K by load for each mode, with its validation; empty without ``loads``."""
+        return self.results.tables
+
 
 @dataclass(frozen=True)
 class VerifyResult(Measured):
@@ -173,6 +185,10 @@ def _tables(view: View) -> list[Table]:
     found = (
         ("Speed-up", tables.ratios(view), False),
         ("Measured", tables.points(view), False),
+        ("K chosen by the controller", tables.controllers(view), False),
+        ("K by load", tables.by_load(view), False),
+        ("Table of K over the fixed K", tables.validations(view.tables, view), False),
+        ("Other modes at each load", tables.alternatives(view.tables, view), False),
         ("Best K", tables.best_k(view), False),
         ("Rate at each K", tables.rates(view), True),
         (_checks_title(view), tables.checks(view, power=False), False),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure import PACKAGES, need_packages, results_file
 from peagle_sm.measure.notebook.endpoints import SessionSource, blocking, chosen, demanded
@@ -26,10 +25,11 @@ def tune(
     modes: Sequence[Mode] = (),
     heads: Mapping[Mode, str] | None = None,
     concurrency: Sequence[int] = (1, 8),
+    loads: Sequence[int] = (),
     max_k: int = 11,
     by: By = "auto",
     max_deployments: int | None = None,
-    rounds: int = 4,
+    rounds: int | None = None,
     workload: Workload | str = "humaneval",
     requests: int = 24,
     max_tokens: int = 128,
@@ -50,7 +50,10 @@ def tune(
     It deploys the model with and without speculation, measures a few K, predicts the others, measures the
     most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
     ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
-    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12.
+    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12. ``rounds`` None: 4, or 2 with ``loads``.
+
+    ``loads``, in place of ``concurrency``: K is tuned at each load, and a table of K by load is validated and
+    written, or one K (docs/how-to/k-by-load.md).
 
     Raises:
         Declined: the user did not confirm.
@@ -59,7 +62,8 @@ def tune(
     """
     need_packages((*PACKAGES, "numpy"))
     from peagle_sm.measure.tune import job as tuning
-    from peagle_sm.measure.tune.decide import most_deployments
+    from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, most_deployments
+    from peagle_sm.measure.tune.loads import ROUNDS as LOAD_ROUNDS
     from peagle_sm.measure.tune.run import Settings
     from peagle_sm.measure.tune.windows import WindowSize
 
@@ -71,15 +75,16 @@ def tune(
         spec_path=Path(spec) if isinstance(spec, str | Path) else None,
         settings=Settings(
             modes=asked,
-            concurrencies=tuple(dict.fromkeys(concurrency)),
+            concurrencies=tuple(dict.fromkeys(sorted(loads) if loads else concurrency)),
             max_k=max_k,
-            runtime=by == "runtime" or (by == "auto" and opened.is_local),
+            runtime=by == "runtime" or (by == "auto" and (opened.is_local or bool(loads))),
             most_deployments=max_deployments or most_deployments(max_k),
-            rounds=rounds,
+            rounds=rounds or (LOAD_ROUNDS if loads else RUNTIME_ROUNDS),
             size=WindowSize(requests),
             heads={str(mode): head for mode, head in (heads or {}).items()},
             sweep_rounds=sweep_rounds,
             unguarded=unguarded,
+            by_load=bool(loads),
         ),
         workload=chosen(workload, None, seed, max_tokens, first_turn_only=True),
         max_tokens=max_tokens,
@@ -88,10 +93,8 @@ def tune(
     )
     tuning.check(job)
     plans = tuning.plans_of(job, opened)
-    for plan in plans.values():
-        errors = [finding for finding in plan.findings if finding.severity == "error"]
-        if errors:
-            raise PlanRefused(errors[0].message, next_step=errors[0].next_step)
+    for plan in (*plans.values(), *tuning.table_plans(job, opened).values()):
+        plan.refuse_errors()
     if not yes:
         _ask(tuning.price_of(job, plans, opened).words())
     with followed(progress) as follow:

@@ -25,6 +25,9 @@ from peagle_sm.measure.results.records import (
     PointRecord,
     Record,
     RequestRecord,
+    TableRecord,
+    ValidationRecord,
+    WindowRecord,
 )
 from peagle_sm.measure.results.result_file import Results, from_line, read, to_line
 
@@ -36,9 +39,15 @@ _NAME = re.compile(r'data-name="([^"]*)"')
 def records_of(results: Results) -> Iterable[Record]:
     """Yield all records of a file, header first."""
     yield results.header
-    for part in (results.arms, results.requests, results.points, results.comparisons, results.fits):
-        yield from part
+    yield from results.arms
+    yield from results.requests
+    yield from results.points
+    yield from results.comparisons
+    yield from results.windows
+    yield from results.validations
+    yield from results.fits
     yield from results.checks
+    yield from results.tables
 
 
 def embed(files: Sequence[Results]) -> Safe:
@@ -93,6 +102,9 @@ def _results(lines: Sequence[str], name: str | None) -> Results:
         of(ComparisonRecord),
         of(FitRecord),
         of(CheckRecord),
+        of(WindowRecord),
+        of(ValidationRecord),
+        of(TableRecord),
         source=name,
     )
 

@@ -25,7 +25,7 @@ from peagle_sm.measure.report.section import (
     table,
     values,
 )
-from peagle_sm.measure.report.tables import baseline, rates
+from peagle_sm.measure.report.tables import baseline, controllers, rates
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import Acceptance, FitRecord, Load, Percentiles, PointRecord
 
@@ -210,9 +210,18 @@ def acceptance(view: View) -> Section | None:
     lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
     every = pivot(view, lengths, "Acceptance length per step, by load")
     several = sum(len(view.loads(kind)) for kind in KINDS) > 1
-    right = tag("div", beside, every if several else None, class_="stack")
+    right = tag("div", beside, every if several else None, _controller(view), class_="stack")
     return Section(
         "acceptance", "Acceptance", _acceptance_lead(view, shown), pair(both(chart, "survival"), right)
+    )
+
+
+def _controller(view: View) -> Safe | None:
+    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
+    found = controllers(view)
+    words = range(len(found.heads) - len(found.figures)) if found else ()
+    return (
+        table(found.heads, found.rows, caption="K chosen by the controller", words=words) if found else None
     )
 
 
@@ -255,7 +264,7 @@ def curve(view: View) -> Section | None:
     ordered = sorted(view.fits, key=lambda fit: (fit.load.kind, load_value(fit.load)))
     loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
     size = HALF if len(loads) % 3 else THIRD
-    drawn = [both(_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
+    drawn = [both(k_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
     body = join(grid(*drawn), _chosen(ordered), _every(view))
     return Section("k", "Best K", _curve_lead(ordered), body)
 
@@ -272,7 +281,8 @@ def looks_of_mode(fit: FitRecord) -> Look:
     return looks_of([ArmRecord("any", fit.mode, None, "")])["any"]
 
 
-def _chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
+def k_chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
+    """Make the chart of one load: tokens per second by K, a line for each mode; K=0 is no speculation."""
     series, guides = [], []
     for fit in fits:
         look, name = _look(view, fit), formatting.MODE_NAMES[fit.mode]

@@ -5,9 +5,11 @@ In Markdown the headline and the main tables come first; long tables are collaps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from peagle_sm.core.spec.endpoint_spec import table_text
 from peagle_sm.measure.load.points import doubt_lines
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.costs import cost_rows
@@ -16,18 +18,19 @@ from peagle_sm.measure.report.section import KINDS
 from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.trust import trust
 from peagle_sm.measure.report.verdict import checked, verdict
-from peagle_sm.measure.report.view import View, cautions
+from peagle_sm.measure.report.view import Shown, View, cautions
 from peagle_sm.measure.results.records import (
-    CheckRecord,
-    ComparisonRecord,
+    Alternative,
     FitRecord,
+    Interval,
     KPoint,
+    KUse,
     Percentiles,
     PointRecord,
+    TableCheck,
+    TableRecord,
 )
 from peagle_sm.measure.results.result_file import Results
-
-_Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,34 @@ def points(view: View) -> Rows | None:
     return _used(_with_runs(view, Rows(heads, lines, heads[2:]), found, 2))
 
 
-def _with_runs(view: View, table: Rows, records: Sequence[_Shown], names: int) -> Rows:
+def controllers(view: View) -> Rows | None:
+    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
+    found = [point for point in _points(view) if point.k_use is not None]
+    heads = ("load", "arm", "controller at the end", "steps by K", "mean K", "changes of K")
+    lines = tuple(
+        (
+            point.load.label,
+            view.label(point.arm),
+            use.state,
+            _steps_by_k(use),
+            formatting.number(use.mean),
+            f"{use.switches}",
+        )
+        for point in found
+        if (use := point.k_use) is not None
+    )
+    return _with_runs(view, Rows(heads, lines, heads[4:]), found, 2) if lines else None
+
+
+def _steps_by_k(use: KUse) -> str:
+    total = sum(count for _, count in use.steps)
+    shares = [
+        f"{k}: {formatting.share(count / total)}" for k, count in sorted(use.steps, key=lambda one: -one[1])
+    ]
+    return ", ".join(shares) or formatting.DASH
+
+
+def _with_runs(view: View, table: Rows, records: Sequence[Shown], names: int) -> Rows:
     """Add a column with the run after the first ``names`` cells, if two rows would look the same."""
     if not are_alike(row[:names] for row in table.rows):
         return table
@@ -166,6 +196,114 @@ def baseline(fit: FitRecord) -> KPoint | None:
     return next((point for point in fit.points if point.k == 0), None)
 
 
+def by_load(view: View) -> Rows | None:
+    """Make the table of K by load: the tuner's table for each mode, and what was decided."""
+    if not view.tables:
+        return None
+    heads = ("mode", "K by requests in flight", "result", "why")
+    rows = tuple(
+        (formatting.MODE_NAMES[table.mode], table_text(table.rows), decision(table), table.reason)
+        for table in view.tables
+    )
+    return _with_runs(view, Rows(heads, rows, ()), view.tables, 1)
+
+
+def decision(table: TableRecord) -> str:
+    """Return what is used: the table, or one K."""
+    if table.accepted:
+        return "accepted"
+    refused = "" if len(table.rows) == 1 else "not accepted, "
+    return f"{refused}K={table.fixed_k} at every load"
+
+
+_RATIOS = ("table / fixed K", "tokens/s over it", "looks")  #: columns of figures
+
+
+def validations(tables: Sequence[TableRecord], view: View | None = None) -> Rows | None:
+    """Make the table of the validations: each table's own endpoint over that of the fixed K.
+
+    ``view`` names the runs where two rows would look the same.
+    """
+    heads = ("mode", "load", "table / fixed K", "95% interval", "result", "looks", "identical outputs")
+    return _of_tables(tables, heads, lambda table: [_check_cells(check) for check in table.checks], view)
+
+
+def _check_cells(check: TableCheck) -> tuple[str, ...]:
+    alike = formatting.DASH
+    if check.compared_outputs is not None:
+        alike = f"{check.identical_outputs} of {check.compared_outputs}"
+    return check.load.label, *_exact(check.ratio), check.verdict, str(check.looks), alike
+
+
+def _exact(ratio: Interval) -> tuple[str, str]:
+    """Format a ratio near 1 with three decimals: the validation decides about 2%."""
+    return f"{ratio.value:.3f}", f"[{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def alternatives(tables: Sequence[TableRecord], view: View | None = None) -> Rows | None:
+    """Make the table of the other modes at each load: their rate over the tuned mode's with the K in use.
+
+    ``view`` names the runs where two rows would look the same.
+    """
+    heads = ("mode", "load", "instead", "tokens/s over it", "95% interval", "result")
+    return _of_tables(tables, heads, lambda table: [_other_cells(one) for one in table.alternatives], view)
+
+
+def _other_cells(other: Alternative) -> tuple[str, ...]:
+    name = formatting.MODE_NAMES[other.mode]
+    instead = name if other.mode == "none" else f"{name} K={other.k}"
+    return other.load.label, instead, *_exact(other.ratio), other.verdict
+
+
+def _of_tables(
+    tables: Sequence[TableRecord],
+    heads: tuple[str, ...],
+    cells_of: Callable[[TableRecord], Sequence[tuple[str, ...]]],
+    view: View | None,
+) -> Rows | None:
+    found = [
+        (table, (formatting.MODE_NAMES[table.mode], *row)) for table in tables for row in cells_of(table)
+    ]
+    if not found:
+        return None
+    made = Rows(heads, tuple(row for _, row in found), _RATIOS)
+    if view is not None:
+        made = _with_runs(view, made, [table for table, _ in found], 3)
+    return made if len({table.mode for table in tables}) > 1 else _without(made, "mode")
+
+
+def table_data(table: TableRecord) -> dict[str, Any]:
+    """Return K by load of one mode as JSON, with its validation and the alternatives."""
+    return {
+        "mode": table.mode,
+        "rows": [list(row) for row in table.rows],
+        "accepted": table.accepted,
+        "fixed_k": table.fixed_k,
+        "reason": table.reason,
+        "checks": [
+            {
+                "load": check.load.label,
+                **asdict(check.ratio),
+                "verdict": check.verdict,
+                "looks": check.looks,
+                "identical_outputs": check.identical_outputs,
+                "compared_outputs": check.compared_outputs,
+            }
+            for check in table.checks
+        ],
+        "alternatives": [
+            {
+                "load": one.load.label,
+                "mode": one.mode,
+                "k": one.k,
+                **asdict(one.ratio),
+                "verdict": one.verdict,
+            }
+            for one in table.alternatives
+        ],
+    }
+
+
 def checks(view: View, *, power: bool = True) -> Rows | None:
     """Make the table of checks; ``power`` adds the long column of what each check detects."""
     if not view.checks:
@@ -229,11 +367,15 @@ def _run(view: View, heading: str) -> str:
     parts += [
         text
         for text in (
-            _table("Speed-up", ratios(view)),
-            _table("Measured", points(view)),
-            _table("Best K", best_k(view)),
-            _table("Rate at each K", rates(view)),
-            _table(checked(view.checks) if view.checks else "", checks(view)),
+            _titled("Speed-up", ratios(view)),
+            _titled("Measured", points(view)),
+            _titled("K by load", by_load(view)),
+            _titled("K chosen by the controller", controllers(view)),
+            _titled("Table of K over the fixed K, each on its own endpoint", validations(view.tables, view)),
+            _titled("Other modes at each load", alternatives(view.tables, view)),
+            _titled("Best K", best_k(view)),
+            _titled("Rate at each K", rates(view)),
+            _titled(checked(view.checks) if view.checks else "", checks(view)),
         )
         if text
     ]
@@ -249,12 +391,17 @@ def _cautions(view: View) -> list[str]:
     ]
 
 
-def _table(title: str, table: Rows | None) -> str:
-    if table is None:
-        return ""
+def markdown_table(table: Rows) -> str:
+    """Write a table in Markdown."""
     right = ["---:" if head in table.figures else "---" for head in table.heads]
     lines = [table.heads, right, *table.rows]
-    text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+
+
+def _titled(title: str, table: Rows | None) -> str:
+    if table is None:
+        return ""
+    text = markdown_table(table)
     if len(table.rows) <= _SHOWN_ROWS:
         return f"**{title}**\n\n{text}"
     summary = f"{title} ({formatting.plural(len(table.rows), 'row')})"

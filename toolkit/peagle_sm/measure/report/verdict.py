@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peagle_sm.core.spec.endpoint_spec import table_text
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.report.view import View, load_value
-from peagle_sm.measure.results.records import CheckRecord, ComparisonRecord, FitRecord, Load, PointRecord
+from peagle_sm.measure.results.records import (
+    CheckRecord,
+    ComparisonRecord,
+    FitRecord,
+    Load,
+    PointRecord,
+    TableRecord,
+)
 
 #: Pairs of modes for the headline, best first.
 _QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
@@ -155,7 +163,18 @@ def _of_fits(view: View) -> Verdict:
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
     rates = "; ".join(told for fit in fits if (told := _rates(fit)))
     second = f"Tokens per second: {rates}." if rates else ""
-    return Verdict(f"Best K for {formatting.MODE_NAMES[mode]}: {said}", "", (reach,), second)
+    table = next((one for one in view.tables if one.mode == mode), None)
+    headline = f"Best K for {formatting.MODE_NAMES[mode]}: {said}" if table is None else _of_table(table)
+    return Verdict(headline, "", (reach,), second)
+
+
+def _of_table(table: TableRecord) -> str:
+    """Write what `tune --loads` chose: a table of K by requests in flight, or one K and why."""
+    name = formatting.MODE_NAMES[table.mode]
+    if table.accepted:
+        return f"K by requests in flight for {name}: {table_text(table.rows)}"
+    why = "no table is needed" if len(table.rows) == 1 else "the table was not accepted"
+    return f"One K at every load for {name}: {table.fixed_k}, since {why}"
 
 
 def _rates(fit: FitRecord) -> str:

@@ -21,10 +21,13 @@ from peagle_sm.measure.results.records import (
     Load,
     PointRecord,
     RequestRecord,
+    TableRecord,
 )
 from peagle_sm.measure.results.result_file import Results
 
 STAND_IN = "small stand-in weights"
+Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord
+"""Records with rows of their own in a report."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class View:
     checks: tuple[CheckRecord, ...]
     requests: int
     warnings: tuple[str, ...]
+    tables: tuple[TableRecord, ...] = ()
     withheld: tuple[PointRecord, ...] = ()
     withheld_comparisons: tuple[ComparisonRecord, ...] = ()
     files: tuple[tuple[str, Results], ...] = ()
@@ -69,10 +73,10 @@ class View:
         marks = ["synthetic data"] if self.synthetic else []
         return ", ".join([*marks, STAND_IN] if self.stand_in else marks) or None
 
-    def run_of(self, record: PointRecord | ComparisonRecord | FitRecord | CheckRecord) -> str:
+    def run_of(self, record: Shown) -> str:
         """Return the name of the file that contains a record; empty if none does."""
         for name, each in self.files:
-            parts = (each.points, each.comparisons, each.fits, each.checks)
+            parts = (each.points, each.comparisons, each.fits, each.checks, each.tables)
             if any(record is one for part in parts for one in part):
                 return name
         return ""

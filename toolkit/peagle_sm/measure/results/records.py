@@ -132,6 +132,25 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
+class KUse:
+    """K as the engine's controller chose it during a load, from ``peagle:*`` on its metrics route.
+
+    ``steps`` are [K, steps of the engine] pairs; ``state`` is "following", or why K did not follow at the
+    end.
+    """
+
+    steps: tuple[tuple[int, int], ...]
+    switches: int
+    state: str
+
+    @property
+    def mean(self) -> float | None:
+        """Mean K of the steps; None without steps."""
+        total = sum(count for _, count in self.steps)
+        return sum(k * count for k, count in self.steps) / total if total else None
+
+
+@dataclass(frozen=True)
 class ClientHealth:
     """Whether the client kept up, and why not; `load.points` decides what may be shown."""
 
@@ -182,6 +201,7 @@ class PointRecord:
     goodput: Goodput | None = None
     usd: float | None = None
     machine_load: float | None = None  #: 1-minute load average of the client's machine
+    k_use: KUse | None = None  #: None without a controller of K
 
 
 @dataclass(frozen=True)
@@ -316,15 +336,32 @@ class WindowRecord:
     untrusted: str | None = None
 
 
+Verdict = Literal["as fast", "slower", "not decided"]
+
+
 @dataclass(frozen=True)
 class TableCheck:
-    """Rate of a table's own endpoint over that of the best fixed K, under one load."""
+    """Rate of a table's own endpoint over that of the best fixed K, under one load.
+
+    The interval of ``ratio`` holds with 95% for all looks together.
+    """
 
     load: Load
     ratio: Interval
-    verdict: Literal["as fast", "slower", "not decided"]
+    verdict: Verdict
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
+    looks: int = 1  #: how often the load was measured until it was decided
+
+
+@dataclass(frozen=True)
+class ValidationRecord:
+    """One decided load of the validation of a table; a resumed run of `tune` does not measure it again."""
+
+    mode: Mode
+    rows: tuple[tuple[int, int, int], ...]
+    fixed_k: int
+    check: TableCheck
 
 
 @dataclass(frozen=True)
@@ -372,6 +409,7 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
+    | ValidationRecord
     | TableRecord
     | SliceRecord
 )
@@ -385,6 +423,7 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
+    "validation": ValidationRecord,
     "table": TableRecord,
     "slice": SliceRecord,
 }

@@ -53,10 +53,20 @@ class Results:
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
     windows: tuple[records.WindowRecord, ...] = ()
+    validations: tuple[records.ValidationRecord, ...] = ()
     tables: tuple[records.TableRecord, ...] = ()
     slices: tuple[records.SliceRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results file of a run, its content, and notes for the reader of the figures."""
+
+    path: Path
+    results: Results
+    notes: tuple[str, ...]
 
 
 def encode(record: Any) -> Any:
@@ -237,6 +247,7 @@ def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
         fits=tuple(by_kind["fit"]),
         checks=tuple(by_kind["check"]),
         windows=tuple(by_kind["window"]),
+        validations=tuple(by_kind["validation"]),
         tables=tuple(by_kind["table"]),
         slices=tuple(by_kind["slice"]),
         warnings=warnings,

@@ -16,7 +16,7 @@ from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.measure.compare.run import Watch
 from peagle_sm.measure.load import Timeouts, WorkItem, make_target
 from peagle_sm.measure.results.records import Mode as RecordMode
-from peagle_sm.measure.results.records import Record, TableCheck, TableRecord
+from peagle_sm.measure.results.records import Record, TableCheck, TableRecord, ValidationRecord
 from peagle_sm.measure.tune.arms import Host, HostPlan, arm_spec, label, parse_label, table_spec
 from peagle_sm.measure.tune.decide import Tell, by_deployments, every_k, in_one_engine, side_by_side
 from peagle_sm.measure.tune.estimate import windows_by_load, windows_of
@@ -28,6 +28,7 @@ from peagle_sm.measure.tune.validate import Validation, validated_loads
 from peagle_sm.measure.tune.windows import (
     EndpointReader,
     Measured,
+    NotMeasured,
     Resumed,
     WindowProgress,
     WindowReader,
@@ -111,6 +112,7 @@ class Tuning:
     monotonic: Callable[[], float] = time.monotonic
     every_s: float = 0.5  #: seconds between two progress events
     measured: Measured = field(default_factory=Measured)  #: windows of an earlier run
+    validated: Sequence[ValidationRecord] = ()  #: loads that an earlier run has validated
     _window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     _bill: Bill = field(default_factory=Bill)
     _untrusted: list[str] = field(default_factory=list)
@@ -180,21 +182,17 @@ class Tuning:
 
     def _by_load(self) -> tuple[list[ModeResult], list[TableRecord]]:
         """Measure each mode at each load in one engine; then validate each table on its own endpoint."""
-        settings = self.settings
-        found: list[LoadResult] = []
-        with self._up(self._runtime_specs(), runtime=True) as sides:
-            for mode in settings.modes:
-                sides[mode].demand_runtime_k(settings.max_k)
-                self.tell(f"{mode}: K 0 to {settings.max_k} in one engine, at each load")
-                engine, plain = at_each_load(
-                    self._resumed(mode, sides[mode]),
-                    self._resumed("none", sides["none"]),
-                    settings.concurrencies,
-                    settings.max_k,
-                    self.tell,
-                    rounds=settings.rounds,
-                )
-                found.append(conclude_loads(mode, engine, plain, settings.max_k))
+        found = self._loads_of_earlier_run()
+        if found is None:
+            with self._up(self._runtime_specs(), runtime=True) as sides:
+                for mode in self.settings.modes:
+                    sides[mode].demand_runtime_k(self.settings.max_k)
+                found = [
+                    self._load_result(
+                        mode, self._resumed(mode, sides[mode]), self._resumed("none", sides["none"])
+                    )
+                    for mode in self.settings.modes
+                ]
         checks = [() if result.table.is_constant else self._validate(result) for result in found]
         tables = [
             record_of(result, checked, [other for other in found if other is not result])
@@ -202,13 +200,44 @@ class Tuning:
         ]
         return [result.fixed for result in found], tables
 
+    def _loads_of_earlier_run(self) -> list[LoadResult] | None:
+        """Return the results of an earlier run; None if a window is missing, so that engines are needed."""
+        if not self.measured:
+            return None
+        again, untrusted = self.measured.again(), list[str]()
+
+        def reader(mode: str) -> Resumed:
+            return Resumed(_record_mode(mode), again, None, WindowProgress(None, 0), untrusted)
+
+        try:
+            found = [self._load_result(mode, reader(mode), reader("none")) for mode in self.settings.modes]
+        except NotMeasured:
+            return None
+        self._untrusted += untrusted
+        return found
+
+    def _load_result(self, mode: Mode, engine: WindowReader, plain: WindowReader) -> LoadResult:
+        settings = self.settings
+        self.tell(f"{mode}: K 0 to {settings.max_k} in one engine, at each load")
+        readings = at_each_load(
+            engine, plain, settings.concurrencies, settings.max_k, self.tell, rounds=settings.rounds
+        )
+        return conclude_loads(mode, *readings, settings.max_k)
+
     def _validate(self, result: LoadResult) -> tuple[TableCheck, ...]:
         """Deploy the table and the best fixed K as they would be written, and alternate between them."""
         mode, head = result.spec_mode, self.settings.heads.get(result.mode)
-        k = result.fixed.common.k
+        k, rows = result.fixed.common.k, result.table.rows
+        known = [
+            one.check for one in self.validated if (one.mode, one.rows, one.fixed_k) == (result.mode, rows, k)
+        ]
+        loads = validated_loads(self.settings.concurrencies)
+        if len(known) == len(loads) or any(check.verdict != "as fast" for check in known):
+            self.tell(f"{mode}: the table is already validated")
+            return tuple(known)
         self.tell(f"{mode}: validation of the table ({result.table.words}) against K={k}")
         specs = {
-            f"{mode} table": table_spec(self.base, mode, result.table.rows, head=head),
+            f"{mode} table": table_spec(self.base, mode, rows, head=head),
             label(mode, k): arm_spec(self.base, mode, k, head=head),
         }
         with self._up(specs, runtime=False) as sides:
@@ -231,8 +260,9 @@ class Tuning:
                 context_of=lambda on_run: TurnContext(Timeouts(), began, watch, on_run),
                 on_load=watch.begin,
                 on_end=watch.end,
+                on_check=lambda check: self.sink(ValidationRecord(result.mode, rows, k, check)),
             )
-            checks = validation.checks(validated_loads(self.settings.concurrencies))
+            checks = validation.checks(loads, known)
         self._untrusted += validation.untrusted
         return checks
 

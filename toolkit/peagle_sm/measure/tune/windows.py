@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.load import LoadOptions, WorkItem, make_target
 from peagle_sm.measure.load.points import is_withheld
 from peagle_sm.measure.load.run import measure_point
@@ -57,11 +57,11 @@ class WindowProgress:
         """Count a window that an earlier run has measured."""
         self._begun += 1
 
-    def window(self, arm: str, load: Load, total: int) -> Watch:
+    def window(self, arm: str, load: Load, total: int) -> LoadWatch:
         """Begin the next window and return its observer."""
         self._begun += 1
         most = max(self._most, self._begun)
-        return Watch(
+        return LoadWatch(
             load,
             _keep,
             self._progress,
@@ -230,8 +230,17 @@ class Measured:
 
     def __init__(self, windows: Iterable[WindowRecord] = ()) -> None:
         self._left: dict[tuple[str, int, int, int], deque[WindowRecord]] = defaultdict(deque)
-        for one in windows:
+        self._windows = tuple(windows)
+        for one in self._windows:
             self._left[one.mode, one.k, one.concurrency, one.block].append(one)
+
+    def __bool__(self) -> bool:
+        """Whether there is any window."""
+        return bool(self._windows)
+
+    def again(self) -> Measured:
+        """Return the same windows, none of them used."""
+        return Measured(self._windows)
 
     def take(self, mode: str, k: int, concurrency: int, block: int) -> WindowRecord | None:
         """Return the next window of these settings; None if it must be measured."""
@@ -242,6 +251,10 @@ class Measured:
         """Decide whether K was measured at every concurrency, so that it need not be deployed again."""
         found = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
         return found >= set(concurrencies)
+
+
+class NotMeasured(SpecError):
+    """The results file lacks a window, and nothing was deployed to measure it."""
 
 
 @dataclass
@@ -258,7 +271,7 @@ class Resumed:
         """Return the window of the earlier run, or measure it.
 
         Raises:
-            SpecError: the file has no such window, and nothing was deployed to measure it.
+            NotMeasured: the file has no such window, and nothing was deployed to measure it.
         """
         known = self.measured.take(self.mode, k, concurrency, block)
         if known is not None:
@@ -267,7 +280,7 @@ class Resumed:
                 self.untrusted.append(known.untrusted)
             return reading_in(known)
         if self.side is None:
-            raise SpecError(
+            raise NotMeasured(
                 f"the results file has no window of {label(self.mode, k)} c={concurrency} in round {block}",
                 next_step="start a new run in another file (--out)",
             )
@@ -275,11 +288,19 @@ class Resumed:
 
 
 def of_whole_windows(path: Path) -> Callable[[Record], bool]:
-    """Return a filter for a resumed file that drops requests of incomplete windows."""
+    """Return a filter for a resumed file that drops requests of incomplete windows and validations."""
+    found = read(path)
     whole = {
         (label(one.mode, one.k), Load("closed", concurrency=one.concurrency), one.block)
-        for one in read(path).windows
+        for one in found.windows
+    }
+    validated = {
+        (arm, one.check.load)
+        for one in found.validations
+        for arm in (f"{one.mode} table", label(one.mode, one.fixed_k))
     }
     return lambda record: (
-        not isinstance(record, RequestRecord) or (record.arm, record.load, record.block) in whole
+        not isinstance(record, RequestRecord)
+        or (record.arm, record.load, record.block) in whole
+        or (record.arm, record.load) in validated
     )

@@ -26,7 +26,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.console import confirmed, emit, note
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import usd
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.benchmark.plan import BenchPlan
-    from peagle_sm.measure.benchmark.run import Outcome
     from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 
@@ -105,6 +105,7 @@ _MODES = ("none", "eagle3", "p-eagle")
     metavar="ID|DIR",
     help="--managed: tokenizer for counting tokens.  [default: the target's]",
 )
+@click.option("--yes", "-y", is_flag=True, help="--managed: do not ask for confirmation.")
 @global_options
 @click.pass_obj
 def bench(state: State, /, endpoint: str, **options: Any) -> None:
@@ -117,6 +118,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     so at every load.
     """
     need_packages()
+    if options["yes"] and not options["managed"]:
+        raise click.UsageError("peagle-sm bench asks for confirmation only with --managed. Leave out --yes.")
     outcome, stand_in = _run(state, endpoint, options)
     from peagle_sm.measure.load.points import is_withheld
 
@@ -133,7 +136,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.progress import follower
-    from peagle_sm.measure.benchmark.acceptance import engine_source
+    from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
     from peagle_sm.measure.benchmark.plan import check_plan
     from peagle_sm.measure.benchmark.run import BenchDependencies, bench
@@ -162,6 +165,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
                 look=lambda: look_at(session, arm),
                 provenance=lambda: origin(plan.seed),
                 source=engine_source(session, arm, state.sleep),
+                metrics=metrics_page(session, arm),
                 every_s=5.0 if state.format == "json" else 0.5,
             ),
             expected=options["expect_mode"],
@@ -226,9 +230,10 @@ def run_managed(
     path: Path,
     options: dict[str, Any],
 ) -> Outcome:
-    """Show the price, run the jobs and wait for them.
+    """Show the price, ask for confirmation, run the jobs and wait for them.
 
     Raises:
+        Declined: the user said no; nothing was created.
         SpecError: the endpoint is a URL, or an option is not supported by the jobs.
     """
     import secrets
@@ -236,7 +241,7 @@ def run_managed(
 
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.progress import follower
-    from peagle_sm.core.errors import SpecError
+    from peagle_sm.core.errors import Declined, SpecError
     from peagle_sm.measure.benchmark import managed
     from peagle_sm.measure.benchmark.managed_files import find_job_resources
     from peagle_sm.measure.results.provenance import origin
@@ -254,6 +259,12 @@ def run_managed(
             f"--managed cannot be used with {words}: SageMaker AI benchmark jobs do not support it",
             next_step=f"leave out {words}",
         )
+    note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
+    # find_job_resources creates the default bucket if it does not exist
+    if not confirmed(
+        state, f"Start {managed.count_of_jobs(plan)} on {described.arm.endpoint}?", options["yes"]
+    ):
+        raise Declined("Not confirmed: no job was started.", next_step="Run it again, or give --yes.")
     resources = find_job_resources(
         session,
         described.arm.endpoint,
@@ -262,7 +273,6 @@ def run_managed(
         s3=options["s3_output"],
         tokenizer=options["tokenizer"],
     )
-    note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
     with termination_is_ctrl_c(), follower(state) as follow:
         around = managed.ManagedDependencies(
             progress=follow,
@@ -449,7 +459,7 @@ def withheld(outcome: Outcome) -> PeagleError:
     """Return the error for a run in which the figures of every load are withheld."""
     return PeagleError(
         "all figures are withheld: at every load this client, not the endpoint, was the bottleneck",
-        next_step="run it on a machine with a free core, or at a lower concurrency; the requests are in"
+        next_step="run `bench` on a machine with a free core, or at a lower concurrency; the requests are in"
         f" {outcome.path}",
         details={"file": str(outcome.path)},
     )

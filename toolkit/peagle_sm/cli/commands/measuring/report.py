@@ -44,6 +44,7 @@ def report(
     from peagle_sm.measure.report.merging import demand_figures, parts_of, view_of
     from peagle_sm.measure.report.page import html_page
     from peagle_sm.measure.report.tables import markdown as as_markdown
+    from peagle_sm.measure.report.tables import table_data
     from peagle_sm.measure.report.verdict import verdict
 
     results = read_files(files)
@@ -65,6 +66,7 @@ def report(
         data=lambda: {
             **asdict(verdict(view)),
             "stand_in_weights": view.stand_in,
+            "tables": [table_data(table) for table in view.tables],
             "html": str(page) if page else None,
         },
         names=[str(page)] if page else [],
@@ -90,7 +92,16 @@ def render_report(view: View) -> str:
     first = [*caution_lines(view), outcome.headline]
     first += [f"  {line}" for line in (outcome.second, "; ".join(outcome.limits)) if line]
     blocks = ["\n".join(first)]
-    measured = tables.ratios(view), tables.points(view), tables.best_k(view), tables.rates(view)
+    measured = (
+        tables.ratios(view),
+        tables.points(view),
+        tables.controllers(view),
+        tables.by_load(view),
+        tables.validations(view.tables, view),
+        tables.alternatives(view.tables, view),
+        tables.best_k(view),
+        tables.rates(view),
+    )
     for table in (*measured, tables.checks(view, power=False)):
         if table is not None:
             blocks.append(render_rows(table))

@@ -17,7 +17,8 @@ from peagle_sm.measure import PACKAGES, need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.plan import Plan, Request
+    from peagle_sm.core.plan.records import Request
+    from peagle_sm.core.planning import Plan
     from peagle_sm.measure.results.records import FitRecord, TableRecord
     from peagle_sm.measure.tune.arms import HostPlan
     from peagle_sm.measure.tune.estimate import Estimate
@@ -270,13 +271,10 @@ def render_done(done: Done) -> str:
     return "\n\n".join([*parts, "\n".join(ending)])
 
 
-_CHECK_HEADS = ("load", "table / fixed K", "95% interval", "", "same answers")
-_OTHER_HEADS = ("load", "instead", "tokens/s", "95% interval", "")
-
-
 def render_table_of_k(table: TableRecord) -> str:
     """Render K by load of one mode: the decision, the validation, and the alternatives at each load."""
     from peagle_sm.core.spec.endpoint_spec import table_text
+    from peagle_sm.measure.report.tables import alternatives, validations
 
     decision = "accepted" if table.accepted else f"NOT accepted, K={table.fixed_k} at every load"
     lines = (
@@ -287,67 +285,12 @@ def render_table_of_k(table: TableRecord) -> str:
             f"{decision}: {table.reason}",
         ]
     )
-    if table.checks:
-        rows = [
-            (
-                check.load.label,
-                f"{check.ratio.value:.3f}",
-                f"{check.ratio.low:.3f} to {check.ratio.high:.3f}",
-                check.verdict,
-                ""
-                if check.compared_outputs is None
-                else f"{check.identical_outputs} of {check.compared_outputs}",
-            )
-            for check in table.checks
-        ]
-        lines += ["", render_table(_CHECK_HEADS, rows, right=_CHECK_HEADS[1:3])]
+    for rows in (validations([table]), alternatives([table])):
+        if rows is not None:
+            lines += ["", render_table(rows.heads, rows.rows, right=rows.figures)]
     if table.alternatives:
-        others = [
-            (
-                one.load.label,
-                "none" if one.mode == "none" else f"{one.mode} K={one.k}",
-                f"{one.ratio.value:.3f}x",
-                f"{one.ratio.low:.3f} to {one.ratio.high:.3f}",
-                one.verdict,
-            )
-            for one in table.alternatives
-        ]
-        lines += ["", render_table(_OTHER_HEADS, others, right=_OTHER_HEADS[2:4])]
         lines.append("all modes run on the same instance, so a faster one is also cheaper per token")
     return "\n".join(lines)
-
-
-def _table_data(table: TableRecord) -> dict[str, Any]:
-    """Return K by load of one mode for --format json."""
-    from dataclasses import asdict
-
-    return {
-        "mode": table.mode,
-        "rows": [list(row) for row in table.rows],
-        "accepted": table.accepted,
-        "fixed_k": table.fixed_k,
-        "reason": table.reason,
-        "checks": [
-            {
-                "load": check.load.label,
-                **asdict(check.ratio),
-                "verdict": check.verdict,
-                "identical_outputs": check.identical_outputs,
-                "compared_outputs": check.compared_outputs,
-            }
-            for check in table.checks
-        ],
-        "alternatives": [
-            {
-                "load": one.load.label,
-                "mode": one.mode,
-                "k": one.k,
-                **asdict(one.ratio),
-                "verdict": one.verdict,
-            }
-            for one in table.alternatives
-        ],
-    }
 
 
 def _slower(done: Done) -> list[str]:
@@ -390,6 +333,7 @@ def _curve(record: FitRecord) -> str:
 
 def done_data(done: Done) -> dict[str, Any]:
     """Return the results for --format json."""
+    from peagle_sm.measure.report.tables import table_data
     from peagle_sm.measure.tune.outcome import best_mode, common_against_none
     from peagle_sm.measure.tune.predict import against_none
 
@@ -433,7 +377,7 @@ def done_data(done: Done) -> dict[str, Any]:
             }
             for one in tuned.agreements
         ],
-        "tables": [_table_data(table) for table in tuned.tables],
+        "tables": [table_data(table) for table in tuned.tables],
         "usd": tuned.usd,
         "minutes": round(tuned.minutes, 2),
         "results": str(done.out),

@@ -1,0 +1,273 @@
+"""Cases of the checks in `peagle_sm.core.checks.engine_settings`: draft settings, K tables, arguments."""
+
+from __future__ import annotations
+
+from tests.core.checks.cases import Case
+from tests.core.support import CONTAINER, GPT, LOCAL, TINY
+
+_VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
+_MINE = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mine:0.32.0"
+_EAGLE3 = "mode: eagle3, draft_head: mine"
+_TABLE = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 3]]"
+_ZERO_ROW = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 0]]"
+_SEVEN = "num_speculative_tokens: 7"
+_ADAPTIVE = "adaptive_num_speculative_tokens: true"
+
+CASES = [
+    Case(
+        "argument-versions",
+        CONTAINER,
+        f"{_VLLM}:0.23.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+        severity="error",
+        said=(
+            "speculation.num_speculative_tokens_per_batch_size needs vLLM 0.24.0 or newer; the image "
+            "has 0.23.0"
+        ),
+    ),
+    Case(
+        "argument-versions",
+        CONTAINER,
+        f"{_VLLM}:0.21.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, draft_sample_method: probabilistic}}",
+        severity="error",
+        said=(
+            "speculation.draft_sample_method: probabilistic needs vLLM 0.22.0 or newer; the image has 0.21.0"
+        ),
+    ),
+    Case(
+        "argument-versions",
+        CONTAINER,
+        f"{_VLLM}:0.17.0-gpu-py312-cu129\nserving: {{extra_args: {{shutdown_timeout: 5}}}}",
+        severity="error",
+        said="serving.extra_args.shutdown_timeout needs vLLM 0.18.0 or newer; the image has 0.17.0",
+    ),
+    Case(
+        "argument-versions",
+        CONTAINER,
+        f"{_VLLM}:0.24.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+    ),
+    Case(
+        "argument-versions",
+        CONTAINER,
+        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, stream_interval: 4, "
+        f"extra_args: {{shutdown_timeout: 5}}}}",
+    ),
+    Case(
+        "extra-arguments",
+        TINY,
+        "serving: {extra_args: {max_num_seq: 8}}",
+        LOCAL,
+        severity="error",
+        said=(
+            "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean "
+            "'max_num_seqs'?"
+        ),
+    ),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.34.0')}\nserving: {{extra_args: {{from_the_future: 1}}}}",
+        severity="warning",
+        said="not an argument of vLLM 0.16.0 to 0.33.0",
+    ),
+    Case(
+        "extra-arguments",
+        TINY,
+        "serving: {extra_args: {enable_prefix_caching: 1}}",
+        LOCAL,
+        severity="error",
+        said="serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
+    ),
+    Case(
+        "extra-arguments",
+        TINY,
+        "serving: {extra_args: {max_num_seqs: true}}",
+        LOCAL,
+        severity="error",
+        said="serving.extra_args.max_num_seqs: found true; allowed: a value other than true or false",
+    ),
+    Case(
+        "extra-arguments",
+        TINY,
+        "speculation: {mode: none}\nserving: {extra_args: {per_request_spec_decode_metrics: summary}}",
+        LOCAL,
+        severity="error",
+        said="allowed only with speculation on",
+    ),
+    Case(
+        "extra-arguments",
+        TINY,
+        "serving: {env: {SM_VLLM_MAX_NUM_SEQ: 8}}",
+        LOCAL,
+        severity="warning",
+        said=(
+            "serving.env.SM_VLLM_MAX_NUM_SEQ: --max-num-seq is not a known argument of vLLM. Did you "
+            "mean 'max_num_seqs'?"
+        ),
+    ),
+    Case(
+        "extra-arguments",
+        TINY,
+        "serving: {extra_args: {max_num_seqs: 8, enable_prefix_caching: false, enforce_eager: "
+        "true, no_async_scheduling: true, hf_overrides: {a: 1}, per_request_spec_decode_metrics: "
+        "detailed}}",
+        LOCAL,
+    ),
+    Case(
+        "k-table",
+        TINY,
+        "speculation: {num_speculative_tokens: 5, " + _TABLE + "}",
+        LOCAL,
+        severity="error",
+        said=(
+            "speculation.num_speculative_tokens_per_batch_size: found K 7 in the row [1, 4, 7]; "
+            "allowed: 0 to 5, the num_speculative_tokens"
+        ),
+    ),
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}\nserving: {{data_parallel_size: 2}}",
+        severity="error",
+        said=(
+            "found a table with serving.data_parallel_size 2; allowed: a table only with 1, since vLLM "
+            "ignores it otherwise"
+        ),
+    ),
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_SEVEN}, {_TABLE}}}",
+        severity="error",
+        said=(
+            "found a table with mode p-eagle on image vllm:0.30.0-gpu-py312-cu130; allowed: no table, "
+            "since only this project's own image can change K with a P-EAGLE head"
+        ),
+    ),
+    Case(
+        "k-table",
+        GPT,
+        f"speculation: {{{_SEVEN}, {_TABLE}}}",
+        severity="error",
+        said="found a table with mode p-eagle",
+    ),
+    Case("k-table", TINY, f"speculation: {{{_SEVEN}, {_TABLE}}}", LOCAL),
+    Case("k-table", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}"),
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+    ),
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
+        severity="warning",
+        said="plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+    ),
+    # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
+    Case(
+        "k-table",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
+    ),
+    Case(
+        "k-table-graphs",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
+        severity="warning",
+        said="about 14% slower at concurrency 1",
+    ),
+    Case(
+        "k-table-graphs",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
+        severity="warning",
+        said="the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
+    ),
+    Case("k-table-graphs", TINY, f"speculation: {{{_SEVEN}, {_ZERO_ROW}}}", LOCAL),
+    Case(
+        "k-table-graphs",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
+    ),
+    Case(
+        "k-controller",
+        GPT,
+        f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}",
+        severity="error",
+        said="allowed: only with an image of your own, since AWS's images do not have the plugin",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\nserving: {{data_parallel_size: 2}}",
+        severity="error",
+        said="found true with serving.data_parallel_size 2; allowed: only with 1, since the replicas would",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\n"
+        "serving: {extra_args: {pipeline_parallel_size: 2}}",
+        severity="error",
+        said="found true with serving.extra_args.pipeline_parallel_size 2; allowed: only with 1",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}",
+        severity="error",
+        said="found true with serving.cudagraph_mode left out; allowed: PIECEWISE or NONE",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}",
+        severity="warning",
+        said="plugin was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+    ),
+    Case("k-controller", TINY, f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}", LOCAL),
+    Case("k-controller", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}"),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
+    ),
+    Case(
+        "draft-tensor-parallel",
+        CONTAINER,
+        "speculation: {draft_tensor_parallel_size: 2}\nserving: {tensor_parallel_size: 4}",
+        severity="error",
+        said="speculation.draft_tensor_parallel_size: found 2; allowed: 1 or 4, serving.tensor_parallel_size",
+    ),
+    Case(
+        "draft-tensor-parallel",
+        CONTAINER,
+        "speculation: {draft_tensor_parallel_size: 1}\nserving: {tensor_parallel_size: 4}",
+        severity="info",
+        said="has no effect on EAGLE heads",
+    ),
+    Case(
+        "draft-tensor-parallel",
+        CONTAINER,
+        "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",
+    ),
+    Case(
+        "tensor-parallel-heads",
+        GPT,
+        "serving: {tensor_parallel_size: 3}",
+        severity="error",
+        said="found 3; gpt-oss-20b has 8 KV heads",
+    ),
+    Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
+    Case(
+        "cudagraphs-on-cpu",
+        TINY,
+        "serving: {cudagraph_mode: PIECEWISE}",
+        LOCAL,
+        severity="info",
+        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
+    ),
+    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
+    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
+]

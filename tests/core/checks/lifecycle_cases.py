@@ -1,0 +1,76 @@
+"""Cases of the checks in `peagle_sm.core.checks.lifecycle`: lifetime, scaling, updates and price."""
+
+from __future__ import annotations
+
+from tests.core.checks.cases import Case
+from tests.core.support import CONTAINER, GPT, STACK
+
+_TO_ZERO = "lifecycle: {idle: scale-to-zero}"
+_TWO_TYPES = "\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
+_NEURON = "\nplacement: {instance_types: [ml.inf2.xlarge]}"
+_PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
+_RESERVED = f"placement: {{capacity_reservation_arn: '{_PLAN}'}}"
+
+CASES = [
+    Case(
+        "price",
+        CONTAINER,
+        "placement: {instance_types: [ml.p5.4xlarge]}",
+        severity="warning",
+        said="no price known",
+    ),
+    Case(
+        "price",
+        GPT,
+        "placement: {instance_types: [ml.p6-b200.48xlarge]}",
+        severity="warning",
+        said="NOT SageMaker's",
+    ),
+    Case("price", GPT),
+    Case(
+        "budget",
+        GPT,
+        "lifecycle: {budget_usd: 10}",
+        severity="error",
+        said="8 h can cost 33.60 USD; budget_usd allows 10.00",
+    ),
+    Case(
+        "budget",
+        CONTAINER,
+        "placement: {instance_types: [ml.p5.4xlarge]}\nlifecycle: {budget_usd: 10}",
+        severity="error",
+        said="cannot check",
+    ),
+    Case("budget", GPT, "lifecycle: {budget_usd: 33.60}"),
+    Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", severity="error", said="requires a stack"),
+    Case("needs-a-stack", GPT, _TO_ZERO, severity="error", said="allowed without a stack: turn-off"),
+    Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", STACK),
+    Case("scale-to-zero", GPT, _TO_ZERO, STACK, severity="warning", said="until an instance runs"),
+    Case("scale-to-zero", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK, severity="error", said="found several"),
+    Case(
+        "scale-to-zero",
+        GPT,
+        f"{_TO_ZERO}{_NEURON}",
+        STACK,
+        severity="error",
+        said="GPUs of ml.inf2.xlarge is not known",
+    ),
+    Case(
+        "scale-to-zero",
+        GPT,
+        f"{_TO_ZERO}\n{_RESERVED}",
+        STACK,
+        severity="warning",
+        said="billed at zero instances, too",
+    ),
+    Case("scale-to-zero", GPT, context=STACK),
+    Case(
+        "second-fleet",
+        GPT,
+        context=STACK,
+        severity="info",
+        said="1 x ml.g7e.2xlarge beside the first, for 4.20 USD/hour more",
+    ),
+    Case("second-fleet", GPT, _RESERVED, STACK, severity="warning", said="runs a second fleet"),
+    Case("second-fleet", GPT, "update: off-update-on", STACK),
+]

@@ -1,0 +1,212 @@
+"""Cases of the checks in `peagle_sm.core.checks.model`: model, draft head, weights and vocabulary."""
+
+from __future__ import annotations
+
+from peagle_sm.core.checks.base import Artifacts, Prefix
+from peagle_sm.core.heads.layout import HeadLook
+from peagle_sm.core.words import Finding
+from tests.core.checks.cases import Case
+from tests.core.support import CONTAINER, GPT, LOCAL, TINY, gated_catalog
+
+_URI = "s3://bucket/head/"
+_LOST = Finding("error", "d2t is missing", check="weights-missing")
+_TOLD = Finding("info", "how many tokens it was trained to propose is not known", check="trained-k")
+_FILES = {"config.json": 1000, "model.safetensors": 10**9}
+_TARGET = Prefix("s3://bucket/target/", _FILES, region="us-east-1")
+_HEAD = Prefix("s3://bucket/head/", _FILES, region="us-east-1")
+_BOTH = Artifacts(_TARGET, _HEAD)
+_NEWER = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.31.0"
+_UNKNOWN = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:mine"
+_VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
+_EAGLE3 = "speculation: {mode: eagle3, draft_head: gpt-oss-20b-eagle3}"
+_FOLDER = "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}}"
+_WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
+QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
+
+CASES = [
+    Case("missing-fact", TINY, severity="error", said="model_uri: found nothing"),
+    Case("missing-fact", TINY, severity="error", said="head 'tiny-code-p-eagle' are missing"),
+    Case("missing-fact", TINY, severity="error", said="vllm-cpu image"),
+    Case(
+        "missing-fact",
+        TINY,
+        "image: vllm-cpu:0.1.0",
+        LOCAL,
+        severity="error",
+        said="engines of the local SageMaker: vllm-cpu, vllm-cpu:0.30.0",
+    ),
+    Case(
+        "missing-fact",
+        TINY,
+        "speculation: {mode: eagle3}",
+        LOCAL,
+        severity="error",
+        said="known for tiny-code: tiny-code-eagle3",
+    ),
+    Case(
+        "missing-fact",
+        GPT,
+        "speculation: {mode: eagle3}",
+        severity="error",
+        said="known for gpt-oss-20b: gpt-oss-20b-eagle3",
+    ),
+    Case(
+        "missing-fact",
+        GPT.replace("gpt-oss-20b", "gemma-4-31b-it"),
+        "source: container\nspeculation: {mode: eagle3}",
+        severity="error",
+        said="none is in the catalogue",
+    ),
+    Case(
+        "missing-fact",
+        TINY,
+        "speculation: {draft_head: tiny-code-p-eagel}",
+        LOCAL,
+        severity="error",
+        said="Did you mean 'tiny-code-p-eagle'?",
+    ),
+    Case(
+        "missing-fact", TINY, "source: jumpstart", LOCAL, severity="error", said="source: found 'jumpstart'"
+    ),
+    Case(
+        "missing-fact",
+        GPT,
+        "placement: {region: eu-noth-1}",
+        severity="error",
+        said="Did you mean 'eu-north-1'?",
+    ),
+    Case("missing-fact", TINY, context=LOCAL),
+    Case("stand-in-weights", TINY, context=LOCAL, severity="info", said="small stand-in weights"),
+    Case("stand-in-weights", GPT),
+    Case(
+        "memory",
+        CONTAINER,
+        "placement: {instance_types: [ml.g6.xlarge]}\nserving: {max_model_len: 131072}",
+        severity="error",
+        said="does not fit: needs 25.0 GB of 24 GB",
+    ),
+    Case(
+        "memory",
+        CONTAINER,
+        "placement: {instance_types: [ml.g7.2xlarge]}",
+        severity="info",
+        said="memory of ml.g7.2xlarge",
+    ),
+    Case("memory", GPT),
+    Case(
+        "context-length", TINY, "serving: {max_model_len: 9000}", LOCAL, severity="error", said="at most 8192"
+    ),
+    Case("context-length", TINY, "serving: {max_model_len: 8192}", LOCAL),
+    Case(
+        "trained-depth",
+        TINY,
+        "speculation: {num_speculative_tokens: 13}",
+        LOCAL,
+        severity="error",
+        said="found 13; allowed: 1 to 12",
+    ),
+    Case(
+        "trained-depth",
+        TINY,
+        "speculation: {mode: eagle3, draft_head: tiny-code-eagle3, num_speculative_tokens: 13}",
+        LOCAL,
+        severity="info",
+        said="tiny-code-eagle3 was trained with depth 7; found 13",
+    ),
+    Case(
+        "trained-depth",
+        CONTAINER,
+        "speculation: {draft_head: mine}",
+        severity="info",
+        said="the trained depth of mine is not known",
+    ),
+    Case("trained-depth", TINY, "speculation: {num_speculative_tokens: 12}", LOCAL),
+    Case(
+        "head-fits",
+        TINY,
+        "speculation: {draft_head: gpt-oss-20b-p-eagle}",
+        LOCAL,
+        severity="error",
+        said="a head of gpt-oss-20b",
+    ),
+    Case(
+        "head-fits",
+        TINY,
+        "speculation: {draft_head: tiny-code-eagle3}",
+        LOCAL,
+        severity="error",
+        said="an EAGLE-3 head",
+    ),
+    Case("head-fits", TINY, "speculation: {draft_head: tiny-code-p-eagle}", LOCAL),
+    Case(
+        "head-engine",
+        CONTAINER,
+        f"{_EAGLE3}\n{_VLLM}:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
+        severity="error",
+        said="head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
+    ),
+    Case("head-engine", CONTAINER, f"{_EAGLE3}\n{_VLLM}:0.19.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
+    Case(
+        "ignored-speculation",
+        TINY,
+        "speculation: {mode: none, draft_head: x}",
+        LOCAL,
+        severity="info",
+        said="no effect",
+    ),
+    Case("ignored-speculation", TINY, "speculation: {mode: none}", LOCAL),
+    Case(
+        "ignored-speculation",
+        TINY,
+        "speculation: {mode: none, draft_sample_method: greedy}",
+        LOCAL,
+        severity="info",
+        said="speculation.draft_sample_method: 'greedy' has no effect",
+    ),
+    Case("licence", GPT, catalog=gated_catalog(), severity="error", said="needs true"),
+    Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
+    Case(
+        "head-whole",
+        CONTAINER,
+        fact=HeadLook(_URI, "files", (_LOST,)),
+        severity="error",
+        said="the head at s3://bucket/head/: d2t is missing",
+    ),
+    Case("head-whole", CONTAINER, fact=HeadLook(_URI, "manifest", (_TOLD,))),
+    Case("head-whole", CONTAINER, fact=HeadLook(_URI, "manifest", ())),
+    Case(
+        "chat-vocabulary-file",
+        CONTAINER,
+        fact=_BOTH,
+        severity="error",
+        said="s3://bucket/target/ lacks o200k_base.tiktoken: gpt-oss-20b would start but could not chat",
+    ),
+    Case("chat-vocabulary-file", CONTAINER, fact=_WITH_VOCABULARY),
+    Case("chat-vocabulary-file", CONTAINER, "security: {network_isolation: false}", fact=_BOTH),
+    Case("chat-vocabulary-file", CONTAINER, _NEWER, fact=_BOTH),
+    Case("chat-vocabulary-file", CONTAINER, "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/x}}", fact=_BOTH),
+    Case("chat-vocabulary-file", CONTAINER, _UNKNOWN, fact=_BOTH),
+    Case(
+        "chat-vocabulary-file",
+        CONTAINER,
+        f"{_UNKNOWN}\n{_FOLDER}",
+        fact=_BOTH,
+        severity="error",
+        said="s3://bucket/target/ lacks o200k_base.tiktoken",
+    ),
+    Case("chat-vocabulary-file", QWEN, fact=_BOTH),
+    Case("chat-vocabulary-file", GPT, fact=_BOTH),
+    Case("chat-vocabulary", CONTAINER, severity="info", said="vLLM 0.30.0 needs o200k_base.tiktoken"),
+    Case("chat-vocabulary", CONTAINER, _NEWER),
+    Case(
+        "chat-vocabulary",
+        CONTAINER,
+        _UNKNOWN,
+        severity="warning",
+        said="vllm:mine is unknown; below 0.31.0, with network isolation, gpt-oss-20b needs",
+    ),
+    Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\n{_FOLDER}"),
+    Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\nsecurity: {{network_isolation: false}}"),
+    Case("chat-vocabulary", QWEN),
+    Case("chat-vocabulary", GPT),
+]
