@@ -154,7 +154,14 @@ def simulate_controller(
             )
         )
     columns = np.asarray(found, dtype=float).T
-    return ControllerOutcome(*columns[:4], float(columns[4].mean()), float(columns[5].min()))
+    return ControllerOutcome(
+        within=columns[0],
+        table=columns[1],
+        without=columns[2],
+        largest=columns[3],
+        switches=float(columns[4].mean()),
+        closest_s=float(columns[5].min()),
+    )
 
 
 def too_soon(outcome: ControllerOutcome) -> bool:

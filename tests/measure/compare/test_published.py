@@ -203,6 +203,7 @@ def test_what_was_not_measured_says_why() -> None:
     assert row(measured(), "p-eagle over eagle3", 1).reason == "too little data for a ratio"
     slow = replace(measured(compared(1.5, 1.6)), points=points(client=SLOW))
     assert row(slow, "p-eagle over eagle3", 1).reason == "withheld: the client did not keep up"
+    assert row(slow, "AL p-eagle, K=7", None).result == "agrees"
     two = replace(measured(), arms=arms()[::2])
     assert row(two, "p-eagle over eagle3", 1).reason == "mode eagle3 was not measured"
 

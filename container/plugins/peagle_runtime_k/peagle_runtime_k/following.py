@@ -182,7 +182,7 @@ def add_field() -> None:
     kind = dict[str, int | str] | None
     new = dataclasses.make_dataclass("_", [("peagle", kind, dataclasses.field(default=None))])
     SchedulerStats.__annotations__["peagle"] = kind
-    SchedulerStats.__dataclass_fields__["peagle"] = new.__dataclass_fields__["peagle"]  # type: ignore[attr-defined]
+    SchedulerStats.__dataclass_fields__["peagle"] = dataclasses.fields(new)[0]
     SchedulerStats.peagle = None
 
 

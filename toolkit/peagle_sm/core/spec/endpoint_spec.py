@@ -150,8 +150,7 @@ class SpeculationSpec(_Part):
     )
     draft_sample_method: DraftSampleMethod | None = Field(
         default=None,
-        description="Sampling of draft tokens: greedy, or probabilistic (may accept more at a temperature "
-        "above 0, and needs more GPU memory); left out, greedy.",
+        description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory.",
     )
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None,
@@ -160,8 +159,7 @@ class SpeculationSpec(_Part):
     )
     adaptive_num_speculative_tokens: bool = Field(
         default=False,
-        description="The engine chooses K, 0 included, by its measured goodput: at most that of the table, "
-        "else num_speculative_tokens. Needs an image with this project's plugin.",
+        description="The engine chooses K by its goodput, at most the K above. Needs this project's plugin.",
     )
 
     @model_validator(mode="after")

@@ -232,7 +232,9 @@ def _otps(figure: Figure, results: Results) -> _Found:
 
 
 def _acceptance(figure: Figure, results: Results) -> _Found:
-    loads = sorted({point.load.concurrency or 1 for point in _points(figure.mode, results)})
+    names = {arm.name for arm in results.arms if arm.mode == figure.mode and not arm.control}
+    # Also of points that are withheld: how many tokens are accepted does not depend on the client.
+    loads = sorted({point.load.concurrency or 1 for point in results.points if point.arm in names})
     for concurrency in loads:
         tables = _tables(figure.mode, concurrency, results, _steps)
         found = _interval(tables)
