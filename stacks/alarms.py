@@ -27,7 +27,7 @@ _OFF = "An endpoint that is off writes no data."
 
 
 @dataclass(frozen=True)
-class Watch:
+class AlarmRule:
     """One alarm: ``expression`` over ``queries`` compared with ``threshold``.
 
     ``periods`` of ``period_s`` seconds are evaluated, and ``breaching`` of them must breach. An ``only_on``
@@ -48,7 +48,7 @@ class Watch:
     only_on: bool = False
 
 
-def watches(endpoint: Watched) -> tuple[Watch, ...]:
+def watches(endpoint: Watched) -> tuple[AlarmRule, ...]:
     """Return every alarm of an endpoint."""
     return (
         *_errors(endpoint),
@@ -60,10 +60,10 @@ def watches(endpoint: Watched) -> tuple[Watch, ...]:
     )
 
 
-def _errors(endpoint: Watched) -> Iterator[Watch]:
+def _errors(endpoint: Watched) -> Iterator[AlarmRule]:
     invoked = stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 300)
     failed = stat("failed", INVOCATIONS, "Invocation5XXErrors", endpoint.invocations, "Sum", 300)
-    yield Watch(
+    yield AlarmRule(
         key="errors-5xx",
         says="The engine answered 5xx. Read its traceback in the log group.",
         queries=(failed,),
@@ -74,7 +74,7 @@ def _errors(endpoint: Watched) -> Iterator[Watch]:
         missing="notBreaching",
         silence=_NO_TRAFFIC,
     )
-    yield Watch(
+    yield AlarmRule(
         key="model-errors",
         says="More than 5% of the requests got no 2xx from the model in two of three periods of 5 minutes. "
         "Refused requests, timeouts and broken connections count too.",
@@ -93,7 +93,7 @@ def _errors(endpoint: Watched) -> Iterator[Watch]:
     )
 
 
-def _latency(endpoint: Watched) -> Iterator[Watch]:
+def _latency(endpoint: Watched) -> Iterator[AlarmRule]:
     for key, metric, seconds, says in (
         (
             "latency-p99",
@@ -110,7 +110,7 @@ def _latency(endpoint: Watched) -> Iterator[Watch]:
             "or too few instances for the connections.",
         ),
     ):
-        yield Watch(
+        yield AlarmRule(
             key=key,
             says=says + " Three periods of 5 minutes in a row.",
             queries=(stat("latency", INVOCATIONS, metric, endpoint.invocations, "p99", 300),),
@@ -125,12 +125,12 @@ def _latency(endpoint: Watched) -> Iterator[Watch]:
         )
 
 
-def _drafting(endpoint: Watched) -> Iterator[Watch]:
+def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
     if endpoint.tokens is None:
         return
     space: dict[str, str] = {}
     if can_be_ineffective(endpoint):
-        yield Watch(
+        yield AlarmRule(
             key="parallel-drafting-ineffective",
             says="Parallel drafting is ineffective: the first draft token is accepted and the second almost "
             "never (s1 0.5 or more and s2/s1 below 0.15, each at 99% confidence for 200 drafts, in three "
@@ -142,10 +142,10 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
             threshold=3,
             period_s=900,
             missing="notBreaching",
-            silence="A line is written only in this case.",
+            silence="The log has such a line only in this case, so missing data means no fault.",
         )
     if endpoint.gated:
-        yield Watch(
+        yield AlarmRule(
             key="drafting-fault",
             says="In two of three periods of 5 minutes the gate in the container found that drafting is off "
             "(1,000 tokens and no draft) or that parallel drafting is ineffective (s1 at least 0.4 and s2/s1 "
@@ -163,7 +163,7 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
         )
     if 0 in endpoint.ks:
         return  # a table with a K of 0: many requests at once are served without drafts, as it says
-    yield Watch(
+    yield AlarmRule(
         key="no-drafts",
         says="The log has no drafted token for 50 or more requests in 30 minutes: speculation is off, for "
         "example because the image ignores the draft head. Single-token requests have no drafts either.",
@@ -180,7 +180,7 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
     )
 
 
-def _hardware(endpoint: Watched) -> Iterator[Watch]:
+def _hardware(endpoint: Watched) -> Iterator[AlarmRule]:
     if endpoint.gpus:
         of_all = f"/ {endpoint.gpus}" if endpoint.gpus > 1 else ""
         kinds = [
@@ -202,7 +202,7 @@ def _hardware(endpoint: Watched) -> Iterator[Watch]:
     else:
         kinds = [("memory", "MemoryUtilization", "", 95, "the host's memory is nearly full")]
     for key, metric, divided, percent, says in kinds:
-        yield Watch(
+        yield AlarmRule(
             key=key,
             says=f"{metric} above {percent}% for 30 minutes: {says}.",
             queries=(stat("used", INSTANCES, metric, endpoint.instances, "Average", 300),),
@@ -217,10 +217,10 @@ def _hardware(endpoint: Watched) -> Iterator[Watch]:
         )
 
 
-def _presence(endpoint: Watched) -> Iterator[Watch]:
+def _presence(endpoint: Watched) -> Iterator[AlarmRule]:
     if endpoint.component is not None:
         return  # it may scale to zero, and then having no instance is correct
-    yield Watch(
+    yield AlarmRule(
         key="no-instance",
         says="EndpointState is on, but no instance has reported for 30 minutes: capacity was lost, or the "
         "endpoint was deleted outside the stack.",
@@ -237,7 +237,7 @@ def _presence(endpoint: Watched) -> Iterator[Watch]:
     )
 
 
-def _spend(endpoint: Watched) -> Watch:
+def _spend(endpoint: Watched) -> AlarmRule:
     """Make the alarm on spending over the endpoint's lifetime, at most a week (CloudWatch's limit)."""
     hours = math.ceil(endpoint.max_lifetime_hours)
     period = min(hours * 3600, _WEEK_S)
@@ -253,7 +253,7 @@ def _spend(endpoint: Watched) -> Watch:
         whose = "80% of budget_usd" if endpoint.budget_usd is not None else "its whole lifetime can cost"
         says = f"Spent in {window}: more than {whose}, at {price:g} USD an instance hour."
         expression, threshold = f"{instance_hours} * {price:g}", round(limit, 2)
-    return Watch(
+    return AlarmRule(
         key="spend",
         says=says,
         queries=(reports,),

@@ -21,10 +21,10 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
-from peagle_sm.core.plan import tags
-from peagle_sm.core.plan.plan import Plan, bodies
+from peagle_sm.core.plan import tags_and_schedules as tags
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec
-from stacks.metrics import INVOCATIONS, Watched, instance_types
+from stacks.metrics import INVOCATIONS, Watched
 from stacks.specs import EXECUTION_ROLE
 
 _NESTED = re.compile(r"\b\w+\.(\w+Property)\b")
@@ -113,7 +113,7 @@ def stack_tags(plan: Plan) -> dict[str, str]:
     Tags that change with the spec (its hash, its minutes) are only on SageMaker's resources; elsewhere each
     change would update every alarm.
     """
-    planned = {tag["Key"]: tag["Value"] for tag in bodies(plan).endpoint["Tags"]}
+    planned = plan.tags()
     whose = {key: planned[key] for key in (tags.MANAGED_BY, tags.ENDPOINT, tags.STACK)}
     return {**whose, **plan.spec.tags}
 
@@ -123,7 +123,7 @@ def add_model(scope: Construct, plan: Plan) -> CfnResource:
 
     The two have different logical ids, since CloudFormation does not allow a resource to change its type.
     """
-    exact = bodies(plan).model
+    exact = plan.parameters("create_model")
     if not lacking(sagemaker.CfnModel, exact):
         return sagemaker.CfnModel(scope, "Model", **_fields(sagemaker.CfnModel, exact))
     return _custom(
@@ -137,7 +137,7 @@ def add_model(scope: Construct, plan: Plan) -> CfnResource:
 
 def add_config(scope: Construct, plan: Plan, model: CfnResource) -> CfnResource:
     """Add the endpoint config; its name contains the spec's hash, so that a change creates a new one."""
-    fields = _fields(sagemaker.CfnEndpointConfig, bodies(plan).config)
+    fields = _fields(sagemaker.CfnEndpointConfig, plan.parameters("create_endpoint_config"))
     config = sagemaker.CfnEndpointConfig(scope, "EndpointConfig", **fields)
     config.add_resource_dependency(model)
     return config
@@ -147,7 +147,7 @@ def add_endpoint(
     scope: Construct, plan: Plan, first: Sequence[CfnResource], is_on: CfnCondition
 ) -> sagemaker.CfnEndpoint:
     """Add the endpoint, created after all of ``first``, including its lifetime schedules."""
-    fields = _fields(sagemaker.CfnEndpoint, bodies(plan).endpoint)
+    fields = _fields(sagemaker.CfnEndpoint, plan.parameters("create_endpoint"))
     if plan.spec.autoscaling is not None or plan.names.component is not None:
         # Without it each update resets the instance count to the config's, whatever the load is.
         fields["retain_all_variant_properties"] = True
@@ -162,10 +162,9 @@ def add_component(
     scope: Construct, plan: Plan, endpoint: CfnResource, is_on: CfnCondition
 ) -> CfnResource | None:
     """Add the inference component of an endpoint that may scale to zero; None for any other."""
-    payload = bodies(plan).component
-    if payload is None:
+    if plan.names.component is None:
         return None
-    fields = _fields(sagemaker.CfnInferenceComponent, payload)
+    fields = _fields(sagemaker.CfnInferenceComponent, plan.parameters("create_inference_component"))
     component = sagemaker.CfnInferenceComponent(scope, "Component", **fields)
     component.cfn_options.condition = is_on
     component.add_resource_dependency(endpoint)
@@ -197,7 +196,7 @@ def add_lifetime(scope: Construct, plan: Plan, is_on: CfnCondition) -> CfnResour
 
 
 def _scaling(plan: Plan) -> dict[str, Any]:
-    return {"ScalingInstanceTypes": instance_types(plan), "EndpointConfigName": plan.names.config}
+    return {"ScalingInstanceTypes": list(plan.draft.instance_types), "EndpointConfigName": plan.names.config}
 
 
 def _custom(
@@ -275,7 +274,7 @@ def _by_component(
     scope: Construct, plan: Plan, endpoint: Watched, settings: AutoscalingSpec
 ) -> list[CfnResource]:
     """Scale the component's copies; SageMaker's managed instance scaling follows."""
-    component = bodies(plan).component or {}
+    component = plan.parameters("create_inference_component")
     copies = int(component["RuntimeConfig"]["CopyCount"]) // _count(plan)  # on one instance
     _, most = plan.spec.instance_bounds
     target = _target(

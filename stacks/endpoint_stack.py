@@ -23,7 +23,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from stacks import observability
 from stacks.alarms import watches
 from stacks.endpoint import (

@@ -11,7 +11,6 @@ the text before the message differs between versions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +19,17 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import (
+    ADAPTIVE_K,
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
+    SpeculativeConfig,
     acceptance_namespace,
     is_ineffective,
+    speculative_config,
 )
-from peagle_sm.core.plan.plan import Plan, bodies
+from peagle_sm.core.planning import Plan
 
 INVOCATIONS = "AWS/SageMaker"
 INSTANCES = "/aws/sagemaker/Endpoints"
@@ -38,7 +40,8 @@ class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
-    several with a table of K, and then 0 may be one. ``gated``: the container reports its drafting itself.
+    several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K.
+    ``gated``: the container reports its drafting itself.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
@@ -49,6 +52,7 @@ class Watched:
     tokens: int | None
     ks: frozenset[int]
     parallel: bool
+    adaptive: bool
     gated: bool
     gpus: int
     publish_s: int
@@ -83,21 +87,24 @@ class Watched:
 
 def watched(plan: Plan) -> Watched:
     """Read these facts from a plan."""
-    sent = bodies(plan)
-    variant = sent.config["ProductionVariants"][0]
-    speculative = _speculative(sent.model)
+    sent = plan.parameters("create_endpoint_config")
+    container = plan.parameters("create_model")["PrimaryContainer"]
+    drafting = speculative_config(plan.draft)
+    tokens = drafting.num_speculative_tokens if drafting else None
+    adaptive = container["Environment"].get(ADAPTIVE_K) == "1"
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
         name=plan.names.endpoint,
-        variant=variant["VariantName"],
+        variant=sent["ProductionVariants"][0]["VariantName"],
         component=plan.names.component,
-        tokens=speculative.get("num_speculative_tokens"),
-        ks=_ks(speculative),
-        parallel=bool(speculative.get("parallel_drafting")),
-        gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
-        gpus=max(_gpus(name) for name in instance_types(plan)),
-        publish_s=sent.config["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
+        tokens=tokens,
+        ks=_ks(drafting, adaptive),
+        parallel=drafting is not None and drafting.parallel_drafting,
+        adaptive=adaptive,
+        gated=GATE_NAMESPACE in container["Environment"],
+        gpus=max(_gpus(name) for name in plan.draft.instance_types),
+        publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
         usd_per_hour=plan.usd_per_hour,
         max_usd=plan.max_usd,
@@ -106,23 +113,14 @@ def watched(plan: Plan) -> Watched:
     )
 
 
-def _speculative(model: Mapping[str, Any]) -> dict[str, Any]:
-    text = model["PrimaryContainer"]["Environment"].get(SPECULATIVE_CONFIG)
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {}
-
-
-def _ks(speculative: Mapping[str, Any]) -> frozenset[int]:
-    rows = speculative.get("num_speculative_tokens_per_batch_size")
-    fixed = speculative.get("num_speculative_tokens")
-    return frozenset(row[2] for row in rows) if rows else frozenset({fixed} if fixed else ())
-
-
-def instance_types(plan: Plan) -> list[str]:
-    """Return the instance types of the endpoint, first choice first."""
-    variant = bodies(plan).config["ProductionVariants"][0]
-    pools = variant.get("InstancePools")
-    return [pool["InstanceType"] for pool in pools] if pools else [variant["InstanceType"]]
+def _ks(drafting: SpeculativeConfig | None, adaptive: bool) -> frozenset[int]:
+    """Return every K that the engine may use."""
+    if drafting is None:
+        return frozenset()
+    if adaptive:
+        return frozenset(range(drafting.num_speculative_tokens + 1))
+    rows = drafting.num_speculative_tokens_per_batch_size
+    return frozenset(row[2] for row in rows) if rows else frozenset({drafting.num_speculative_tokens})
 
 
 def _gpus(instance_type: str) -> int:
@@ -154,6 +152,8 @@ DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
 # Not from vLLM's lines: the gate in container/ evaluates whole windows and writes an embedded metric.
 DRAFTING_FAULT = "DraftingFault"
+# The controller's figures, from the gate too: mean K of the steps, changes of K, and 1 while it is off.
+MEAN_K, K_SWITCHES, K_CONTROLLER_OFF = "MeanK", "KSwitches", "KControllerOff"
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,18 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from stacks.alarms import Watch
+from stacks.alarms import AlarmRule
 from stacks.endpoint import properties
-from stacks.metrics import ACCEPTED, DRAFTED, INSTANCES, INVOCATIONS, Watched
+from stacks.metrics import (
+    ACCEPTED,
+    DRAFTED,
+    INSTANCES,
+    INVOCATIONS,
+    K_CONTROLLER_OFF,
+    K_SWITCHES,
+    MEAN_K,
+    Watched,
+)
 
 _REGION = "${AWS::Region}"
 _WIDTH = 24
@@ -33,7 +42,7 @@ def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) ->
         [_text(advice), _alarms(endpoint, alarm_keys)],
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
         [_latency(endpoint), _overhead(endpoint)],
-        [*_drafting(endpoint), _hardware(endpoint)],
+        [*_drafting(endpoint), *_controller(endpoint), _hardware(endpoint)],
     ]
     return {"widgets": list(_placed(rows))}
 
@@ -144,7 +153,7 @@ def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
         left = {"left": {"min": 0, "max": 100, "showUnits": False}}
         return [
             _graph(
-                "Acceptance with a table of K: per cent of drafts",
+                "Acceptance with several K: per cent of drafts",
                 [[{**rate, "yAxis": "left"}], *counts],
                 yAxis=left,
             )
@@ -156,6 +165,27 @@ def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
             yAxis={
                 "left": {"min": 1, "max": endpoint.tokens + 1, "showUnits": False},
                 "right": {"min": 0, "max": 100, "showUnits": False},
+            },
+        )
+    ]
+
+
+def _controller(endpoint: Watched) -> list[dict[str, Any]]:
+    """K as the controller chose it; only images with the gate report it."""
+    if not (endpoint.adaptive and endpoint.gated):
+        return []
+    space = endpoint.acceptance_namespace
+    return [
+        _graph(
+            "K chosen by the controller: mean of the steps, and changes a minute",
+            [
+                _metric(space, MEAN_K, {}, stat="Average", label="mean K"),
+                _metric(space, K_SWITCHES, {}, stat="Sum", label="changes", yAxis="right"),
+                _metric(space, K_CONTROLLER_OFF, {}, stat="Maximum", label="off (1)", yAxis="right"),
+            ],
+            yAxis={
+                "left": {"min": 0, "max": endpoint.tokens, "showUnits": False},
+                "right": {"min": 0, "showUnits": False},
             },
         )
     ]
@@ -261,7 +291,7 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
 def add_alarms(
     scope: Construct,
     endpoint: Watched,
-    watches: Sequence[Watch],
+    watches: Sequence[AlarmRule],
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
 ) -> list[cloudwatch.CfnAlarm]:
@@ -272,7 +302,7 @@ def add_alarms(
 def _alarm(
     scope: Construct,
     endpoint: Watched,
-    watch: Watch,
+    watch: AlarmRule,
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
 ) -> cloudwatch.CfnAlarm:
@@ -291,7 +321,7 @@ def _alarm(
     return alarm
 
 
-def _payload(endpoint: Watched, watch: Watch) -> dict[str, Any]:
+def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
     result = {"Id": "result", "Expression": watch.expression, "Label": watch.key, "ReturnData": True}
     return {
         "AlarmName": alarm_name(endpoint.name, watch.key),

@@ -14,8 +14,8 @@ from typing import Any
 from peagle_sm import load_spec
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.plan.plan import Plan, make_plan
 from peagle_sm.core.plan.records import Context
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
 
@@ -188,7 +188,7 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
         stack=guard_names.endpoint_stack(spec.name),
     )
     plan = make_plan(spec, context)
-    errors = [finding for finding in plan.findings if finding.severity == "error"]
+    errors = plan.errors()
     if errors:
         raise PlanRefused(
             f"{spec.name}: the plan is refused: " + "; ".join(finding.message for finding in errors),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures.thread
+import gc
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from tests.local.serving import Server
@@ -52,6 +54,7 @@ def _refuse_the_network(event: str, args: tuple[Any, ...]) -> None:
 
 def pytest_configure() -> None:
     """Cuts the tests, and the processes that they start, off from the user's account and state."""
+    gc.disable()  # until the tests are collected: next to nothing of what is made until then is garbage
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -105,14 +108,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Fast tests first, then slow ones, then those with a real engine: a plain mistake shows at once."""
+    """Fast tests first, then slow ones, then those with a real engine: a plain mistake shows at once.
+
+    Where processes share the tests, it is the other way round: a file goes to one of them as a whole, and a
+    long one at the end would leave the others without work.
+    """
     kept, left = tier(items, everything=config.getoption("--all"))
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+    shared = "PYTEST_XDIST_WORKER" in os.environ
     items.sort(
-        key=lambda item: 2 * bool(item.get_closest_marker("engine")) + bool(item.get_closest_marker("slow"))
+        key=lambda item: 2 * bool(item.get_closest_marker("engine")) + bool(item.get_closest_marker("slow")),
+        reverse=shared,
     )
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Give each process one file after the other, and the folders of ``_AT_ONCE`` to one process."""
+    return _Scheduling(config, log)
+
+
+#: The tests of the one share their templates; those of the other start engines that each take both cores.
+_AT_ONCE = ("tests/stacks/", "tests/e2e/")
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    def _split_scope(self, nodeid: str) -> str:
+        whole = next((folder for folder in _AT_ONCE if nodeid.startswith(folder)), None)
+        return whole or super()._split_scope(nodeid)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests and what they import, a million objects, out of every later garbage collection."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ class Gate:
         self._app = app
         self._sleep = sleep
         self._settings = read_settings(os.environ)
-        self._speculation = speculation(sys.argv)
+        self._speculation = speculation(sys.argv, os.environ)
         self._canary_due = self._speculation is not None and self._settings.canary_prompts > 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Message = {}

@@ -16,6 +16,7 @@ from typing import Any
 PREFIX = "PEAGLE_GATE"
 SPECULATIVE_FLAG = "--speculative-config"
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+ADAPTIVE_VARIABLE = "PEAGLE_SM_ADAPTIVE_K"
 
 
 class SettingError(ValueError):
@@ -86,22 +87,24 @@ class Speculation:
         parallel: whether they are drafted in one pass.
         head: the head's path.
         table: rows (first, last, K) of K by the number of running requests; empty if K is always ``tokens``.
+        adaptive: whether the engine chooses K itself, at most that of the table.
     """
 
     tokens: int
     parallel: bool
     head: str
     table: tuple[tuple[int, int, int], ...] = ()
+    adaptive: bool = False
 
     @property
     def least(self) -> int:
-        """Smallest K at any number of requests; below ``tokens`` only with a table."""
-        return min((k for _, _, k in self.table), default=self.tokens)
+        """Smallest K at any number of requests; below ``tokens`` only with a table or an adaptive K."""
+        return 0 if self.adaptive else min((k for _, _, k in self.table), default=self.tokens)
 
     @property
     def shows_second_tokens(self) -> bool:
         """Whether each draft has a second token, so that its acceptance shows parallel drafting."""
-        return self.parallel and all(k != 1 for _, _, k in self.table)
+        return self.parallel and not self.adaptive and all(k != 1 for _, _, k in self.table)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -133,8 +136,12 @@ def _value(environ: Mapping[str, str], name: str, default: Any) -> Any:
     return int(text)
 
 
-def speculation(args: Sequence[str]) -> Speculation | None:
-    """Read speculation from the server's arguments; None without, or if vLLM will refuse them."""
+def speculation(args: Sequence[str], environ: Mapping[str, str] | None = None) -> Speculation | None:
+    """Read speculation from the server's arguments; None without, or if vLLM will refuse them.
+
+    ``environ`` says whether K is adaptive.
+    """
+    adaptive = (environ or {}).get(ADAPTIVE_VARIABLE, "").strip().lower() in ("1", "true")
     text = last_value(args, SPECULATIVE_FLAG)
     if text is None:
         return _by_single_flags(args)
@@ -151,6 +158,7 @@ def speculation(args: Sequence[str]) -> Speculation | None:
         config.get("parallel_drafting") is True,
         str(config.get("model") or ""),
         _rows(table, tokens) if isinstance(table, list) else (),
+        adaptive,
     )
 
 
@@ -316,6 +324,8 @@ GENERATION_CONFIG = "--override-generation-config"
 REQUEST_METRICS = "--per-request-spec-decode-metrics"
 #: The first vLLM with this flag; without speculation it refuses to start with it.
 _REQUEST_METRICS_FROM = (0, 29)
+#: The first vLLM with --shutdown-timeout; an older one does not start with it.
+_SHUTDOWN_TIMEOUT_FROM = (0, 18)
 
 
 def is_on(environ: Mapping[str, str]) -> bool:
@@ -326,7 +336,8 @@ def is_on(environ: Mapping[str, str]) -> bool:
 def gate_arguments(args: Sequence[str], settings: Settings, engine_version: str) -> list[str]:
     """Return the arguments to add after ``args``; the last middleware is the outermost."""
     added = []
-    if not _has(args, "--shutdown-timeout"):
+    drains = not engine_version or _at_least(engine_version, _SHUTDOWN_TIMEOUT_FROM)
+    if drains and not _has(args, "--shutdown-timeout"):
         added += ["--shutdown-timeout", str(settings.drain_s)]
     added += _output_limit(args, settings.limits.max_tokens)
     drafting = speculation(args) is not None

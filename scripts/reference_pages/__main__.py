@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from peagle_sm.measure.results.provenance import weights_sha256
+from sagemaker_local.paths import weights_dir
+from scripts.bench.modes.page import page as modes_page
+from scripts.bench.modes.record import read_records
 from scripts.reference_pages.architecture_picture import architecture_picture
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
@@ -22,11 +26,16 @@ def _picture() -> str:
     return picture((DOCS / "how-to" / "measure.md").read_text(encoding="utf-8"))
 
 
+def _modes() -> str:
+    return modes_page(read_records(DOCS / "reference" / "modes"), weights_sha256(weights_dir()))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
     "reference/checks.md": checks_page,
     "reference/engines.md": engines_page,
+    "reference/modes.md": _modes,
     "reference/spec.md": spec_page,
     "reference/spec.schema.json": schema_text,
     "reference/python.md": python_page,
@@ -36,11 +45,11 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def main(arguments: list[str], docs: Path = DOCS) -> int:
+def main(arguments: list[str], docs: Path = DOCS, pages: Mapping[str, Callable[[], str]] = PAGES) -> int:
     """Write the pages into ``docs``; with --check name those that are out of date (exit status 1)."""
     check = "--check" in arguments
     stale = []
-    for name, page in PAGES.items():
+    for name, page in pages.items():
         path, text = docs / name, page()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peagle_sm.core import guard
-from peagle_sm.core.plan import tags
+from peagle_sm.core.plan import tags_and_schedules as tags
 
 Statement = dict[str, Any]
 HAS_ENDPOINT_KEYS = "HasEndpointKeys"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from peagle_sm.aws.streams.async_stream import AsyncTokenStream
 from peagle_sm.aws.streams.decoding import Assembler
-from peagle_sm.aws.streams.token_stream import Source, TokenStream
+from peagle_sm.aws.streams.token_stream import ByteSource, TokenStream
 from peagle_sm.core.errors import StreamError
 from sagemaker_local.wire import eventstream
 
@@ -83,7 +83,9 @@ class Outcome:
 
 
 def read(parts: Iterable[bytes], *, frames: bool = False) -> TokenStream:
-    return TokenStream(Source(iter(parts), framed=frames), request_id="req-1", started=0.0, monotonic=Ticks())
+    return TokenStream(
+        ByteSource(iter(parts), framed=frames), request_id="req-1", started=0.0, monotonic=Ticks()
+    )
 
 
 def outcome(parts: Iterable[bytes], *, frames: bool = True) -> Outcome:

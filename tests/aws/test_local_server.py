@@ -19,7 +19,7 @@ def no_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_server_is_not_found_with_the_command_that_starts_one(no_servers: Path) -> None:
-    with pytest.raises(NotFound, match="no local SageMaker runs at port 8123") as raised:
+    with pytest.raises(NotFound, match="no local SageMaker is running on port 8123") as raised:
         local_server.find_server(8123)
     assert raised.value.next_step == "start it: peagle-sm local up --detach --port 8123"
     assert raised.value.exit_code == 4

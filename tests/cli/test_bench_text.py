@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from peagle_sm.cli.commands.measuring.bench import outcome_data, render_outcome
-from peagle_sm.measure.benchmark.run import Outcome
 from peagle_sm.measure.results.records import ClientHealth, Header
-from peagle_sm.measure.results.result_file import Results
+from peagle_sm.measure.results.result_file import Outcome, Results
 from tests.measure.report.making import arm, closed, point
 
 

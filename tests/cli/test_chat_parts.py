@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from peagle_sm.aws.streams.runtime import Chunk
 from peagle_sm.cli.commands.chat.conversation import Conversation
-from peagle_sm.cli.commands.chat.loop import NAMES, Command, Unknown, parse, texts
-from peagle_sm.cli.commands.chat.screen import Meter, Spend
+from peagle_sm.cli.commands.chat.loop import NAMES, SlashCommand, UnknownCommand, parse, texts
+from peagle_sm.cli.commands.chat.screen import Spend, TokenMeter
 
 WORDS = st.text(st.characters(exclude_characters='\\"/\n\r', exclude_categories=["C", "Z"]), min_size=1)
 
@@ -51,13 +51,13 @@ def test_a_text_that_the_end_cuts_is_dropped() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_known(name: str) -> None:
-    assert parse(f"{name}  a b ") == Command(name, "a b")
+    assert parse(f"{name}  a b ") == SlashCommand(name, "a b")
 
 
 def test_a_command_that_does_not_exist() -> None:
-    with pytest.raises(Unknown, match="unknown command /rety; did you mean /retry"):
+    with pytest.raises(UnknownCommand, match="unknown command /rety; did you mean /retry"):
         parse("/rety")
-    with pytest.raises(Unknown, match=r"unknown command /xyzzy\. /help lists commands"):
+    with pytest.raises(UnknownCommand, match=r"unknown command /xyzzy\. /help lists commands"):
         parse("/xyzzy")
     assert parse("//etc/hosts") == "/etc/hosts"
     assert parse("a / b") == "a / b"
@@ -86,7 +86,7 @@ def test_an_answer_without_a_word_is_not_remembered() -> None:
 
 def test_the_rate_counts_from_the_first_chunk() -> None:
     times = iter([10.0, 12.0])
-    meter = Meter(lambda: next(times))
+    meter = TokenMeter(lambda: next(times))
     assert meter.text() == "waiting for the first token"
     for count in (3, 4, 5):
         meter.chunk(Chunk("x", count, None, 0.0))
@@ -95,7 +95,7 @@ def test_the_rate_counts_from_the_first_chunk() -> None:
 
 
 def test_without_counts_only_chunks_are_told() -> None:
-    meter = Meter(lambda: 1.0)
+    meter = TokenMeter(lambda: 1.0)
     meter.chunk(Chunk("x", None, None, 0.0))
     assert meter.text() == "1 chunk"
 

@@ -74,6 +74,7 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
         (("a,b", "c"), 2, "different numbers of deployments"),
         (("=a", "b"), 2, "is not an arm"),
         (("a", "b", "--k", "p-eagle=3"), 2, "--k: allowed only with --modes"),
+        (("a", "b", "--head-uri", "p-eagle=s3://b/h/"), 2, "--head-uri: allowed only with --modes"),
         (("a", "--modes", "none,p-eagle"), 2, "--modes deploys the arms, but arms were given too: a"),
         (("--modes", "none,medusa", "--spec", "s.yaml"), 2, "two or three of none, eagle3, p-eagle"),
         (("--modes", "none,p-eagle", "--spec", "gone.yaml"), 2, "gone.yaml"),

@@ -41,8 +41,9 @@ def test_the_list_of_one_models_heads() -> None:
 
 def test_the_list_as_json_has_every_head_with_its_source() -> None:
     rows = json.loads(said(run("heads", "list", "--format", "json")))
-    assert {row["licence"] for row in rows} == {"apache-2.0"}
-    assert all(row["source"] and row["date"] and row["trained_depth"] for row in rows)
+    assert {row["licence"] for row in rows if row["licence"]} == {"apache-2.0", "nvidia-open-model-license"}
+    assert all("icence" in row["checked"] for row in rows if not row["licence"])
+    assert all(row["source"] and row["date"] and (row["trained_depth"] or row["checked"]) for row in rows)
     assert "a model" not in said(run("heads", "list", "--format", "quiet"))
     assert "Did you mean 'tiny-code'" in run("heads", "list", "tiny-cod").stderr
 

@@ -12,9 +12,9 @@ from peagle_sm.cli.commands.measuring.bench import run_managed
 from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.plan import BenchPlan
-from peagle_sm.measure.benchmark.run import Outcome
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.results.records import ArmRecord, Load
+from peagle_sm.measure.results.result_file import Outcome
 from peagle_sm.measure.workloads import Workload
 from tests.cli.running import run
 from tests.measure.managed.making import Cloud

@@ -10,7 +10,7 @@ from peagle_sm.cli.commands.endpoints.pause import (
     render_paused,
     render_running,
 )
-from peagle_sm.cli.endpoint_status import render_list, render_status
+from peagle_sm.cli.commands.endpoints.status import render_list
 from peagle_sm.service import EndpointStatus, EndpointSummary, Lease, PauseReport, ResumeOffer
 from tests.cli.samples import NOW
 from tests.cli.test_status_text import FULL, SERVING
@@ -129,8 +129,10 @@ def test_a_paused_endpoint_in_list_and_status() -> None:
         "-",
         "-",
     ]
-    found: EndpointStatus = replace(FULL, summary=PAUSED, config_name="c", config_asked="c", warnings=())
-    assert render_status(found, stand_in=False, now=NOW) == (
+    found: EndpointStatus = replace(
+        FULL, summary=PAUSED, config_name="c", config_asked="c", warnings=(), read_at=NOW
+    )
+    assert str(found) == (
         "name         coder\n"
         "status       Paused\n"
         "off          by hand, since 2026-11-20 08:00 UTC (now)\n"

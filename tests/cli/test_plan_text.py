@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan, requests_data
 from peagle_sm.cli.console import to_json
 from peagle_sm.core.errors import PlanRefused
 from tests.cli.samples import ERROR, WARNING, plan
 
 TEXT = """\
 Plan for coder in us-west-2, account 123456789012
+The plan is refused: 1 error below
 
   model        qwen3-coder-30b-a3b-instruct
   speculation  p-eagle, 7 draft tokens
@@ -42,11 +42,11 @@ Findings
 
 
 def test_the_whole_plan() -> None:
-    assert render_plan(plan(WARNING, ERROR)) == TEXT
+    assert str(plan(WARNING, ERROR)) == TEXT
 
 
 def test_a_local_plan_says_that_weights_are_stand_ins() -> None:
-    text = render_plan(plan(local=True))
+    text = str(plan(local=True))
     assert "Plan for coder in us-west-2, the local SageMaker" in text
     assert "small stand-in weights" in text
     assert "Findings" not in text
@@ -54,15 +54,15 @@ def test_a_local_plan_says_that_weights_are_stand_ins() -> None:
 
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:
     unpriced = replace(plan(), usd_per_hour=None, usd_per_day=None, max_usd=None)
-    text = render_plan(unpriced)
+    text = str(unpriced)
     assert "price        unknown, unknown" in text
     assert "at most      unknown" in text
-    assert plan_data(unpriced)["usd_per_hour"] is None
+    assert unpriced.to_dict()["usd_per_hour"] is None
 
 
 def test_the_plan_as_json() -> None:
-    data = json.loads(to_json(plan_data(plan(WARNING))))
-    assert data.pop("requests") == requests_data(plan())
+    data = json.loads(to_json(plan(WARNING).to_dict()))
+    assert data.pop("requests") == [asdict(one) for one in plan().requests]
     assert data.pop("memory")["lines"] == ["weights  30.0 GB", "sum      44.0 of 80.0 GB"]
     assert data == {
         "name": "coder",

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from peagle_sm.cli.base import Settings, State
 from peagle_sm.cli.live import LiveLine
-from peagle_sm.cli.progress import JsonLines, PlainLines, Silent, follower
+from peagle_sm.cli.progress import JsonLines, PlainLines, SilentFollower, follower
 from peagle_sm.service import Event
 
 WAITING = "endpoint demo"
@@ -58,7 +58,7 @@ def test_json_lines_are_one_object_each_without_repeats(capsys: pytest.CaptureFi
         (None, True, LiveLine),
         ("table", False, PlainLines),
         ("json", True, JsonLines),
-        ("quiet", True, Silent),
+        ("quiet", True, SilentFollower),
     ],
 )
 def test_the_follower_fits_the_format_and_the_terminal(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.commands.endpoints.invoke import Question, body_hint, parameters, question
+from peagle_sm.cli.commands.endpoints.invoke import InvokeInput, body_hint, parameters, question
 from peagle_sm.core.errors import SpecError
 from tests.cli.running import run
 
@@ -16,32 +16,32 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 
 
 def test_a_prompt() -> None:
-    assert question("def f", None, None, None) == Question(prompt="def f")
+    assert question("def f", None, None, None) == InvokeInput(prompt="def f")
 
 
 @pytest.mark.parametrize("content", [MESSAGES, {"messages": MESSAGES}], ids=["list", "object"])
 def test_messages_from_a_file(tmp_path: Path, content: object) -> None:
     path = tmp_path / "m.json"
     path.write_text(json.dumps(content))
-    assert question(None, path, None, None) == Question(messages=MESSAGES)
+    assert question(None, path, None, None) == InvokeInput(messages=MESSAGES)
 
 
 def test_a_body_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     path.write_text('{"prompt": "x", "n": 1}')
-    assert question(None, None, path, None) == Question(body={"prompt": "x", "n": 1})
+    assert question(None, None, path, None) == InvokeInput(body={"prompt": "x", "n": 1})
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("plain text", Question(prompt="plain text")),
-        ('{"prompt": "x"}', Question(body={"prompt": "x"})),
-        (json.dumps(MESSAGES), Question(messages=MESSAGES)),
-        ("42", Question(prompt="42")),
+        ("plain text", InvokeInput(prompt="plain text")),
+        ('{"prompt": "x"}', InvokeInput(body={"prompt": "x"})),
+        (json.dumps(MESSAGES), InvokeInput(messages=MESSAGES)),
+        ("42", InvokeInput(prompt="42")),
     ],
 )
-def test_stdin(text: str, expected: Question) -> None:
+def test_stdin(text: str, expected: InvokeInput) -> None:
     assert question(None, None, None, text) == expected
 
 
@@ -76,7 +76,11 @@ def test_a_body_must_be_an_object(tmp_path: Path) -> None:
 
 
 def test_prompts_and_messages_stop_at_256_tokens_and_a_body_has_its_own_limit() -> None:
-    prompt, chat, body = Question(prompt="x"), Question(messages=MESSAGES), Question(body={"prompt": "x"})
+    prompt, chat, body = (
+        InvokeInput(prompt="x"),
+        InvokeInput(messages=MESSAGES),
+        InvokeInput(body={"prompt": "x"}),
+    )
     assert parameters(prompt, None, None) == parameters(chat, None, None) == {"max_tokens": 256}
     assert parameters(body, None, None) == {}
     assert parameters(body, 8, 0.0) == {"max_tokens": 8, "temperature": 0.0}
@@ -145,7 +149,7 @@ def test_a_question_without_its_option_gets_that_option(words: tuple[str, ...], 
     ],
 )
 def test_a_prompt_that_looks_like_a_body_is_pointed_out(prompt: str, hinted: bool) -> None:
-    hint = body_hint(Question(prompt=prompt))
+    hint = body_hint(InvokeInput(prompt=prompt))
     assert (hint is not None) == hinted
     assert hint is None or "sent as plain text; --body FILE" in hint
-    assert body_hint(Question(body={"prompt": "x"})) is None
+    assert body_hint(InvokeInput(body={"prompt": "x"})) is None

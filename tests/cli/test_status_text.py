@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from peagle_sm.aws.streams.answers import Acceptance, StreamSummary
 from peagle_sm.cli.commands.endpoints.invoke import acceptance_note, render_summary
-from peagle_sm.cli.endpoint_status import change_line, render_list, render_status
+from peagle_sm.cli.commands.endpoints.status import change_line, render_list
+from peagle_sm.core.display import text as text_of
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW
 
@@ -61,6 +62,7 @@ FULL = EndpointStatus(
     lifetime=None,
     engine=None,
     warnings=("an update rolled back",),
+    read_at=LATER,
 )
 SUMMARY = StreamSummary(
     output_tokens=128,
@@ -82,13 +84,13 @@ def test_the_whole_list() -> None:
 def test_counts_and_amounts_that_autoscaling_changes_are_marked() -> None:
     scaled = replace(SERVING, instance_bounds="1-4")
     assert render_list([scaled], LATER) == SCALED
-    text = render_status(replace(FULL, summary=replace(scaled, instance_count=3)), stand_in=False, now=LATER)
+    text = str(replace(FULL, summary=replace(scaled, instance_count=3)))
     assert "instance     3 x ml.p5.48xlarge (autoscaling: 1-4)" in text
     assert "about 18.75 USD spent so far (at autoscaling's initial instance count)" in text
 
 
 def test_the_whole_status() -> None:
-    assert render_status(FULL, stand_in=False, now=LATER) == STATUS
+    assert str(FULL) == STATUS
 
 
 def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights() -> None:
@@ -98,10 +100,10 @@ def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights(
         "pid": 7,
         "overrides": ["eager", "port"],
     }
-    local = replace(FULL, engine=engine)
+    local = replace(FULL, engine=engine, stand_in_weights=True)
     counted = "overrides    2 for this machine (`peagle-sm status --verbose` lists them)\n"
-    assert counted in render_status(local, stand_in=True, now=LATER)
-    text = render_status(local, stand_in=True, now=LATER, verbose=True)
+    assert counted in str(local)
+    text = text_of(local.card(verbose=True))
     assert (
         "engine       vLLM 0.32.0 (image: 0.30.0-gpu), process 7\noverrides    eager\n             port\n"
         in text
@@ -112,11 +114,11 @@ def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights(
 def test_the_cause_of_a_failure_comes_first_and_the_dump_only_with_verbose() -> None:
     dump = f"It did not answer. Its last words: {'word ' * 99}\nValueError: no room\nat exit"
     failed = replace(FULL, failure_reason=dump)
-    text = render_status(failed, stand_in=False, now=LATER)
+    text = str(failed)
     assert "reason       ValueError: no room\n             It did not answer. Its last words: word" in text
     assert "at exit" not in text
     assert "failure: ValueError: no room · " in change_line(failed)
-    assert "at exit" in render_status(failed, stand_in=False, now=LATER, verbose=True)
+    assert "at exit" in text_of(failed.card(verbose=True))
 
 
 def test_the_figures_of_a_request() -> None:

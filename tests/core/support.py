@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -13,9 +14,31 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.plan.plan import Context, Plan, Request, make_plan
+from peagle_sm.core.plan.records import Context, Request
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.words import Finding
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Parameters of a plan's calls to SageMaker; ``component`` is None if the endpoint runs the model."""
+
+    model: dict[str, Any]
+    config: dict[str, Any]
+    endpoint: dict[str, Any]
+    component: dict[str, Any] | None
+
+
+def bodies(plan: Plan) -> Bodies:
+    """What boto3 would send."""
+    return Bodies(
+        plan.parameters("create_model"),
+        plan.parameters("create_endpoint_config"),
+        plan.parameters("create_endpoint"),
+        plan.parameters("create_inference_component") if plan.names.component else None,
+    )
+
 
 NOW = datetime(2026, 11, 20, 8, 30, 15, 123456, tzinfo=UTC)
 ROLE = "arn:aws:iam::123456789012:role/peagle-execution-us-east-1"

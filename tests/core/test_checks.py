@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from peagle_sm.core.checks import ALL_CHECKS, Check
-from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.editing import write_fields
 from tests.core.checks.cases import Case, all_cases, cases_by_subject, checks_by_id
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, found, plan_of, spec_of

@@ -21,7 +21,7 @@ CARD = Card(
         Table("Measured", ("load", "OTPS"), (("c=1", "529"), ("c=16", "1,204")), ("OTPS",)),
         Table("All of it", ("check",), (("greedy",),), folded=True),
     ),
-    (Note("warning: few requests", "caution"),),
+    (Note("few requests", "caution", "warning"),),
 )
 
 TEXT = """\
@@ -41,7 +41,7 @@ All of it
   check
   greedy
 
-note: warning: few requests"""
+warning: few requests"""
 
 CELL = "padding:.15em .9em .15em 0;vertical-align:top;white-space:nowrap"
 HTML = (

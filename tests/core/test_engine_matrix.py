@@ -74,9 +74,10 @@ def test_a_known_version_is_accepted_unless_the_image_drops_the_head(
 @pytest.mark.parametrize(
     ("version", "mode", "kind"), list(itertools.product(KNOWN, MODES, ("aws", "own", "cpu")))
 )
-def test_v2_on_request_is_refused_for_p_eagle_only(version: str, mode: str, kind: str) -> None:
+def test_v2_on_request_is_refused_for_p_eagle_and_on_a_cpu(version: str, mode: str, kind: str) -> None:
     draft = draft_of(version, mode, kind, runner="1")
-    assert outcome(draft) == ({("v2-model-runner", "error")} if mode == "p-eagle" else set())
+    refused = mode == "p-eagle" or kind == "cpu"
+    assert outcome(draft) == ({("v2-model-runner", "error")} if refused else set())
     assert environment(draft)[RUNNER_VARIABLE] == "1"
 
 

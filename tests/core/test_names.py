@@ -1,12 +1,12 @@
-"""Names that AWS takes, and on which the toolkit and the guard agree."""
+"""Names that AWS takes; the toolkit and the guard's Lambdas share the code of the schedules' names."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_guard import lifetime_provider as guards
-from peagle_sm.core.plan.payloads import hard_schedule_name, names_for, schedule_name
+from peagle_sm.core.plan.payloads import names_for
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME
 
 _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True)
@@ -21,13 +21,6 @@ def test_every_name_made_is_one_that_aws_takes(name: str, digest: str) -> None:
     assert max(len(names.schedule), len(hard_schedule_name(name)), len(hard_schedule_name(name, 1))) <= 64
     assert names.schedule == schedule_name(name)
     assert digest[:8] in names.config
-
-
-@given(_NAMES)
-def test_the_guard_gives_the_schedules_the_same_names(name: str) -> None:
-    assert guards.schedule_name(name) == schedule_name(name)
-    assert guards.hard_name(schedule_name(name)) == hard_schedule_name(name)
-    assert guards.hard_name(schedule_name(name), 2) == hard_schedule_name(name, 2)
 
 
 @given(_NAMES, _NAMES)

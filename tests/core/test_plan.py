@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.plan import Context, Plan, Request, make_plan
+from peagle_sm.core.plan.records import Context, Request
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, parse_spec
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.support import (
@@ -356,7 +357,9 @@ _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True)
     mode=st.sampled_from(["none", "eagle3", "p-eagle"]),
     tokens=st.integers(1, 12),
     env=st.dictionaries(
-        st.from_regex(r"[A-Z_][A-Z0-9_]{0,30}", fullmatch=True), st.text(max_size=50), max_size=5
+        st.from_regex(r"[A-Z_][A-Z0-9_]{0,30}", fullmatch=True),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=50),
+        max_size=5,
     ),
     tags=st.dictionaries(
         st.text("abcXYZ 019_.:/=+-@é", min_size=1, max_size=9).map("x".__add__), st.text("aé 0_")

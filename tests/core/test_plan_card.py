@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.plan.plan import make_plan
 from peagle_sm.core.plan.records import Context
+from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from tests.core.support import LOCAL
 
@@ -11,11 +11,10 @@ from tests.core.support import LOCAL
 def test_a_plan_in_a_notebook() -> None:
     spec = EndpointSpec(name="demo", model="tiny-code", speculation={"mode": "p-eagle"})
     shown = str(make_plan(spec, LOCAL))
-    head, fields, requests, *_ = shown.split("\n\n")
-    assert head.splitlines()[0] == "Plan for demo in us-east-1, the local SageMaker"
-    assert head.endswith("; nothing is created yet")
+    head, fields, _, requests, *_ = shown.split("\n\n")
+    assert head == "Plan for demo in us-east-1, the local SageMaker"
     assert "  speculation  p-eagle, 11 draft tokens" in fields.splitlines()
-    assert [line.split()[0] for line in requests.splitlines()[2:]] == [
+    assert [line.split()[0] for line in requests.splitlines()[1:]] == [
         "scheduler.create_schedule",
         "sagemaker.create_model",
         "sagemaker.create_endpoint_config",
@@ -30,5 +29,5 @@ def test_a_plan_that_would_be_refused_says_so_first() -> None:
     card = made.card()
     assert card.tone == "bad"
     assert card.headline.startswith("The plan is refused: ")
-    assert card.notes[0].text.startswith("error: ")
-    assert card.notes[0].tone == "bad"
+    assert card.tables[-1].rows[0][0].strip() == "error"
+    assert "color:#d64545" in made._repr_html_()

@@ -146,7 +146,9 @@ _SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
                 "tensor_parallel_size": st.integers(1, 8),
                 "max_model_len": st.integers(1, 10**6),
                 "env": st.dictionaries(
-                    st.from_regex(r"[A-Z_][A-Z0-9_]{0,20}", fullmatch=True), _TEXT, max_size=4
+                    st.from_regex(r"[A-Z_][A-Z0-9_]{0,20}", fullmatch=True),
+                    _TEXT.filter(lambda text: "\0" not in text),
+                    max_size=4,
                 ),
             },
         ),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.plan.plan import Context, Plan, bodies, make_plan
-from tests.core.support import CONTAINER, GPT, ROLE, STACK, breaches, plan_of, spec_of
+from peagle_sm.core.plan.records import Context
+from peagle_sm.core.planning import Plan, make_plan
+from tests.core.support import CONTAINER, GPT, ROLE, STACK, bodies, breaches, plan_of, spec_of
 
 
 def _container(plan: Plan) -> dict[str, Any]:

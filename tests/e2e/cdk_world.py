@@ -20,6 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 PROGRAM = Path(sys.executable).parent / "peagle-sm"
 REGION, ACCOUNT = "us-east-1", "123456789012"
+# jsii unpacks the CDK's 400 MB below HOME: once a user, not once for each HOME that a test makes.
+JSII_CACHE = {
+    "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache" / "aws" / "jsii" / "package-cache")
+}
 NAME, STACK = "cycle", "Peagle-cycle"
 IDLE_MINUTES, GRACE_MINUTES = 10, 10
 # The local CloudWatch writes no zeros, so the guard waits this long (peagle_guard.evidence.REQUEST_LAG).
@@ -76,8 +80,7 @@ class World:
         return {
             **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "CDK_"))},
             "HOME": str(self.work),
-            # jsii unpacks the CDK's 400 MB below HOME: once a user, not once a run.
-            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache" / "aws" / "jsii" / "package-cache"),
+            **JSII_CACHE,
             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
             "AWS_ACCESS_KEY_ID": "cycle",
             "AWS_SECRET_ACCESS_KEY": "cycle",

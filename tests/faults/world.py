@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.guard import GUARD_STACK, TABLE
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, plan_for
 from tests.faults.wire import Script, Wire

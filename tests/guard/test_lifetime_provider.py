@@ -14,13 +14,11 @@ from peagle_guard.cfn_response import ProviderError
 from peagle_guard.lifetime_provider import (
     Arming,
     NotArmed,
-    hard_name,
     provide,
-    schedule_name,
     schedules,
     wake,
 )
-from peagle_sm.core.plan import payloads
+from peagle_sm.core.plan.tags_and_schedules import hard_name, lifetime_schedule, schedule_name
 from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
 
 HOUR = timedelta(hours=1)
@@ -249,8 +247,7 @@ def test_a_property_that_cannot_be_is_refused_before_anything_is_armed(propertie
 
 
 @pytest.mark.parametrize("name", ["chat", "a", "x" * 63, "long-name-" * 6])
-def test_names_are_the_toolkits_and_fit_into_64_characters(name: str) -> None:
-    assert schedule_name(name) == payloads.schedule_name(name)
+def test_names_differ_and_fit_into_64_characters(name: str) -> None:
     hard = {hard_name(schedule_name(name), number) for number in (None, 1, 12)}
     assert len(hard) == 3
     assert all(len(each) <= 64 and schedule_name(name) != each for each in hard)
@@ -261,7 +258,7 @@ def test_no_firing_is_retried_so_a_late_one_never_meets_a_new_endpoint_of_the_na
     """Scheduler's default is 185 retries in 24 hours; the command line's schedules follow the same rule."""
     role = SETTINGS.scheduler_role_arn
     arming = Arming("peagle-chat-lifetime", "chat", START, role, "queue", TOKEN, stack, ("copy",))
-    ours = payloads.lifetime_schedule("chat", "us-east-1", role, START)
+    ours = lifetime_schedule("chat", "us-east-1", role, START)
     for schedule in (*schedules(arming), ours):
         assert schedule["Target"]["RetryPolicy"] == {
             "MaximumEventAgeInSeconds": 60,

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from peagle_guard import hours
 from peagle_guard.decide import DRAIN, budget_ends_at, decide, spent_usd, usd_per_hour
 from peagle_guard.records import Action, Decision, Endpoint, Evidence, Kind, Lifecycle, OffBy, Record, Tell
 from peagle_guard.sweeper import sweep
+from peagle_sm.core.spec.hours import parse_hours
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 HOUR = timedelta(hours=1)
@@ -109,7 +109,7 @@ def test_without_a_price_there_is_no_budget_to_keep() -> None:
     assert spent_usd(life, at(life, START).record, START + HOUR) == 0
 
 
-OFFICE = Lifecycle(max_lifetime=1000 * HOUR, hours=hours.parse("Mon-Fri 07:00-19:00 UTC"))
+OFFICE = Lifecycle(max_lifetime=1000 * HOUR, hours=parse_hours("Mon-Fri 07:00-19:00 UTC"))
 CLOSES = START.replace(hour=19)
 
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from peagle_guard.looking import Entry
+from peagle_guard.looking import ReportEntry
 from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
@@ -51,7 +51,7 @@ def world(status: str, metrics: str, owner: str, *, lifetime_hours: int = 100) -
     return aws
 
 
-def swept(aws: FakeAws) -> Entry:
+def swept(aws: FakeAws) -> ReportEntry:
     (entry,) = sweep(aws, SETTINGS, aws.now).endpoints
     return entry
 

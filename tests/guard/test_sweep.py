@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from peagle_guard.aws import Unanswered
-from peagle_guard.looking import Entry, Report
+from peagle_guard.looking import Report, ReportEntry
 from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 
@@ -29,7 +29,7 @@ def run(aws: FakeAws, minutes: float, *, dry_run: bool = False) -> Report:
     return report
 
 
-def entry(report: Report, name: str = "chat") -> Entry:
+def entry(report: Report, name: str = "chat") -> ReportEntry:
     return next(each for each in report.endpoints if each.name == name)
 
 

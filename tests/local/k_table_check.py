@@ -77,7 +77,7 @@ def drafts(llm: LLM) -> list[int]:
 
 
 def main(weights: str) -> None:
-    import peagle_runtime_k  # type: ignore[import-not-found]  # in the engine's environment only
+    import peagle_runtime_k  # in the engine's environment only
 
     note_each_step()
     report = []

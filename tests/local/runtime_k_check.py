@@ -125,7 +125,7 @@ def try_out(
 
 
 def main(weights: str) -> None:
-    import peagle_runtime_k  # type: ignore[import-not-found]  # in the engine's environment only
+    import peagle_runtime_k  # in the engine's environment only
 
     heads = ("p-eagle", "eagle3")
     real = {}

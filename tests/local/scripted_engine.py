@@ -286,10 +286,14 @@ class ScriptedProcess:
 class ScriptedLauncher:
     """Launches scripted engines; the model's environment is the script.
 
+    ``usual`` is the script of what the environment leaves open, for commands that write their own spec.
+
     Args:
         before: awaited before each process is started, with the request; raise or wait there for faults of
             the launch itself (an unknown image, a missing artifact, a slow download).
     """
+
+    usual: ClassVar[dict[str, str]] = {}
 
     def __init__(self, before: "Callable[[EngineRequest], Awaitable[None]] | None" = None) -> None:
         self._before = before
@@ -315,7 +319,7 @@ class ScriptedLauncher:
             str(Path(__file__)),
             "--port",
             str(port),
-            env={"PATH": os.environ.get("PATH", os.defpath), **request.environment},
+            env={"PATH": os.environ.get("PATH", os.defpath), **self.usual, **request.environment},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,12 @@ def client_at(url: str, service: str, **more: Any) -> Any:
     return boto3.client(service, endpoint_url=url, config=config, **options)  # type: ignore[call-overload]
 
 
+@cache
+def _local_keys(region: str) -> Any:
+    """One for all tests: each would read AWS's API models again, half a second for a preflight's."""
+    return boto3.Session("local", "local", region_name=region)
+
+
 class AsOnAws:
     """A session of boto3 like a user's, whose calls go to the local server; nothing else is different."""
 
@@ -54,7 +61,7 @@ class AsOnAws:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._session: Any = boto3.Session("local", "local", region_name=self.region_name)
+        self._session = _local_keys(self.region_name)
 
     def client(self, service: str, **options: Any) -> Any:
         return self._session.client(service, **{"endpoint_url": self._url, **options})

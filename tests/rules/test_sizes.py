@@ -1,7 +1,8 @@
-"""Modules are neither fragments nor heaps. Both lists may only become shorter."""
+"""Modules are neither fragments nor heaps, and no folder has too many. The lists may only become shorter."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.rules.files import ROOT, python_files
 FEWEST_LINES = 60
 #: A module with more lines is several things.
 MOST_LINES = 500
+#: A folder with more modules needs rooms. A package's face does not count.
+MOST_MODULES = 15
 
 MAY_BE_SHORT = """
 container/check_base.py
@@ -20,13 +23,11 @@ container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/starting.py
 container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/worker.py
 container/plugins/peagle_runtime_k/peagle_runtime_k/drafting.py
 container/plugins/peagle_runtime_k/peagle_runtime_k/requests.py
-toolkit/peagle_sm/core/plan/tags.py
 toolkit/sagemaker_local/aws_facts.py
 toolkit/sagemaker_local/clock.py
 toolkit/sagemaker_local/cloudformation/clients.py
 toolkit/sagemaker_local/cloudformation/errors.py
 toolkit/sagemaker_local/cloudformation/graph.py
-toolkit/sagemaker_local/cloudformation/resources/metadata.py
 toolkit/sagemaker_local/cloudformation/tools.py
 toolkit/sagemaker_local/cloudformation/types.py
 toolkit/sagemaker_local/contents/jumpstart.py
@@ -73,4 +74,18 @@ def test_a_module_is_neither_short_nor_long(fewest: int, most: int | None, liste
     odd = {path for path, lines in sizes.items() if lines < fewest or (most is not None and lines > most)}
     said = [f"{path} has {sizes[path]} lines: {advice}" for path in sorted(odd - allowed)]
     said += [f"{path} needs no exception any more: take it off the list" for path in sorted(allowed - odd)]
+    assert not said, "\n".join(said)
+
+
+def test_a_folder_has_at_most_fifteen_modules() -> None:
+    """The product, the laboratory and the guard's simulator; pytest finds other tests by name."""
+    laboratory = [
+        path
+        for path in python_files("scripts", "tests")
+        if path.is_relative_to("scripts") or path.is_relative_to("tests/guard/simulator")
+    ]
+    counted = [*_product(), *(path for path in laboratory if not path.stem.startswith("__"))]
+    folders = Counter(str(path.parent) for path in counted)
+    crowded = {folder: count for folder, count in folders.items() if count > MOST_MODULES}
+    said = [f"{folder} has {count} modules: group them into rooms" for folder, count in crowded.items()]
     assert not said, "\n".join(said)

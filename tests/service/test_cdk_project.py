@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS, install_command
 from peagle_sm.service.cdk_project import write_project
+from tests.e2e.cdk_world import JSII_CACHE
 from tests.rules.files import texts
 
 _NAMES = [
@@ -71,6 +72,7 @@ def test_the_app_is_written_and_synthesises_outside_the_clone(tmp_path: Path, ro
         env={
             "PATH": "/usr/bin:/bin:/usr/local/bin",
             "HOME": str(tmp_path),
+            **JSII_CACHE,
             "CDK_OUTDIR": str(out),
             "CDK_CONTEXT_JSON": context,
             "CDK_VALIDATION": "false",

@@ -21,7 +21,7 @@ from peagle_sm.core.errors import (
     PlanRefused,
     SpecError,
 )
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy, plan_for
 from tests.service.fakes import START, FakeAws, broken, denied, lost, throttled

@@ -6,7 +6,7 @@ import pytest
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy
 from peagle_sm.service.lifecycle.existing import Survey

@@ -14,7 +14,7 @@ from peagle_guard.records import Endpoint as Seen
 from peagle_guard.records import Evidence, Kind
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.plan.plan import Plan, at_most
+from peagle_sm.core.planning import Plan, at_most
 from peagle_sm.service import Event, Pacing, deploy, keep, list_endpoints, pause, resume, update
 from tests.service.fakes import ROLE, START, FakeAws, denied
 from tests.service.setting import make_spec, pacing_of, session_of

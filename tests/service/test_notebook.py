@@ -9,7 +9,7 @@ import pytest
 import peagle_sm
 from peagle_sm.core.spec.endpoint_spec import dump_spec
 from peagle_sm.service import Event
-from peagle_sm.service.progress import Tell
+from peagle_sm.service.progress import Lines
 from tests.service.setting import make_spec
 
 
@@ -20,7 +20,7 @@ def test_a_spec_is_read_from_a_path_or_its_text(tmp_path: Path) -> None:
 
 
 def test_progress_is_told_once_until_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
-    tell = Tell()
+    tell = Lines()
     looks = [
         Event("endpoint", "endpoint demo created", "Creating", 1.0),
         *(Event("waiting", "endpoint demo", "Creating", 1.0 + look / 2, 0.01 * look) for look in range(9)),
@@ -30,7 +30,7 @@ def test_progress_is_told_once_until_it_changes(capsys: pytest.CaptureFixture[st
         tell(event)
     told = capsys.readouterr().err.splitlines()
     assert [line.split("s  ")[1] for line in told] == [
-        "endpoint demo created [Creating]",
-        "endpoint demo [Creating]",
-        "endpoint demo [InService]",
+        "endpoint demo created",
+        "endpoint demo is Creating  0.00 USD so far",
+        "endpoint demo is InService",
     ]

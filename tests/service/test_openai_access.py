@@ -11,7 +11,7 @@ import pytest
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service import Endpoint, connect
-from peagle_sm.service.endpoint import component_of, openai_base_url
+from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
 from tests.local.openai_client import QUESTION, local_session, script
 from tests.local.serving import Server
 
@@ -66,7 +66,7 @@ def test_without_the_package_it_is_said_what_to_install() -> None:
     program = """
 import sys
 sys.modules["openai"] = None
-from peagle_sm.service.endpoint import _sdk
+from peagle_sm.service.lifecycle.endpoint import _sdk
 try:
     _sdk()
 except Exception as error:

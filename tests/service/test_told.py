@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.service import Event
-from peagle_sm.service.progress import Cell, Tell, followed
+from peagle_sm.service.progress import Lines, NotebookCell, followed
 
 
 class Screen:
@@ -34,7 +34,7 @@ def waiting(at_s: float) -> Event:
 
 def test_a_cell_has_one_output_with_a_line_a_phase() -> None:
     screen = Screen()
-    cell = Cell(screen, lambda: 0.0)
+    cell = NotebookCell(screen, lambda: 0.0)
     for event in (
         Event("model", "model demo created", elapsed_s=0.4),
         *(waiting(2.0 + look) for look in range(60)),
@@ -54,15 +54,15 @@ def test_a_cell_has_one_output_with_a_line_a_phase() -> None:
 
 def test_a_cell_that_heard_nothing_shows_nothing() -> None:
     screen = Screen()
-    Cell(screen).settle()
+    NotebookCell(screen).settle()
     assert screen.drawn == []
 
 
 def test_outside_a_notebook_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     with followed(None) as follow:
-        assert isinstance(follow, Tell)
+        assert isinstance(follow, Lines)
         follow(Event("model", "model demo created", elapsed_s=0.4))
-    assert capsys.readouterr().err == "    0.4 s  model demo created\n"
+    assert capsys.readouterr().err == "     0s  model demo created\n"
 
 
 def test_progress_of_ones_own_is_left_alone() -> None:

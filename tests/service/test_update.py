@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.plan.tags import HOURS, PAUSED, SCHEDULER_ROLE
+from peagle_sm.core.plan.tags_and_schedules import HOURS, PAUSED, SCHEDULER_ROLE
 from peagle_sm.service import Pacing, deploy, update
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec

@@ -10,7 +10,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.service.spec_to_plan import load_spec
 from stacks.endpoint_stack import EndpointStack

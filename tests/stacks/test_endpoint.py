@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from aws_cdk import aws_sagemaker as sagemaker
 
-from peagle_sm.core.plan.plan import bodies
 from peagle_sm.core.spec.endpoint_spec import dump_spec, parse_spec
 from stacks.endpoint import Unsupported, lacking, properties
 from stacks.specs import EXECUTION_ROLE
-from tests.core.support import breaches
+from tests.core.support import bodies, breaches
 from tests.stacks.support import EXPORTS, evaluated, one_template, plan_of, specs, template
 
 NAMES = sorted(specs())

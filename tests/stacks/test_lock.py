@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.jumpstart.lock import Asked, LockedInstance, LockedModel, dump_lock
+from peagle_sm.core.spec.lock import LockedInstance, LockedModel, LockInput, dump_lock
 from stacks.specs import StandIns, plan_for, read_context
 from tests.core.jumpstart.making import VLLM, a_lock
 
 LOCK = a_lock(
-    asked=Asked(model="gpt-oss-120b"),
+    asked=LockInput(model="gpt-oss-120b"),
     jumpstart=LockedModel(
         model_id="openai-reasoning-gpt-oss-120b", version="9.9.9", config="best", ranking=("best",)
     ),

@@ -10,10 +10,10 @@ import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from peagle_sm.core.guard import LIFETIME_PROVIDER, MODEL_PROVIDER
-from peagle_sm.core.plan.plan import bodies
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from stacks.endpoint import SERVICE_TIMEOUT_S
 from stacks.guard.functions import jobs
+from tests.core.support import bodies
 from tests.stacks.support import ACCOUNT, REGION, evaluated, one_template, outputs, plan_of, specs, template
 
 NAMES = sorted(specs())

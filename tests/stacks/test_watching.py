@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from peagle_gate import acceptance
-from peagle_sm.core.plan.plan import bodies
 from peagle_sm.core.spec.endpoint_spec import parse_spec
+from tests.core.support import bodies
 from tests.stacks.support import (
     ACCOUNT,
     EMAIL,

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
         StreamStalled,
         StreamTooLarge,
     )
+    from peagle_sm.core.model_builder import spec_from_builder
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-    from peagle_sm.core.spec.model_builder import spec_from_builder
     from peagle_sm.measure.notebook.calls import bench, compare, verify
     from peagle_sm.measure.notebook.results import report
     from peagle_sm.measure.notebook.tune import tune
-    from peagle_sm.service.endpoint import Endpoint
     from peagle_sm.service.heads import check_head
+    from peagle_sm.service.lifecycle.endpoint import Endpoint
     from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
     from peagle_sm.service.spec_to_plan import load_spec
 
@@ -61,7 +61,7 @@ _HOME = {
     "Chunk": "peagle_sm.aws.streams.runtime",
     "Completion": "peagle_sm.aws.streams.runtime",
     "CredentialsError": "peagle_sm.core.errors",
-    "Endpoint": "peagle_sm.service.endpoint",
+    "Endpoint": "peagle_sm.service.lifecycle.endpoint",
     "EndpointFailed": "peagle_sm.core.errors",
     "EndpointSpec": "peagle_sm.core.spec.endpoint_spec",
     "EngineError": "peagle_sm.core.errors",
@@ -95,7 +95,7 @@ _HOME = {
     "make_session": "peagle_sm.service.notebook",
     "plan": "peagle_sm.service.notebook",
     "report": "peagle_sm.measure.notebook.results",
-    "spec_from_builder": "peagle_sm.core.spec.model_builder",
+    "spec_from_builder": "peagle_sm.core.model_builder",
     "tune": "peagle_sm.measure.notebook.tune",
     "verify": "peagle_sm.measure.notebook.calls",
 }

@@ -94,9 +94,9 @@ def find_server(port: int | None = None) -> LocalStatus:
     running = [known for known in state.read_all() if known.server.alive]
     ports = [known.port for known in running]
     if port is not None and port not in ports:
-        others = f"; running at: {', '.join(map(str, ports))}" if ports else ""
+        others = f"; ports in use: {', '.join(map(str, ports))}" if ports else ""
         raise NotFound(
-            f"no local SageMaker runs at port {port}{others}",
+            f"no local SageMaker is running on port {port}{others}",
             next_step=f"start it: peagle-sm local up --detach --port {port}",
         )
     if not ports:

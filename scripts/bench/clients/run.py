@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +35,8 @@ from sagemaker_local.engine.aiperf_env import aiperf_version, ensure_aiperf
 from sagemaker_local.engine.env import engine_version, ensure_engine
 from sagemaker_local.paths import weights_dir
 
+#: Ours with botocore's SigV4Auth, to see what our own signature saves. It runs only if it is named.
+BOTOCORE_SIGNS = "ours (SageMaker; botocore signs)"
 MAX_TOKENS = 128  #: answers end by themselves at 65 to 128 tokens
 _TIMEOUT_S = 600
 
@@ -107,6 +109,7 @@ class Bench:
         runners: dict[str, Callable[[str, int], Said]] = {
             "ours (HTTP)": lambda url, places: _ours(HttpTarget(url), places),
             "ours (SageMaker)": lambda url, places: _ours(_sagemaker(url), places),
+            BOTOCORE_SIGNS: lambda url, places: _ours(_signed_by_botocore(url), places),
             "vllm bench serve": self._vllm,
             "aiperf": self._aiperf,
         }
@@ -116,7 +119,8 @@ class Bench:
                 f"clients: found {', '.join(sorted(unknown))}; allowed: {', '.join(runners)}.",
                 next_step="Correct --clients.",
             )
-        self._runners = {name: run for name, run in runners.items() if not only or name in only}
+        chosen = only or [name for name in runners if name != BOTOCORE_SIGNS]
+        self._runners = {name: run for name, run in runners.items() if name in chosen}
         self.versions = {"aiohttp": metadata.version("aiohttp"), "uvloop": metadata.version("uvloop")}
         if "vllm bench serve" in self._runners:
             self._engine = ensure_engine(say)
@@ -291,6 +295,23 @@ def _sagemaker(url: str) -> SageMakerTarget:
     from botocore.credentials import Credentials
 
     return SageMakerTarget(url, "us-east-1", Credentials("local", "local"), "scheduled")
+
+
+class _BotocoreSigned(SageMakerTarget):
+    def request(self, body: Mapping[str, Any], data: bytes) -> tuple[str, dict[str, str]]:
+        """Sign with botocore."""
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        url = f"{self.endpoint_url}/endpoints/{self.endpoint_name}/invocations-response-stream"
+        signed = AWSRequest("POST", url, {"content-type": "application/json"}, data)
+        SigV4Auth(self.credentials, "sagemaker", self.region).add_auth(signed)
+        return url, dict(signed.headers.items())
+
+
+def _signed_by_botocore(url: str) -> SageMakerTarget:
+    ours = _sagemaker(url)
+    return _BotocoreSigned(ours.endpoint_url, ours.region, ours.credentials, ours.endpoint_name)
 
 
 @contextlib.contextmanager

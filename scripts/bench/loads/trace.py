@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoin
 from peagle_sm.measure.compare.analysis import compare_cells, of_blocks
 from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.measure.compare.run import compare
-from peagle_sm.measure.load import Window, WorkItem
+from peagle_sm.measure.load import Window
 from peagle_sm.measure.load.driver import concurrency_at
 from peagle_sm.measure.results.records import Interval, Load, RequestRecord
 from peagle_sm.measure.results.result_file import Results
-from peagle_sm.measure.workloads import Workload
+from peagle_sm.measure.workloads import Workload, rounds
 from peagle_sm.service import Endpoint
 from peagle_sm.service.spec_to_plan import load_spec
 from scripts.bench.comparison import dependencies, human_eval
@@ -96,9 +96,11 @@ def run_trace(
         raise SpecError(f"--arm: found {len(endpoints)}; allowed: 2.", next_step="Give two arms.")
     described = [_named(stack, name, endpoint) for name, endpoint in endpoints.items()]
     load = Load("closed", concurrency=max(steps), steps=tuple(steps))
-    setup = Setup(_cycled(workload, 2 * blocks * requests), (load,), blocks, repeat=True)
+    # As many as all windows need: a repeated prompt gets its own cache salt.
+    items = tuple(islice(rounds(workload.items, repeat=True), 2 * blocks * requests))
+    setup = Setup(items, (load,), blocks, repeat=True)
     path.unlink(missing_ok=True)
-    before = {name: _draft_counts(endpoint) for name, endpoint in endpoints.items()}
+    before = {name: draft_counts(endpoint) for name, endpoint in endpoints.items()}
     outcome = compare(
         [nullcontext(described)],
         setup,
@@ -108,7 +110,7 @@ def run_trace(
         control=False,
         config={"steps": list(steps), "requests": requests, "seed": seed},
     )
-    after = {name: _draft_counts(endpoint) for name, endpoint in endpoints.items()}
+    after = {name: draft_counts(endpoint) for name, endpoint in endpoints.items()}
     for note in outcome.notes:
         say(f"   note: {note}")
     drafted = {name: _mean_k(before[name], after[name]) for name in endpoints}
@@ -118,12 +120,6 @@ def run_trace(
 def _named(stack: LocalStack, name: str, endpoint: Endpoint) -> Described:
     found = describe_endpoint(stack.session, endpoint.name)
     return replace(found, arm=replace(found.arm, name=name), origin={**found.origin, "engine": None})
-
-
-def _cycled(workload: Workload, count: int) -> tuple[WorkItem, ...]:
-    """Return ``count`` requests; `Setup` divides them among the windows."""
-    items = workload.items
-    return tuple(items[number % len(items)] for number in range(count))
 
 
 def summary(
@@ -197,7 +193,7 @@ _COUNTER = re.compile(
 )
 
 
-def _draft_counts(endpoint: Endpoint) -> dict[str, float]:
+def draft_counts(endpoint: Endpoint) -> dict[str, float]:
     """Read the engine's verification steps (``drafts``) and drafted tokens since its start."""
     found: dict[str, float] = defaultdict(float)
     for name, value in _COUNTER.findall(endpoint.metrics()):

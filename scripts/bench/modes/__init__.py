@@ -1,1 +1,1 @@
-"""The best K of each mode, and the modes compared at it: scripts/bench-modes."""
+"""K of each head on this machine, and the modes compared at it, by machine kind: scripts/bench-modes."""

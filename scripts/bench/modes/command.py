@@ -1,6 +1,7 @@
-"""Find the best K of each mode and measure the modes at it: the job of ``scripts/bench-modes``.
+"""Choose K on this machine and compare the modes at it: the job of ``scripts/bench-modes``.
 
-Writes ``docs/reference/modes.md`` and ``results/bench-modes.json``.
+Adds this machine kind's figures to the records beside the page, writes the page from all records, and writes
+``results/bench-modes.json`` with every request.
 """
 
 from __future__ import annotations
@@ -12,20 +13,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
+from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.report.files import records_of
+from peagle_sm.measure.results.provenance import load_now, weights_sha256
 from peagle_sm.measure.results.result_file import Results, to_line
 from peagle_sm.measure.workloads import TEMPERATURE, Shape, Workload, make_item
 from peagle_sm.measure.workloads.prompt_files import Question, choose
 from peagle_sm.measure.workloads.public_datasets import read_prompts
 from sagemaker_local.paths import weights_dir
-from scripts.bench.comparison import TOKEN_IDS, differing, human_eval, measure
+from scripts.bench.comparison import TOKEN_IDS, differing, human_eval, measure, spec_of
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.modes.page import arm_figures, page, table
-from scripts.bench.modes.sweep import Engine, EngineResult, sweep
+from scripts.bench.machine_k import K_PROMPTS, MachineK, choose_ks, runtime_spec
+from scripts.bench.modes.page import page, table
+from scripts.bench.modes.record import (
+    ENGINES,
+    Engine,
+    EngineRecord,
+    arm_figures,
+    choice_of,
+    comparison_of,
+    final_of,
+    machine_of,
+    origin_of,
+    read_records,
+    write_record,
+)
 from scripts.bench.progress import Reporter
 
 HELD_OUT = "held-out.jsonl"  #: prompts from files kept out of training, beside the weights if they ship
@@ -33,71 +50,69 @@ HELD_OUT = "held-out.jsonl"  #: prompts from files kept out of training, beside 
 
 @dataclass(frozen=True)
 class Prompts:
-    """What is asked: ``sweep`` chooses K, the ``finals`` (by name) judge it, nothing is in both."""
+    """Prompts to choose K with, and those of each comparison by name; nothing is in both."""
 
-    sweep: Workload
-    finals: dict[str, Workload]
+    k: Sequence[WorkItem]
+    finals: Mapping[str, Workload]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One engine setting: K of each head, and each comparison with the load average around it."""
+
+    chosen: Mapping[Mode, MachineK]
+    finals: Mapping[str, Results]
+    loads: Mapping[str, tuple[float, float]]
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line.
 
     Raises:
-        SpecError: a K below 1, or none.
+        SpecError: a number of prompts is out of range.
     """
     parser = argparse.ArgumentParser(prog="scripts/bench-modes", description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=48, help="prompts for each K (default 48)")
+    parser.add_argument("--prompts", type=int, default=112, help="HumanEval prompts to compare (default 112)")
     parser.add_argument(
-        "--final-prompts", type=int, default=112, help="other prompts, for the final (default 112)"
-    )
-    parser.add_argument(
-        "--held-out-prompts", type=int, default=218, help="of held-out code, for the final (default 218)"
+        "--held-out-prompts", type=int, default=218, help="prompts of held-out code to compare (default 218)"
     )
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
-    parser.add_argument("--ks", default="3,5,7,9", help="num_speculative_tokens to try (default 3,5,7,9)")
-    parser.add_argument("--compiled", action="store_true", help="also compiled engines (45 s a start)")
-    parser.add_argument("--compiled-ks", help="K to try with compiled engines (default: as --ks)")
-    parser.add_argument("--quick", action="store_true", help="a trial: 8 prompts a K and 8 more, 64 tokens")
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="eager",
+        help="default eager; compiled starts slowly",
+    )
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts (default 0)")
-    page = Path("docs/reference/modes.md")
-    parser.add_argument("--page", type=Path, default=page, help="the page to write")
-    parser.add_argument("--output", type=Path, default=Path("results/bench-modes.json"), help="the figures")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        default=Path("docs/reference/modes.md"),
+        help="the page to write; records are in the folder of this name without .md (default %(default)s)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results/bench-modes.json"),
+        help="all requests",
+    )
     options = parser.parse_args(words)
-    options.ks = parse_ks(options.ks)
-    options.compiled_ks = parse_ks(options.compiled_ks) if options.compiled_ks else options.ks
-    if options.quick:
-        options.prompts, options.max_tokens = 8, 64
-        options.final_prompts = options.held_out_prompts = 8
+    if options.prompts < 2 or options.held_out_prompts < 0:
+        raise SpecError(
+            f"--prompts {options.prompts} --held-out-prompts {options.held_out_prompts}: allowed are "
+            "at least 2 prompts, and 0 or more held-out ones",
+            next_step="for example --prompts 48 --held-out-prompts 0",
+        )
     return options
 
 
-def parse_ks(text: str) -> list[int]:
-    """``3,5,7`` as numbers, ascending and once each.
-
-    Raises:
-        SpecError: something else than whole numbers from 1 up.
-    """
-    try:
-        ks = sorted({int(word) for word in text.split(",")})
-    except ValueError:
-        ks = []
-    if not ks or ks[0] < 1:
-        raise SpecError(
-            f"--ks {text!r}: allowed are whole numbers from 1 up, separated by commas",
-            next_step="for example --ks 3,5,7,9",
-        )
-    return ks
-
-
 def choose_prompts(options: argparse.Namespace, held_out: Path) -> Prompts:
-    """HumanEval, split into the sweep's prompts and the final's, and held-out code where it ships."""
-    every = human_eval(
-        options.prompts + options.final_prompts, max_tokens=options.max_tokens, seed=options.seed
-    )
-    finals = {"HumanEval": replace(every, items=every.items[options.prompts :])}
-    if held_out.is_file():
+    """HumanEval, split into prompts to compare on and to choose K with, and held-out code if it ships."""
+    every = human_eval(options.prompts + K_PROMPTS, max_tokens=options.max_tokens, seed=options.seed)
+    finals = {"HumanEval": replace(every, items=every.items[: options.prompts])}
+    if held_out.is_file() and options.held_out_prompts:
         finals["held-out code"] = _held_out(held_out, options)
-    return Prompts(sweep=replace(every, items=every.items[: options.prompts]), finals=finals)
+    return Prompts(every.items[options.prompts :], finals)
 
 
 def _held_out(path: Path, options: argparse.Namespace) -> Workload:
@@ -108,74 +123,122 @@ def _held_out(path: Path, options: argparse.Namespace) -> Workload:
     return Workload("held-out code", items, None, None, path.name, len(rows), temperature=TEMPERATURE)
 
 
+class Stack(Protocol):
+    """The part of :class:`scripts.bench.local_stack.LocalStack` that a measurement needs."""
+
+    def deploy(self, specs: Mapping[str, EndpointSpec]) -> dict[str, Any]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How K is chosen, how endpoints are compared, the load average, and what is kept: made up in tests."""
+
+    choose: Callable[[Mapping[str, Any], Sequence[WorkItem]], dict[Mode, MachineK]]
+    compare: Callable[[Mapping[Mode, str], Workload, Mapping[Mode, int]], Results]
+    load: Callable[[], float]
+    keep: Callable[[Measured], None]
+
+
+def measure_engine(
+    stack: Stack, engine: Engine, prompts: Prompts, steps: Steps, reporter: Reporter
+) -> Measured:
+    """Deploy the three modes, choose K of both heads, and compare the modes at it on other prompts.
+
+    What is measured so far is kept after each comparison.
+    """
+    compiled = engine == "compiled"
+    with reporter.phase(f"{engine}: deploy the three modes"):
+        specs = {
+            mode: spec_of(mode, compiled=compiled)
+            if mode == "none"
+            else runtime_spec(mode, compiled=compiled)
+            for mode in MODES
+        }
+        endpoints = stack.deploy({str(mode): spec for mode, spec in specs.items()})
+    with reporter.phase(f"{engine}: choose num_speculative_tokens (K)"):
+        chosen = steps.choose(endpoints, prompts.k)
+    names: dict[Mode, str] = {mode: endpoints[mode].name for mode in MODES}
+    ks = {mode: choice.k for mode, choice in chosen.items()}
+    finals: dict[str, Results] = {}
+    loads: dict[str, tuple[float, float]] = {}
+    for name, workload in prompts.finals.items():
+        before = steps.load()
+        with reporter.phase(f"{engine}: {len(workload.items)} prompts of {name} in turns"):
+            finals[name] = steps.compare(names, workload, ks)
+        loads[name] = (before, steps.load())
+        # After each comparison, so that stopping during the next one loses nothing.
+        steps.keep(Measured(chosen, dict(finals), dict(loads)))
+    return Measured(chosen, finals, loads)
+
+
 def job(options: argparse.Namespace, reporter: Reporter) -> int:
-    """Measure every engine setting asked for; 1 when any outputs differ or anything is left."""
+    """Measure one engine setting; 1 when any outputs differ or anything is left."""
     prompts = choose_prompts(options, weights_dir() / HELD_OUT)
-    engines: list[Engine] = ["eager", "compiled"] if options.compiled else ["eager"]
     config = {"max_tokens": options.max_tokens, "seed": options.seed}
     # Each comparison overwrites the file of the one before; all of them end up in the output.
-    file = options.output.with_suffix(".jsonl")
-    results: list[EngineResult] = []
+    ask = partial(measure, path=options.output.with_suffix(".jsonl"), config=config, say=reporter.say)
     with LocalStack(reporter.say) as stack:
-        ask = partial(measure, stack, path=file, config=config, say=reporter.say)
-        for engine in engines:
-            ks = options.compiled_ks if engine == "compiled" else options.ks
-            found = sweep(stack, engine, ks, prompts.sweep, prompts.finals, ask, reporter)
-            results.append(found)
-            for name, final in found.finals.items():
-                print(f"\n{name}, {engine}\n\n{table(final)}\n", flush=True)
-            # After each setting, so that stopping during the next one loses nothing.
-            _write(options, results, reporter.say)
+        steps = Steps(
+            choose=lambda endpoints, items: choose_ks(stack.session, endpoints, items, reporter.say),
+            compare=lambda names, workload, ks: ask(stack, names, workload, ks=ks),
+            load=load_now,
+            keep=lambda found: write(options, found, reporter.say),
+        )
+        found = measure_engine(stack, options.engine, prompts, steps, reporter)
+        for name, final in found.finals.items():
+            print(f"\n{name}, {options.engine}\n\n{table(comparison_of(final))}\n", flush=True)
         with reporter.phase("delete everything"):
             left = stack.delete_all()
             left += stack.close()
     print(f"left behind: {', '.join(left) or 'nothing'}")
-    runs = {
-        f"{found.engine}, {name}": run
-        for found in results
-        for name, run in (*((f"K={k}", block) for k, block in found.blocks.items()), *found.finals.items())
-    }
-    odd = [title for title, run in runs.items() if differing(run)]
+    odd = [name for name, run in found.finals.items() if differing(run)]
     if odd:
         print(f"outputs differ between modes in: {', '.join(odd)}", file=sys.stderr)
     return 1 if left or odd else 0
 
 
-def _write(options: argparse.Namespace, results: Sequence[EngineResult], say: Callable[[str], None]) -> None:
-    document = to_document(results, settings_of(options))
-    write_json(options.output, document)
-    options.page.parent.mkdir(parents=True, exist_ok=True)
-    options.page.write_text(page(results, document["settings"], document["provenance"]), encoding="utf-8")
+def write(options: argparse.Namespace, found: Measured, say: Callable[[str], None]) -> None:
+    """Write the requests, this machine kind's record, and the page from all records."""
+    write_json(options.output, to_document(options.engine, found))
+    folder = options.page.with_suffix("")
+    provenances = [final.header.provenance for final in found.finals.values()]
+    path = write_record(
+        folder, machine_of(provenances[0]), options.engine, record_of(options, found, provenances)
+    )
+    say(f"written: {path}")
+    options.page.write_text(page(read_records(folder), weights_sha256(weights_dir())), encoding="utf-8")
     say(f"written: {options.page}")
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for, as the page and the result file give it."""
-    names = ("prompts", "final_prompts", "held_out_prompts", "max_tokens", "ks", "compiled_ks")
-    return {name: getattr(options, name) for name in (*names, "quick", "seed")}
+def record_of(
+    options: argparse.Namespace, found: Measured, provenances: Sequence[Mapping[str, Any]]
+) -> EngineRecord:
+    """The record of one engine setting."""
+    return EngineRecord(
+        answers="streamed",
+        command=command_of(options),
+        max_tokens=options.max_tokens,
+        choices={mode: choice_of(choice) for mode, choice in found.chosen.items()},
+        finals={name: final_of(final, found.loads[name]) for name, final in found.finals.items()},
+        provenance=origin_of(provenances),
+    )
 
 
-def to_document(results: Sequence[EngineResult], settings: Mapping[str, Any]) -> dict[str, Any]:
+def command_of(options: argparse.Namespace) -> str:
+    """The command that measures the same again."""
+    return (
+        f"scripts/bench-modes --engine {options.engine} --prompts {options.prompts} "
+        f"--held-out-prompts {options.held_out_prompts} --max-tokens {options.max_tokens} "
+        f"--seed {options.seed}"
+    )
+
+
+def to_document(engine: Engine, found: Measured) -> dict[str, Any]:
     """What ``results/bench-modes.json`` says."""
-    origins = [next(iter(found.finals.values())).header.provenance for found in results]
     return {
         "stand_in_weights": True,
-        "settings": dict(settings),
-        "best_k": {found.engine: dict(found.best) for found in results},
-        "engines": {
-            found.engine: {
-                "blocks": {str(k): _to_dict(block) for k, block in found.blocks.items()},
-                "finals": {name: _to_dict(final) for name, final in found.finals.items()},
-            }
-            for found in results
-        },
-        "provenance": {
-            **origins[0],
-            "engine": [row for origin in origins for row in origin["engine"]],
-            "spec_sha256": {
-                name: value for origin in origins for name, value in origin["spec_sha256"].items()
-            },
-        },
+        "k": {engine: {mode: choice.k for mode, choice in found.chosen.items()}},
+        "engines": {engine: {"finals": {name: _to_dict(final) for name, final in found.finals.items()}}},
     }
 
 

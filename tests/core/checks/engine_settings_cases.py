@@ -11,6 +11,7 @@ _EAGLE3 = "mode: eagle3, draft_head: mine"
 _TABLE = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 3]]"
 _ZERO_ROW = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 0]]"
 _SEVEN = "num_speculative_tokens: 7"
+_ADAPTIVE = "adaptive_num_speculative_tokens: true"
 
 CASES = [
     Case(
@@ -57,7 +58,7 @@ CASES = [
         LOCAL,
         severity="error",
         said=(
-            "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.32.0. Did you mean "
+            "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean "
             "'max_num_seqs'?"
         ),
     ),
@@ -66,7 +67,7 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.34.0')}\nserving: {{extra_args: {{from_the_future: 1}}}}",
         severity="warning",
-        said="not an argument of vLLM 0.16.0 to 0.32.0",
+        said="not an argument of vLLM 0.16.0 to 0.33.0",
     ),
     Case(
         "extra-arguments",
@@ -190,6 +191,49 @@ CASES = [
         f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
     ),
     Case(
+        "k-controller",
+        GPT,
+        f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}",
+        severity="error",
+        said="allowed: only with an image of your own, since AWS's images do not have the plugin",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\nserving: {{data_parallel_size: 2}}",
+        severity="error",
+        said="found true with serving.data_parallel_size 2; allowed: only with 1, since the replicas would",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\n"
+        "serving: {extra_args: {pipeline_parallel_size: 2}}",
+        severity="error",
+        said="found true with serving.extra_args.pipeline_parallel_size 2; allowed: only with 1",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}",
+        severity="error",
+        said="found true with serving.cudagraph_mode left out; allowed: PIECEWISE or NONE",
+    ),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}",
+        severity="warning",
+        said="plugin was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+    ),
+    Case("k-controller", TINY, f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}", LOCAL),
+    Case("k-controller", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}"),
+    Case(
+        "k-controller",
+        CONTAINER,
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
+    ),
+    Case(
         "draft-tensor-parallel",
         CONTAINER,
         "speculation: {draft_tensor_parallel_size: 2}\nserving: {tensor_parallel_size: 4}",
@@ -208,4 +252,22 @@ CASES = [
         CONTAINER,
         "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",
     ),
+    Case(
+        "tensor-parallel-heads",
+        GPT,
+        "serving: {tensor_parallel_size: 3}",
+        severity="error",
+        said="found 3; gpt-oss-20b has 8 KV heads",
+    ),
+    Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
+    Case(
+        "cudagraphs-on-cpu",
+        TINY,
+        "serving: {cudagraph_mode: PIECEWISE}",
+        LOCAL,
+        severity="info",
+        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
+    ),
+    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
+    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
 ]

@@ -327,4 +327,12 @@ CASES = [
     ),
     Case("volume-key", TINY, context=LOCAL),
     Case("volume-key", GPT),
+    Case(
+        "v2-model-runner",
+        TINY,
+        "speculation: {mode: none}\nserving: {env: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
+        LOCAL,
+        severity="error",
+        said="found '1' on a CPU; allowed: 0",
+    ),
 ]

@@ -17,6 +17,8 @@ _HEAD = Prefix("s3://bucket/head/", _FILES, region="us-east-1")
 _BOTH = Artifacts(_TARGET, _HEAD)
 _NEWER = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.31.0"
 _UNKNOWN = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:mine"
+_VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
+_EAGLE3 = "speculation: {mode: eagle3, draft_head: gpt-oss-20b-eagle3}"
 _FOLDER = "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}}"
 _WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
 QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
@@ -42,7 +44,18 @@ CASES = [
         said="known for tiny-code: tiny-code-eagle3",
     ),
     Case(
-        "missing-fact", GPT, "speculation: {mode: eagle3}", severity="error", said="none is in the catalogue"
+        "missing-fact",
+        GPT,
+        "speculation: {mode: eagle3}",
+        severity="error",
+        said="known for gpt-oss-20b: gpt-oss-20b-eagle3",
+    ),
+    Case(
+        "missing-fact",
+        GPT.replace("gpt-oss-20b", "gemma-4-31b-it"),
+        "source: container\nspeculation: {mode: eagle3}",
+        severity="error",
+        said="none is in the catalogue",
     ),
     Case(
         "missing-fact",
@@ -125,6 +138,14 @@ CASES = [
         said="an EAGLE-3 head",
     ),
     Case("head-fits", TINY, "speculation: {draft_head: tiny-code-p-eagle}", LOCAL),
+    Case(
+        "head-engine",
+        CONTAINER,
+        f"{_EAGLE3}\n{_VLLM}:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
+        severity="error",
+        said="head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
+    ),
+    Case("head-engine", CONTAINER, f"{_EAGLE3}\n{_VLLM}:0.19.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
     Case(
         "ignored-speculation",
         TINY,

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from peagle_sm.core.jumpstart.documents import Document, parse_document
-from peagle_sm.core.jumpstart.lock import (
-    Asked,
+from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for
+from peagle_sm.core.spec.lock import (
     Lock,
     LockedHead,
     LockedInstance,
     LockedLicence,
     LockedModel,
     LockedSource,
+    LockInput,
 )
-from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for
 from sagemaker_local.contents.jumpstart_bucket import known_spec
 
 BUCKETS: Buckets = buckets_for("us-east-1", {})
@@ -52,7 +52,7 @@ def a_lock(**fields: Any) -> Lock:
         "lock_version": 1,
         "written_by": "peagle-sm 0.1.0",
         "written_at": "2026-11-22T03:00:00+00:00",
-        "asked": Asked(model="gpt-oss-20b"),
+        "asked": LockInput(model="gpt-oss-20b"),
         "source": LockedSource(
             place="aws",
             region="us-east-1",

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import (
-    Asked,
-    Change,
+from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.spec.endpoint_spec import dump_spec
+from peagle_sm.core.spec.lock import (
     Lock,
+    LockChange,
     LockedInstance,
     LockedLicence,
     LockedModel,
+    LockInput,
     changes,
     dump_lock,
     lock_path,
     mismatches,
     parse_lock,
 )
-from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.spec.endpoint_spec import dump_spec
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.jumpstart.making import HEAD, LMI, TARGET, VLLM, a_lock
 from tests.core.support import AWS, GPT, LOCAL, ROLE, SCHEDULER_ROLE, found, plan_of, spec_of
@@ -39,7 +39,7 @@ execution_role_arn: {ROLE}
 scheduler_role_arn: {SCHEDULER_ROLE}
 """
 QWENS = a_lock(
-    asked=Asked(model="qwen3-coder-30b-a3b-instruct"),
+    asked=LockInput(model="qwen3-coder-30b-a3b-instruct"),
     jumpstart=LockedModel(model_id="huggingface-qwen", version="1.2.3", config="best", ranking=("best",)),
     environment={
         "SM_VLLM_MAX_MODEL_LEN": "4096",
@@ -111,12 +111,12 @@ def test_two_locks_differ_in_what_they_pin_and_not_in_who_wrote_them() -> None:
         supported_instance_types=("ml.g7e.2xlarge",),
     )
     assert changes(a_lock(), other) == (
-        Change("supported_instance_types", "changed", "", "ml.g7e.2xlarge"),
-        Change("environment.SM_VLLM_TENSOR_PARALLEL_SIZE", "changed", "1", "2"),
-        Change("environment.NEW", "added", None, "yes"),
-        Change("head.channel", "removed", "eagle", None),
-        Change("head.uri", "removed", HEAD, None),
-        Change(
+        LockChange("supported_instance_types", "changed", "", "ml.g7e.2xlarge"),
+        LockChange("environment.SM_VLLM_TENSOR_PARALLEL_SIZE", "changed", "1", "2"),
+        LockChange("environment.NEW", "added", None, "yes"),
+        LockChange("head.channel", "removed", "eagle", None),
+        LockChange("head.uri", "removed", HEAD, None),
+        LockChange(
             "environment.SM_VLLM_SPECULATIVE_CONFIG",
             "removed",
             a_lock().environment["SM_VLLM_SPECULATIVE_CONFIG"],
@@ -168,7 +168,7 @@ def test_a_model_that_the_catalogue_does_not_have_is_planned_from_its_lock() -> 
 
 def test_a_head_that_is_in_no_catalogue_comes_with_the_lock() -> None:
     gemma = QWEN.replace("qwen3-coder-30b-a3b-instruct", "gemma-4-31b-it")
-    lock = QWENS.model_copy(update={"asked": Asked(model="gemma-4-31b-it")})
+    lock = QWENS.model_copy(update={"asked": LockInput(model="gemma-4-31b-it")})
     assert not plan_with(lock, gemma).refused
     headless = lock.model_copy(update={"head": None})
     (missing,) = found(plan_with(headless, gemma), "missing-fact")

@@ -18,7 +18,7 @@ from peagle_sm.core.jumpstart.documents import (
     parse_manifest,
     row_of,
 )
-from peagle_sm.core.jumpstart.lock import hub_name, is_same_model
+from peagle_sm.core.spec.lock import hub_name, is_same_model
 from tests.core.strategies import json_values
 
 

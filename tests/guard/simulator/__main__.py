@@ -10,10 +10,11 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.guard.simulator import event_campaign, picture, report
+from tests.guard.simulator import event_campaign
 from tests.guard.simulator.campaign import campaign
+from tests.guard.simulator.judging import picture, report
+from tests.guard.simulator.judging.tally import Tally
 from tests.guard.simulator.kinds import KINDS, PLAIN
-from tests.guard.simulator.tally import Tally
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = 20

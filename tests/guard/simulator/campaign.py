@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.guard.simulator.generate import make_world
 from tests.guard.simulator.guard_run import run_guard
-from tests.guard.simulator.judge import judge
-from tests.guard.simulator.report import GUARD
+from tests.guard.simulator.judging.judge import judge
+from tests.guard.simulator.judging.report import GUARD
+from tests.guard.simulator.judging.rivals import RIVALS
+from tests.guard.simulator.judging.tally import Tally
 from tests.guard.simulator.rival_run import run_rival
-from tests.guard.simulator.rivals import RIVALS
-from tests.guard.simulator.tally import Tally
+from tests.guard.simulator.worlds.generate import make_world
 
 BATCH = 50
 """Worlds between two lines of progress."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.guard.simulator.guard_run import run_guard
-from tests.guard.simulator.judge_events import PROMISES, judge_events
+from tests.guard.simulator.judging.judge_events import PROMISES, judge_events
+from tests.guard.simulator.judging.tally import quantile
 from tests.guard.simulator.kinds import KINDS, PLAIN, kind_world
-from tests.guard.simulator.tally import quantile
 
 BATCH = 100
 """Worlds between two lines of progress."""

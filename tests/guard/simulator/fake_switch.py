@@ -10,8 +10,8 @@ from typing import Any
 from peagle_guard.aws import Register
 from peagle_guard.records import Endpoint
 from peagle_guard.switch import NoUpdates, Stack
-from tests.guard.simulator.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
-from tests.guard.simulator.fake_aws import described, moment
+from tests.guard.simulator.fake_services.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
+from tests.guard.simulator.fake_services.fake_aws import described, moment
 from tests.guard.simulator.people import GuardedAccount
 
 DEFAULT_STATE = "on"

@@ -12,19 +12,19 @@ from functools import partial
 from typing import Any
 
 from peagle_guard import lifetime_provider, sweeper
-from peagle_guard.lifetime_provider import schedule_name
 from peagle_guard.records import OffBy
 from peagle_guard.switch import turn
-from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
-from tests.guard.simulator.cloudformation import Stack
-from tests.guard.simulator.dynamodb import TableRegister
-from tests.guard.simulator.errors import AwsFault, Killed
-from tests.guard.simulator.fake_aws import FakeAws, FakeRegister, moment
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
+from tests.guard.simulator.fake_services.clients import SageMakerClient, SchedulerClient
+from tests.guard.simulator.fake_services.cloudformation import Stack
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
+from tests.guard.simulator.fake_services.errors import AwsFault, Killed
+from tests.guard.simulator.fake_services.fake_aws import FakeAws, FakeRegister, moment
+from tests.guard.simulator.fake_services.sagemaker import Life
 from tests.guard.simulator.fake_switch import FakeSwitch
-from tests.guard.simulator.judge import SWEEP_S, Ended, acted_at
+from tests.guard.simulator.judging.judge import SWEEP_S, Ended, acted_at
 from tests.guard.simulator.people import SETTINGS, GuardedAccount
-from tests.guard.simulator.sagemaker import Life
-from tests.guard.simulator.worlds import BadItem, World
+from tests.guard.simulator.worlds.world import BadItem, World
 
 SWEEPER_S = 240
 """The sweeper's timeout (stacks/guard/functions.py)."""

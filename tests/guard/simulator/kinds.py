@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from tests.guard.simulator.generate import make_world
 from tests.guard.simulator.guard_run import run_guard
-from tests.guard.simulator.timetables import repeated_hour
-from tests.guard.simulator.traffic import HOUR, Requests, Traffic
-from tests.guard.simulator.worlds import (
+from tests.guard.simulator.worlds.generate import make_world
+from tests.guard.simulator.worlds.timetables import repeated_hour
+from tests.guard.simulator.worlds.traffic import HOUR, Requests, Traffic
+from tests.guard.simulator.worlds.world import (
     BadItem,
     CloudWatch,
     Failing,

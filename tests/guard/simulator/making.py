@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from tests.guard.simulator.guard_run import GuardRun, run_guard
-from tests.guard.simulator.judge import Verdict, judge
-from tests.guard.simulator.traffic import HOUR, Traffic
-from tests.guard.simulator.worlds import Plan, World
+from tests.guard.simulator.judging.judge import Verdict, judge
+from tests.guard.simulator.worlds.traffic import HOUR, Traffic
+from tests.guard.simulator.worlds.world import Plan, World
 
 BEGIN = 1_780_272_000
 """2026-06-01 00:00 UTC, a Monday; sweeps of seed 0 fall on whole five minutes."""

@@ -12,16 +12,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from peagle_guard.lifetime_provider import Arming, arm, disarm_all, provide, schedule_name, schedules
+from peagle_guard.lifetime_provider import Arming, arm, disarm_all, provide, schedules
 from peagle_guard.records import Record
 from peagle_guard.settings import Settings
-from tests.guard.simulator.account import ACCOUNT, REGION, Account, stack_name
-from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
-from tests.guard.simulator.cloudformation import Stack
-from tests.guard.simulator.dynamodb import TableRegister
-from tests.guard.simulator.fake_aws import FakeRegister, moment, seconds
-from tests.guard.simulator.sagemaker import Life
-from tests.guard.simulator.worlds import Lease, Plan
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
+from tests.guard.simulator.fake_services.account import ACCOUNT, REGION, Account, stack_name
+from tests.guard.simulator.fake_services.clients import SageMakerClient, SchedulerClient
+from tests.guard.simulator.fake_services.cloudformation import Stack
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
+from tests.guard.simulator.fake_services.fake_aws import FakeRegister, moment, seconds
+from tests.guard.simulator.fake_services.sagemaker import Life
+from tests.guard.simulator.worlds.world import Lease, Plan
 
 PREFIX = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:"
 SETTINGS = Settings(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.guard.simulator.account import MANAGED_BY, Account
-from tests.guard.simulator.errors import AwsFault
-from tests.guard.simulator.judge import IDLE, SWEEP_S, Ended
-from tests.guard.simulator.rivals import Look, Rival, nothing, tag_lifetime
-from tests.guard.simulator.sagemaker import Life
-from tests.guard.simulator.worlds import World
+from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
+from tests.guard.simulator.fake_services.errors import AwsFault
+from tests.guard.simulator.fake_services.sagemaker import Life
+from tests.guard.simulator.judging.judge import IDLE, SWEEP_S, Ended
+from tests.guard.simulator.judging.rivals import Look, Rival, nothing, tag_lifetime
+from tests.guard.simulator.worlds.world import World
 
 FIRST_PAGE = 100
 """The published Lambdas read one page."""

@@ -9,11 +9,11 @@ import pytest
 
 from peagle_guard.evidence import REQUEST_LAG
 from tests.guard.simulator.campaign import batch
+from tests.guard.simulator.judging.report import GUARD
+from tests.guard.simulator.judging.tally import BROKEN
 from tests.guard.simulator.making import BEGIN, MINUTE, off_after, plan, run, world
-from tests.guard.simulator.report import GUARD
-from tests.guard.simulator.tally import BROKEN
-from tests.guard.simulator.traffic import HOUR, Traffic
-from tests.guard.simulator.worlds import CloudWatch, Flap, Lambdas, Lease, Plan, World
+from tests.guard.simulator.worlds.traffic import HOUR, Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, Flap, Lambdas, Lease, Plan, World
 
 WORLDS = 150
 

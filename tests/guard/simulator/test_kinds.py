@@ -11,13 +11,13 @@ import pytest
 from peagle_guard.aws import Query
 from peagle_guard.boto_aws import ONCE
 from tests.guard.simulator.event_campaign import kind_batch
-from tests.guard.simulator.fake_aws import INVOKE_TIMEOUT_S, moment
+from tests.guard.simulator.fake_services.fake_aws import INVOKE_TIMEOUT_S, moment
 from tests.guard.simulator.guard_run import run_guard, start
 from tests.guard.simulator.kinds import KINDS, PLAIN, kind_world
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
-from tests.guard.simulator.timetables import REPEATED_HOURS, repeated_hour
-from tests.guard.simulator.traffic import HOUR, Traffic
-from tests.guard.simulator.worlds import CloudWatch, Failing, Hang, Lambdas, Late, World
+from tests.guard.simulator.worlds.timetables import REPEATED_HOURS, repeated_hour
+from tests.guard.simulator.worlds.traffic import HOUR, Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, Failing, Hang, Lambdas, Late, World
 
 NOW = BEGIN + HOUR
 WORLDS = 8

@@ -10,9 +10,9 @@ import pytest
 
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from peagle_sm.measure.benchmark.plan import BenchPlan, loads_of
-from peagle_sm.measure.benchmark.run import Outcome, bench
+from peagle_sm.measure.benchmark.run import bench
 from peagle_sm.measure.results.records import Acceptance, ClientHealth, Header, Mode
-from peagle_sm.measure.results.result_file import read, to_line
+from peagle_sm.measure.results.result_file import Outcome, read, to_line
 from tests.measure.bench.making import TARGET, FakeClient, World, described, workload
 
 PLAN = BenchPlan(loads_of([1, 2], []))

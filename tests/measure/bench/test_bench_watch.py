@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from peagle_sm.cli.progress import JsonLines, PlainLines
-from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.results.records import Load, RequestRecord
 from peagle_sm.measure.tune.windows import WindowProgress
 from peagle_sm.service.progress import Event, Progress
@@ -41,7 +41,7 @@ class Clock:
         return self.now_s
 
 
-def play(clock: Clock, watch: Watch, requests: int, each_s: float) -> None:
+def play(clock: Clock, watch: LoadWatch, requests: int, each_s: float) -> None:
     """A warm-up of 10 s, then requests that end at a steady rate."""
     watch.phase("warm-up")
     clock.now_s += 10
@@ -51,9 +51,9 @@ def play(clock: Clock, watch: Watch, requests: int, each_s: float) -> None:
         watch.request(record(clock.now_s))
 
 
-def watched(progress: Progress, clock: Clock, **options: float | None) -> Watch:
+def watched(progress: Progress, clock: Clock, **options: float | None) -> LoadWatch:
     found: dict[str, float | None] = {"total": 100, "every_s": 0.0, **options}
-    return Watch(C8, lambda one: None, progress, Spending(None, clock), **found)  # type: ignore[arg-type]
+    return LoadWatch(C8, lambda one: None, progress, Spending(None, clock), **found)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_every_request_is_kept() -> None:
     kept: list[RequestRecord] = []
     keep: Callable[[RequestRecord], None] = kept.append
     clock = Clock()
-    watch = Watch(C8, keep, lambda event: None, Spending(None, clock), total=3)
+    watch = LoadWatch(C8, keep, lambda event: None, Spending(None, clock), total=3)
     play(clock, watch, requests=3, each_s=1.0)
     assert len(kept) == watch.requests == 3

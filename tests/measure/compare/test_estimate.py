@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from peagle_sm.cli.commands.measuring.compare import render_estimate
-from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.cli.commands.measuring.modes import render_estimate
 from peagle_sm.core.plan.records import Context
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
 from peagle_sm.measure.load import WorkItem
 from tests.measure.compare.simulating import ALONE, EIGHT

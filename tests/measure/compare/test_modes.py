@@ -66,11 +66,19 @@ def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:
     assert spec_of(base, "p-eagle", head="other").head_uri is None
     assert spec_of(base, "eagle3").head_uri is None
     assert spec_of(base, "eagle3", head="theirs").speculation.draft_head == "theirs"
+    assert spec_of(base, "eagle3", head_uri="s3://bucket/theirs/").head_uri == "s3://bucket/theirs/"
+    assert spec_of(base, "p-eagle", head_uri="s3://bucket/newer/").head_uri == "s3://bucket/newer/"
+
+
+def test_a_real_target_has_an_eagle3_head_without_bringing_one() -> None:
+    for model in ("gpt-oss-20b", "gpt-oss-120b", "qwen3-coder-30b-a3b-instruct"):
+        made = spec_of(EndpointSpec(name="a", model=model, source="container"), "eagle3")
+        assert made.speculation.draft_head == f"{model}-eagle3"
 
 
 def test_a_mode_without_any_head_says_how_to_name_one() -> None:
-    with pytest.raises(SpecError, match="no default draft head for gpt-oss-20b") as caught:
-        spec_of(EndpointSpec(name="a", model="gpt-oss-20b"), "eagle3")
+    with pytest.raises(SpecError, match="no default draft head for gemma-4-31b-it") as caught:
+        spec_of(EndpointSpec(name="a", model="gemma-4-31b-it"), "eagle3")
     assert "--head eagle3=ID" in str(caught.value.next_step)
 
 

@@ -21,11 +21,11 @@ from peagle_sm.core.errors import (
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Setup
-from peagle_sm.measure.compare.run import CompareDependencies, Outcome, compare
+from peagle_sm.measure.compare.run import CompareDependencies, compare
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.results.records import ArmRecord, Load
-from peagle_sm.measure.results.result_file import read
+from peagle_sm.measure.results.result_file import Outcome, read
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.progress import Event
 from tests.measure.compare.simulating import ALONE, request

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from peagle_sm.measure.load import run_quietly
 from peagle_sm.measure.load.http_client import TurnQueue
@@ -45,6 +49,30 @@ def test_a_loop_that_is_held_is_as_late_as_it_was_held() -> None:
     assert len(lags) >= 5
     assert max(lags) >= 4 * EVERY_S * 1000
     assert sum(lag >= EVERY_S * 1000 / 2 for lag in lags) >= 4
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Without the freeze of the test run itself."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+async def _freeze_count() -> int:
+    return gc.get_freeze_count()
+
+
+def test_objects_are_frozen_during_a_run_only(thawed: None) -> None:
+    assert run_quietly(_freeze_count) > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_caller_has_frozen_stays_frozen(thawed: None) -> None:
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    assert run_quietly(_freeze_count) == pytest.approx(frozen, rel=0.01)
+    assert gc.get_freeze_count() == pytest.approx(frozen, rel=0.01)
 
 
 def test_the_desk_lets_one_through_between_two_looks_at_the_sockets() -> None:

@@ -15,11 +15,10 @@ from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.managed import ManagedDependencies, job_name, price_note, run_managed
 from peagle_sm.measure.benchmark.managed_files import JobResources
 from peagle_sm.measure.benchmark.plan import BenchPlan
-from peagle_sm.measure.benchmark.run import Outcome
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.results.records import ArmRecord, Load
-from peagle_sm.measure.results.result_file import read
+from peagle_sm.measure.results.result_file import Outcome, read
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.progress import Pacing
 from tests.measure.managed.making import START, Cloud, archive, error, row

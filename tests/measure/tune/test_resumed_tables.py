@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.results.records import (
@@ -20,11 +22,13 @@ from peagle_sm.measure.results.records import (
     WindowRecord,
 )
 from peagle_sm.measure.results.result_file import from_line, to_line
+from peagle_sm.measure.tune.job import Job, check
 from peagle_sm.measure.tune.loads import at_each_load, conclude_loads
 from peagle_sm.measure.tune.readings import Reading, window_record
 from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
 from peagle_sm.measure.tune.validate import Validation, validated_loads
 from peagle_sm.measure.tune.windows import Measured, WindowSize
+from peagle_sm.measure.workloads import Workload
 from tests.measure.tune.reading_of import reading
 
 LOADS, MAX_K = (1, 8), 8
@@ -158,3 +162,21 @@ def test_a_validation_goes_on_after_the_known_loads() -> None:
     assert looked == [("c=2", 4)]  # corrected for all loads; the last one is not needed
     assert [check.verdict for check in found] == ["as fast", "as fast", "slower"]
     assert given == list(found[2:])
+
+
+@pytest.mark.parametrize("loads", [(0, 4), (-1, 4), (1, 5000)])
+def test_a_load_that_cannot_be_is_refused_from_a_notebook_too(loads: tuple[int, int]) -> None:
+    """The command line refuses them when it reads the option."""
+    settings = Settings(
+        modes=("p-eagle",),
+        concurrencies=loads,
+        max_k=MAX_K,
+        runtime=True,
+        most_deployments=4,
+        rounds=2,
+        size=WindowSize(4),
+        by_load=True,
+    )
+    workload = Workload("made up", (WorkItem("p", {"prompt": "p"}),), None, None, "here", 1)
+    with pytest.raises(SpecError, match=r"--loads: found -?\d+; allowed: 1 to 1,024"):
+        check(Job(SPEC, None, settings, workload, 8, Path("r.jsonl")))

@@ -128,3 +128,4 @@ def test_what_is_as_fast(interval: tuple[float, float, float], verdict: str) -> 
 
 def test_nothing_measured_is_not_accepted() -> None:
     assert not is_accepted(())
+    assert reason_of(()) == "the table was not validated"

@@ -14,11 +14,11 @@ from peagle_sm.measure.verify.answer_format import (
     judge_stops,
     judge_streaming,
 )
-from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.answers import Scored, TokenAnswer
 from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
 from peagle_sm.measure.verify.probabilities import judge_logprobs
 from peagle_sm.measure.verify.sampling import judge_sampled, shift_of
-from peagle_sm.measure.verify.statistics import Floor, Verdict, z_limit
+from peagle_sm.measure.verify.statistics import CheckVerdict, NoiseFloor, z_limit
 from tests.measure.verify.worlds import END, SAMPLED, World, recorded, samples, true_shift
 
 SURE = 3.72  #: standard deviations beyond the limit at which a shift is missed once in 10,000 runs
@@ -28,7 +28,7 @@ SURE = 3.72  #: standard deviations beyond the limit at which a shift is missed 
 class Outcome:
     """``stated``: the check says that it finds such a fault every time."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     stated: bool
     what: str
 
@@ -204,14 +204,14 @@ def stop_cases(rng: np.random.Generator, world: World) -> list[StopCase]:
     return found
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: TokenAnswer) -> str:
     """A text for token ids: the stand-in's own does not matter here."""
     return "".join(f"{token:x} " for token in answer.ids)
 
 
-def _stopped(case: StopCase) -> Answer:
+def _stopped(case: StopCase) -> TokenAnswer:
     count = len(case.expected.split()) + 1
-    return Answer(case.expected, (1,) * count, "stop", case.stop, count)
+    return TokenAnswer(case.expected, (1,) * count, "stop", case.stop, count)
 
 
 def odd_stream(rng: np.random.Generator, world: World) -> Outcome:
@@ -272,6 +272,6 @@ KINDS: dict[str, tuple[Corrupt, int]] = {
 }
 
 
-def floor_kind(floor: Floor) -> str:
+def floor_kind(floor: NoiseFloor) -> str:
     """``exact`` or ``noisy``."""
     return "exact" if floor.exact else "noisy"

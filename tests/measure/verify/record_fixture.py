@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.measure.verify.answers import Answer
+from peagle_sm.measure.verify.answers import TokenAnswer
 from peagle_sm.measure.verify.engines import (
     GREEDY,
     SAMPLED,
     EndpointEngine,
     EnginePair,
     Options,
-    Prompt,
+    TokenPrompt,
     ask_raw,
 )
 from peagle_sm.measure.verify.run import load_prompts
@@ -33,7 +33,9 @@ PROMPTS, SAMPLES, TOKENS, TOP = 32, 40, 96, 6
 FILE = Path(__file__).parent / "recorded.npz"
 
 
-def score(engines: EnginePair, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> dict[str, Any]:
+def score(
+    engines: EnginePair, prompts: Sequence[TokenPrompt], answers: Sequence[TokenAnswer]
+) -> dict[str, Any]:
     """Arrays over all tokens: [tokens] and [tokens, TOP], the likeliest first; ``lengths`` is [answers]."""
     bodies = [
         {"prompt": [*p.ids, *a.ids], "max_tokens": 1, "prompt_logprobs": TOP, **GREEDY}

@@ -22,7 +22,7 @@ from peagle_sm.measure.verify.answer_format import (
     judge_structured,
     odd_piece,
 )
-from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.answers import Scored, TokenAnswer
 from peagle_sm.measure.verify.greedy import (
     GreedyCase,
     LongCase,
@@ -33,18 +33,18 @@ from peagle_sm.measure.verify.greedy import (
 )
 from peagle_sm.measure.verify.probabilities import judge_logprobs
 from peagle_sm.measure.verify.sampling import SeedCase, judge_sampled, judge_seeds
-from peagle_sm.measure.verify.statistics import Floor
+from peagle_sm.measure.verify.statistics import NoiseFloor
 from tests.measure.verify.worlds import SAMPLED, samples
 
-EXACT = Floor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
-NOISY = Floor(40, 10, 400, 0.1, 0.2, 0.2, False, 0.05)
+EXACT = NoiseFloor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
+NOISY = NoiseFloor(40, 10, 400, 0.1, 0.2, 0.2, False, 0.05)
 GOOD = '{"colour": "red", "urgent": true, "size": 2}'
 
 
 def scored(ids: tuple[int, ...], gaps: dict[int, float] | None = None) -> Scored:
     """Tokens 0.5 nats likelier than any other, except where a gap is given."""
     others = tuple(-1.0 + (gaps or {}).get(at, -0.5) for at in range(len(ids)))
-    return Scored(Answer("", ids, "length", None, len(ids)), (-1.0,) * len(ids), others)
+    return Scored(TokenAnswer("", ids, "length", None, len(ids)), (-1.0,) * len(ids), others)
 
 
 def greedy_cases(wrong: int, own: int, gap: float) -> list[GreedyCase]:
@@ -84,19 +84,19 @@ def test_a_small_run_says_that_rates_show_nothing() -> None:
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        (Answer("", (1, 2), "length", None, 3), "usage counts 3 tokens, the answer has 2"),
-        (Answer("", (1, 2), "length", None, 2), "finish_reason length after 2 of 4 tokens"),
-        (Answer("", (1, 2), "stop", None, 2), "without an end token"),
-        (Answer("", (1, 0, 2, 0), "stop", None, 4), "continued after an end token"),
-        (Answer("", (1, 2, 3, 4), None, None, 4), "finish_reason is None"),
+        (TokenAnswer("", (1, 2), "length", None, 3), "usage counts 3 tokens, the answer has 2"),
+        (TokenAnswer("", (1, 2), "length", None, 2), "finish_reason length after 2 of 4 tokens"),
+        (TokenAnswer("", (1, 2), "stop", None, 2), "without an end token"),
+        (TokenAnswer("", (1, 0, 2, 0), "stop", None, 4), "continued after an end token"),
+        (TokenAnswer("", (1, 2, 3, 4), None, None, 4), "finish_reason is None"),
     ],
 )
-def test_shapes_that_nothing_explains(answer: Answer, fault: str) -> None:
+def test_shapes_that_nothing_explains(answer: TokenAnswer, fault: str) -> None:
     assert fault in "; ".join(shape_faults(answer, frozenset({0}), 4))
 
 
 def test_a_model_may_have_several_end_tokens() -> None:
-    ended = Answer("", (1, 7), "stop", 7, 2)
+    ended = TokenAnswer("", (1, 7), "stop", 7, 2)
     assert shape_faults(ended, frozenset({0}), 4) == []
     case = GreedyCase("p", *[Scored(ended, (-1.0, -1.0), (-2.0, -2.0))] * 3)
     assert ends_of([case]) == {7}
@@ -125,7 +125,7 @@ def test_log_probabilities_that_are_missing_are_a_fault() -> None:
 
 
 def stop_case(included: bool = False, **answer: Any) -> StopCase:
-    base = Answer("one tw", (1,), "stop", "o th", 5)
+    base = TokenAnswer("one tw", (1,), "stop", "o th", 5)
     if included:
         base = replace(base, text="one two th")
     return StopCase("p", "o th", included, "one two three", base, replace(base, **answer), base)
@@ -161,7 +161,7 @@ def test_a_divergence_before_the_stop_string_is_the_noise_s_where_there_is_any()
 
 
 def test_seeds() -> None:
-    a, b, c = (Answer(text, (n,), "length") for n, text in enumerate("abc"))
+    a, b, c = (TokenAnswer(text, (n,), "length") for n, text in enumerate("abc"))
     sound, lost = SeedCase("p", (a, a), (b, b), c), SeedCase("q", (a, a), (b, c), a)
     shaky = SeedCase("r", (a, b), (b, c), a)
     assert judge_seeds([sound] * 8, exact=True).passed is True
@@ -175,7 +175,7 @@ def test_seeds() -> None:
 
 
 def test_streaming() -> None:
-    whole = Answer("abcdef", (1, 2, 3), "length", None, 3)
+    whole = TokenAnswer("abcdef", (1, 2, 3), "length", None, 3)
     sound = StreamCase("p", whole, whole, whole, whole)
     missing = replace(sound, streamed=replace(whole, text="abef", ids=()))
     other = replace(sound, streamed=replace(whole, text="xyzzy", ids=(7, 8, 9)))
@@ -200,7 +200,7 @@ def test_streaming() -> None:
 
 
 def test_structured() -> None:
-    good = Answer(GOOD, (), "stop")
+    good = TokenAnswer(GOOD, (), "stop")
     bad, cut = replace(good, text=GOOD[:-1]), replace(good, text=GOOD[:9], finish_reason="length")
     assert judge_structured([StructuredCase("o", "object", good, good, good)], True).passed is True
     assert judge_structured([StructuredCase("o", "object", good, bad, good)], False).passed is False
@@ -226,7 +226,7 @@ def test_what_does_not_conform(text: str) -> None:
 
 
 def test_long_context() -> None:
-    own = Answer("", (1, 2), "length", None, 2, acceptance_length=3.0)
+    own = TokenAnswer("", (1, 2), "length", None, 2, acceptance_length=3.0)
     same = LongCase(500, 2, own, own)
     other = replace(same, candidate=replace(own, ids=(1, 3)))
     verdict = judge_long_context([same], NOISY)
@@ -242,7 +242,7 @@ def test_long_context() -> None:
 
 def test_a_long_context_has_a_noise_of_its_own() -> None:
     """Sums over thousands of tokens are split by the batch's shape where the greedy runs were exact."""
-    own = Answer("", (1, 2), "length", None, 2)
+    own = TokenAnswer("", (1, 2), "length", None, 2)
     tied = LongCase(2048, 2, own, replace(own, ids=(1, 3)), (0.0, 0.0625))
     noisy = LongCase(4000, 2, own, own, noise=0.0625)
     assert judge_long_context([tied], EXACT).passed is False

@@ -18,7 +18,7 @@ from peagle_sm.measure.results.records import CheckRecord
 from peagle_sm.measure.verify import statistics
 from peagle_sm.measure.verify.answers import join_stream, parse_answer, parse_scores
 from peagle_sm.measure.verify.engines import EndpointEngine, UrlEngine, read_events
-from peagle_sm.measure.verify.statistics import Verdict, percent
+from peagle_sm.measure.verify.statistics import CheckVerdict, percent
 
 
 def test_an_answer_and_its_own_log_probabilities() -> None:
@@ -147,8 +147,10 @@ def test_powers_and_limits() -> None:
 
 def test_the_page_in_the_terminal() -> None:
     records = [
-        Verdict(True, "all alike", "any altered token").record("greedy", "a", "b"),
-        Verdict(False, "Z = 9", "a shift of 3%", {"z": 9}, ["seeded: Z = 9"]).record("sampled", "a", "b"),
+        CheckVerdict(True, "all alike", "any altered token").record("greedy", "a", "b"),
+        CheckVerdict(False, "Z = 9", "a shift of 3%", {"z": 9}, ["seeded: Z = 9"]).record(
+            "sampled", "a", "b"
+        ),
         CheckRecord("tool-calls", "a", "b", None, "could not be decided: no parser", "none"),
     ]
     text = render_checks(records, stand_in=True)

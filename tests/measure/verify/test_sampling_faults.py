@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from peagle_sm.measure.verify.answers import Answer, Scored, Top
+from peagle_sm.measure.verify.answers import Scored, TokenAnswer, Top
 from peagle_sm.measure.verify.engines import EnginePair, Options, UrlEngine
 from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
 from peagle_sm.measure.verify.probabilities import CUTS, ParameterCase, judge_parameters
@@ -25,7 +25,7 @@ from peagle_sm.measure.verify.sampling import (
 )
 from peagle_sm.measure.verify.statistics import (
     ALPHA,
-    Floor,
+    NoiseFloor,
     chi_square_z,
     mcnemar_greater,
     mcnemar_rate_found,
@@ -34,8 +34,8 @@ from peagle_sm.measure.verify.statistics import (
 from tests.measure.verify.toy_vllm import serving
 from tests.measure.verify.worlds import SAMPLED, recorded, samples
 
-EXACT = Floor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
-NOISY = Floor(40, 10, 400, 0.1, 0.2, 0.2, False, 0.05)
+EXACT = NoiseFloor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
+NOISY = NoiseFloor(40, 10, 400, 0.1, 0.2, 0.2, False, 0.05)
 PLACES, REPEATS = 16, 128
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -67,7 +67,7 @@ def fitted(rng: np.random.Generator, *, wrong: bool) -> float:
         drawn = rng.choice(7, size=REPEATS, p=speculated(target, rng, wrong=wrong))
         top = tuple((token, math.log(share)) for token, share in enumerate(target[:5]))
         places.append(SamplingPosition(f"p{n}", (1,), 9, top))
-        answers.append([Answer("", (9, int(token), 3), "length") for token in drawn])
+        answers.append([TokenAnswer("", (9, int(token), 3), "length") for token in drawn])
     return fit_places(places, answers).z
 
 
@@ -93,7 +93,7 @@ def test_the_places_decide_the_sampled_check() -> None:
 def test_a_place_follows_a_sure_token() -> None:
     flat: Top = ((1, math.log(0.5)), (2, math.log(0.4)))
     sure: Top = ((7, math.log(0.99)), (8, math.log(0.005)))
-    answer = Answer("", (4, 7, 1, 7), "length")
+    answer = TokenAnswer("", (4, 7, 1, 7), "length")
     logs = (math.log(0.6), math.log(0.99), math.log(0.5), math.log(0.99))
     scored = Scored(answer, logs, (-1.0,) * 4, (flat, sure, flat, sure))
     assert find_positions("p", scored, most=5) == [SamplingPosition("p", (4,), 7, flat)]
@@ -110,7 +110,7 @@ def ranked_samples(rng: np.random.Generator, *, swap: bool) -> list[Scored]:
             ids = np.where(ids == 1, 2, np.where(ids == 2, 1, ids))
         logs = tuple(math.log(shares[token]) for token in ids)
         others = tuple(math.log(0.2) if token == 0 else math.log(0.5) for token in ids)
-        answer = Answer("", tuple(int(token) for token in ids), "length", None, 100)
+        answer = TokenAnswer("", tuple(int(token) for token in ids), "length", None, 100)
         found.append(Scored(answer, logs, others, (top,) * 100))
     return found
 
@@ -131,7 +131,7 @@ def test_swapped_second_and_third_choices_fail_by_their_ranks() -> None:
 @pytest.mark.parametrize("exact", [True, False])
 def test_five_percent_of_lost_seeds(exact: bool) -> None:
     rng = np.random.default_rng(4)
-    a, b = Answer("a", (1,), "length"), Answer("b", (2,), "length")
+    a, b = TokenAnswer("a", (1,), "length"), TokenAnswer("b", (2,), "length")
 
     def verdict(lost: float, count: int) -> bool | None:
         cases = [SeedCase(f"p{n}", (a, a), (b, a if rng.random() < lost else b), a) for n in range(count)]
@@ -144,12 +144,12 @@ def test_five_percent_of_lost_seeds(exact: bool) -> None:
 
 
 def greedy_case(text: str, own: str = "ab cd") -> GreedyCase:
-    first = Scored(Answer(own, (1, 2), "length", None, 2), (-0.1, -0.1), (-3.0, -3.0))
+    first = Scored(TokenAnswer(own, (1, 2), "length", None, 2), (-0.1, -0.1), (-3.0, -3.0))
     return GreedyCase("p", first, first, replace(first, answer=replace(first.answer, text=text)))
 
 
 @pytest.mark.parametrize("floor", [EXACT, NOISY])
-def test_another_text_for_the_same_tokens_is_a_fault(floor: Floor) -> None:
+def test_another_text_for_the_same_tokens_is_a_fault(floor: NoiseFloor) -> None:
     verdict = judge_greedy([greedy_case("ab  cd")], floor, 2)
     assert verdict.passed is False
     assert verdict.examples == ["p: same tokens but another text at character 4: ' cd' instead of 'cd'"]

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.answers import Scored, TokenAnswer
 from peagle_sm.measure.verify.greedy import GreedyCase, ends_of
-from peagle_sm.measure.verify.statistics import Floor, floor_of
+from peagle_sm.measure.verify.statistics import NoiseFloor, floor_of
 
 END = 0  #: the stand-in's end token
 SAMPLED = 96  #: tokens asked for when the samples were recorded
@@ -82,7 +82,7 @@ class World:
     """What verify would have in hand of a pair of engines; ``picked`` are the recorded answers used."""
 
     cases: list[GreedyCase]
-    floor: Floor
+    floor: NoiseFloor
     ends: frozenset[int]
     picked: list[int]
     max_tokens: int
@@ -121,7 +121,7 @@ def _run(
         if reason == "stop":  # a flip at the very end would go on: here the answer still ends
             values = (*values[:-1], END)
         told, others = (tuple(v[part].tolist()) for v in own)
-        answer = Answer("", values, reason, None, len(values), told, others)
+        answer = TokenAnswer("", values, reason, None, len(values), told, others)
         found.append(Scored(answer, *(tuple(v[part].tolist()) for v in scored)))
         start = end
     return found
@@ -148,7 +148,7 @@ def samples(rng: np.random.Generator, temperature: float, top_p: float, times: i
             own = np.where(is_best, best, np.minimum(second, -1e-3 + best))
             other = np.where(is_best, second, best)
             ids = tuple((1 + drawn).tolist())
-            answer = Answer("", ids, "length" if len(ids) == SAMPLED else "stop", None, len(ids))
+            answer = TokenAnswer("", ids, "length" if len(ids) == SAMPLED else "stop", None, len(ids))
             found.append(Scored(answer, tuple(own.tolist()), tuple(other.tolist())))
     return found
 

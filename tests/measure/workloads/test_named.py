@@ -165,6 +165,28 @@ def test_speed_bench_without_any_text_says_how_to_get_it(tmp_path: Path) -> None
         load_workload("speed-bench", file=tmp_path / "none.parquet")
 
 
+def test_one_category_of_speed_bench_and_how_many_of_its_texts_are_missing(tmp_path: Path) -> None:
+    hidden = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE"
+    rows = [
+        {"question_id": "a", "category": "coding", "turns": ["one"]},
+        {"question_id": "b", "category": "coding", "turns": [hidden]},
+        {"question_id": "c", "category": "math", "turns": [hidden]},
+    ]
+    path = lines(tmp_path / "p.jsonl", *rows)
+    code = load_workload("speed-bench", file=path, category="coding")
+    assert (code.name, len(code.items), code.hidden) == ("speed-bench:qualitative, coding", 1, 1)
+    assert load_workload("speed-bench", file=path).hidden == 2
+    with pytest.raises(SpecError, match="no rows of category 'cooking'; it has: coding, math"):
+        load_workload("speed-bench", file=path, category="cooking")
+
+
+def test_an_instruction_is_a_line_before_each_text_but_not_before_conversations() -> None:
+    told = load_workload("humaneval", count=1, api="chat", instruction="Only output the code.")
+    plain = load_workload("humaneval", count=1, api="chat")
+    (message,), (text,) = told.items[0].body["messages"], plain.items[0].body["messages"]
+    assert message["content"] == f"Only output the code.\n{text['content']}"
+
+
 def test_synthetic_lengths_are_exact_and_seeded() -> None:
     found = load_workload("synthetic:16-32/64", seed=1, count=50)
     lengths = [len(item.body["prompt"]) for item in found.items]

@@ -112,3 +112,14 @@ def test_daylight_saving_is_known_from_the_package_alone(tmp_path: Path) -> None
         "print([datetime.datetime(2026, m, 1, tzinfo=zone).utcoffset().seconds // 3600 for m in (1, 7)])\n",
     )
     assert found == "[1, 2]"
+
+
+def test_the_lambdas_find_what_they_share_with_the_toolkit_in_the_package(tmp_path: Path) -> None:
+    found = _alone(
+        tmp_path,
+        "import peagle_guard.sweeper, peagle_guard.switch, peagle_guard.lifetime_provider\n"
+        "from peagle_sm.core.plan import tags_and_schedules\n"
+        "from peagle_sm.core.spec.hours import parse_hours\n"
+        "print(tags_and_schedules.__file__, parse_hours('mon-fri 8:00-19:00 europe/berlin'))\n",
+    )
+    assert found == f"{tmp_path}/peagle_sm/core/plan/tags_and_schedules.py Mon-Fri 08:00-19:00 Europe/Berlin"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core import guard
-from peagle_sm.core.plan.payloads import hard_schedule_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 from scripts.lib.security import iam as rules
 
 Template = dict[str, Any]

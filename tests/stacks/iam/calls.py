@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peagle_sm.core.plan.payloads import hard_schedule_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"

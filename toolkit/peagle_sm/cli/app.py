@@ -254,6 +254,12 @@ ENTRIES = (
         "Measuring",
     ),
     Entry(
+        "reproduce",
+        "peagle_sm.cli.commands.measuring.reproduce:reproduce",
+        "Measure a published table again, and show both side by side.",
+        "Measuring",
+    ),
+    Entry(
         "tune",
         "peagle_sm.cli.commands.measuring.tune:tune",
         "Find the best num_speculative_tokens (K) for each concurrency, and the best mode.",

@@ -13,8 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import methodcaller
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -112,6 +113,32 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
 
     discard_typed()
     return click.confirm(question, default=False, err=True)
+
+
+Offer = TypeVar("Offer")
+
+
+def asking(
+    state: State,
+    yes: bool,
+    kind: str,
+    render: Callable[[Offer], str],
+    question: Callable[[Offer], str],
+    *,
+    data: Callable[[Offer], Any] = methodcaller("to_dict"),
+    before: Callable[[], None] = lambda: None,
+) -> Callable[[Offer], bool]:
+    """Return a use case's ``confirm``: show the offer, then ask.
+
+    ``kind`` names the offer in JSON; ``before`` is called first, to stop a follower's drawing.
+    """
+
+    def ask(offer: Offer) -> bool:
+        before()
+        show_offer(state, yes, render(offer), {kind: data(offer)})
+        return confirmed(state, question(offer), yes)
+
+    return ask
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from peagle_sm.cli import terminal
-from peagle_sm.cli.terminal import event_line
+from peagle_sm.service.progress import event_line
 
 if TYPE_CHECKING:
     from peagle_sm.service import Event

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -10,13 +9,10 @@ import click
 
 from peagle_sm.cli.base import State
 from peagle_sm.cli.console import say, to_json
-from peagle_sm.cli.terminal import event_line
+from peagle_sm.service.progress import Lines
 
 if TYPE_CHECKING:
     from peagle_sm.service import Event
-
-REPEAT_S = 30.0
-"""A plain log repeats an unchanged line after this long, so that a quiet CI job is not taken for hung."""
 
 
 class Follower(Protocol):
@@ -48,7 +44,7 @@ class _Base:
         """Do nothing: printed lines do not disturb a prompt."""
 
 
-class Silent(_Base):
+class SilentFollower(_Base):
     """Follower for --format quiet."""
 
     def __call__(self, event: Event) -> None:
@@ -95,22 +91,8 @@ def _measured(event: Event) -> dict[str, Any]:
     return {"done": event.done, "total": event.total, "left_s": left}
 
 
-class PlainLines(_Base):
-    """Follower for pipes and CI: a line for each change, and every 30 s."""
-
-    def __init__(self, echo: Callable[[str], None]) -> None:
-        """Write lines with `echo`."""
-        self._echo = echo
-        self._said: tuple[str, str | None] | None = None
-        self._said_at_s = 0.0
-
-    def __call__(self, event: Event) -> None:
-        """Print the event if it is new, or if nothing was printed for 30 s."""
-        key = (event.phase, event.status if event.phase == "waiting" else event.message)
-        if key == self._said and event.elapsed_s - self._said_at_s < REPEAT_S:
-            return
-        self._said, self._said_at_s = key, event.elapsed_s
-        self._echo(event_line(event))
+class PlainLines(_Base, Lines):
+    """Follower for pipes and CI."""
 
 
 def follower(state: State) -> Follower:
@@ -118,7 +100,7 @@ def follower(state: State) -> Follower:
     if state.format == "json":
         return JsonLines()
     if state.format == "quiet":
-        return Silent()
+        return SilentFollower()
     if state.stderr_is_tty():
         from peagle_sm.cli.live import LiveLine
 

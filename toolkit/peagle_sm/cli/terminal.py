@@ -1,4 +1,4 @@
-"""Text for a terminal: width, colour, tables, durations and events.
+"""Text for a terminal: width, colour, tables and durations.
 
 Lines and tables are fitted to the terminal's width. Statuses, warnings and errors are coloured unless
 NO_COLOR is set (no-color.org) or TERM is dumb. Pipes and files get the text unchanged: tables are plain
@@ -16,15 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
-from peagle_sm.core.words import elapsed, usd
-
-if TYPE_CHECKING:
-    from peagle_sm.service import Event
-
+from peagle_sm.core.display import aligned
 
 _GAP = 2
 # A cell that is narrower cannot be read.
@@ -184,14 +180,7 @@ def render_table(
     return "\n".join(one for row in lines for one in row_lines(row))
 
 
-def render_fields(fields: Sequence[tuple[str, str]], indent: str = "") -> str:
-    """Align `name  value` pairs; indent further lines of a value under its first."""
-    width = max((len(name) for name, _ in fields), default=0)
-    gap = "\n" + indent + " " * (width + 2)
-    return "\n".join(
-        f"{indent}{name.ljust(width)}  {value.replace(chr(10), gap)}".rstrip() for name, value in fields
-    )
-
+render_fields = aligned
 
 #: The note below figures that were measured with the weights that ship with peagle-sm.
 STAND_IN = "small stand-in weights on a CPU: these figures say nothing about a GPU"
@@ -212,15 +201,3 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise ValueError(f"{text!r} is zero; give a duration above zero")
     return seconds
-
-
-def event_line(event: Event, at_s: float | None = None) -> str:
-    """Render an event: `  3m07s  endpoint demo is Creating  0.12 USD so far`."""
-    message = event.message
-    if event.phase == "waiting" and event.status and event.status not in message:
-        message += f" is {event.status}"
-    message = message.replace("\n", "\n" + " " * 9)  # the width of the clock column
-    columns = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", message]
-    if event.spent_usd is not None:
-        columns.append(f"{usd(event.spent_usd)} so far")
-    return "  ".join(columns)

@@ -37,6 +37,8 @@ class EngineArguments(BaseModel):
     switches: frozenset[str]
     flags: frozenset[str]
     optional: frozenset[str]
+    integers: frozenset[str]
+    numbers: frozenset[str]
 
     @property
     def names(self) -> frozenset[str]:
@@ -50,6 +52,19 @@ class EngineArguments(BaseModel):
     def needs_value(self, name: str) -> bool:
         """Return whether a known argument cannot be without a value."""
         return not self.is_bare(name) and name not in self.optional
+
+    def number_needed(self, name: str, value: Any) -> str | None:
+        """Return "a whole number" or "a number" if the argument needs one and the value is none."""
+        if name not in self.integers | self.numbers or isinstance(value, bool):
+            return None
+        read, kind = (int, "a whole number") if name in self.integers else (float, "a number")
+        try:
+            if isinstance(value, int | str) or (read is float and isinstance(value, float)):
+                read(value)
+                return None
+        except ValueError:
+            pass
+        return kind
 
     def _has(self, name: str) -> bool:
         return name in self.always or name in self.sometimes

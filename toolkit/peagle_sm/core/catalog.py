@@ -204,7 +204,8 @@ class ModelEntry(_Entry):
 class HeadEntry(_Entry):
     """A draft head for one target; ``trained_depth`` is its K in training.
 
-    ``revision`` is a commit on the hub; None takes the newest and records it.
+    ``revision`` is a commit on the hub; None takes the newest and records it. ``vllm`` is the first version
+    that uses all of the head's weights. ``checked`` is how the facts were checked, and what was not seen.
     """
 
     target: str
@@ -216,6 +217,9 @@ class HeadEntry(_Entry):
     weights_gb: float | None = None
     revision: str | None = None
     licence: str | None = None
+    format: Literal["eagle3", "speculators"] | None = None
+    vllm: Floor | None = None
+    checked: str | None = None
     source: str
     date: str
 
@@ -361,7 +365,8 @@ class Catalog(_Entry):
         return min(found, key=lambda row: row.kind != "sagemaker", default=None)
 
 
-def _read(name: str) -> Any:
+def read_data(name: str) -> Any:
+    """Return the content of a YAML file of ``core/data``."""
     text = resources.files("peagle_sm.core").joinpath("data", f"{name}.yaml").read_text(encoding="utf-8")
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
@@ -381,16 +386,16 @@ def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
 @cache
 def load_catalog() -> Catalog:
     """Return the packaged catalogue, which is cached and immutable."""
-    regions = _read("regions")
+    regions = read_data("regions")
     return Catalog.model_validate(
         {
-            "models": _read("models"),
-            "heads": _read("heads"),
-            "jumpstart": _read("jumpstart"),
-            "images": _read("images"),
-            "engines": _read("engines"),
-            "instances": _instances(_read("instances")),
-            "prices": _read("prices"),
+            "models": read_data("models"),
+            "heads": read_data("heads"),
+            "jumpstart": read_data("jumpstart"),
+            "images": read_data("images"),
+            "engines": read_data("engines"),
+            "instances": _instances(read_data("instances")),
+            "prices": read_data("prices"),
             "regions": regions["regions"],
             "instance_pools": regions["instance_pools"],
         }

@@ -1,6 +1,6 @@
-"""Escaped HTML, and summary cards as HTML and as text. Pure.
+"""Escaped HTML, and cards: one view of a plan, a status or a result, as HTML and as text. Pure.
 
-A card shows a plan, a status or a result in a notebook or a report. An output cannot detect the notebook's
+A terminal shows a card's text, a notebook its HTML. An output cannot detect the notebook's
 theme, so text has the page's colour, lines are a transparent grey, and the few colours are readable on white
 and on black. Styles are in the elements, because an untrusted notebook removes ``<style>``. Without styles a
 card is plain tables.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import Any, Literal
 
 VOID = frozenset({"meta", "br", "hr", "link"})
@@ -59,6 +60,7 @@ def _plain(value: Content) -> str:
 
 Tone = Literal["good", "bad", "caution", "plain"]
 _COLOURS: dict[Tone, str] = {"good": "#2e9e5b", "bad": "#d64545", "caution": "#c07f00", "plain": "#808080"}
+_SEVERITIES: dict[str, Tone] = {"error": "bad", "warning": "caution"}
 _LINE = "rgba(128,128,128,.35)"
 _CARD = (
     f"border:1px solid {_LINE};border-radius:6px;padding:.7em 1em;margin:.3em 0;max-width:64em;"
@@ -73,7 +75,10 @@ _SHORT = 24
 
 @dataclass(frozen=True)
 class Table:
-    """A table; ``right`` lists number columns, a ``folded`` one opens by a click."""
+    """A table; ``right`` lists number columns, a ``folded`` one opens by a click.
+
+    Without ``heads`` its lines are kept as they are.
+    """
 
     title: str
     heads: tuple[str, ...]
@@ -84,17 +89,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence below the fields; its text also has the ``tone`` (``warning: …``)."""
+    """A sentence below the fields; ``label`` says in text what the ``tone``'s colour says."""
 
     text: str
     tone: Tone = "plain"
+    label: str = "note"
 
 
 @dataclass(frozen=True)
 class Card:
     """A summary; ``tone`` is its border's colour, ``headline`` its main sentence."""
 
-    title: str
+    title: str = ""
     headline: str = ""
     tone: Tone = "plain"
     fields: tuple[tuple[str, str], ...] = ()
@@ -125,7 +131,7 @@ def html(card: Card) -> str:
     """Return the card as one self-contained HTML element."""
     return tag(
         "div",
-        tag("div", tag("strong", card.title)),
+        tag("div", tag("strong", card.title)) if card.title else None,
         tag("div", card.headline, style="font-size:1.08em;margin:.15em 0 .3em") if card.headline else None,
         _fields(card.fields),
         *(_table(one) for one in card.tables),
@@ -140,7 +146,13 @@ def _fields(fields: Sequence[tuple[str, str]]) -> Safe | None:
     rows = [
         tag(
             "tr",
-            tag("th", name, scope="row", style=f"{_cell(name)};text-align:left;font-weight:normal;{_FAINT}"),
+            tag(
+                "th",
+                _mark(name),
+                name,
+                scope="row",
+                style=f"{_cell(name)};text-align:left;font-weight:normal;{_FAINT}",
+            ),
             tag("td", value, style=f"{_cell(value)};text-align:left"),
             style="background:transparent",
         )
@@ -150,7 +162,7 @@ def _fields(fields: Sequence[tuple[str, str]]) -> Safe | None:
 
 
 def _table(table: Table) -> Safe:
-    aligned = ["right" if head in table.right else "left" for head in table.heads]
+    sides = ["right" if head in table.right else "left" for head in table.heads]
     head = tag(
         "tr",
         *(
@@ -160,7 +172,7 @@ def _table(table: Table) -> Safe:
                 scope="col",
                 style=f"{_cell(name)};text-align:{side};border-bottom:1px solid {_LINE}",
             )
-            for name, side in zip(table.heads, aligned, strict=True)
+            for name, side in zip(table.heads, sides, strict=True)
         ),
         style="background:transparent",
     )
@@ -168,14 +180,14 @@ def _table(table: Table) -> Safe:
         tag(
             "tr",
             *(
-                tag("td", cell, style=f"{_cell(cell)};text-align:{side}")
-                for cell, side in zip(row, aligned, strict=True)
+                tag("td", _mark(cell), cell, style=f"{_cell(cell)};text-align:{side}")
+                for cell, side in zip_longest(row, sides, fillvalue="left")
             ),
             style="background:transparent",
         )
         for row in table.rows
     ]
-    grid = tag("table", tag("thead", head), tag("tbody", *rows), style=_TABLE)
+    grid = tag("table", tag("thead", head) if table.heads else None, tag("tbody", *rows), style=_TABLE)
     if table.folded:
         return tag("details", tag("summary", table.title, style="cursor:pointer"), grid)
     return join(tag("div", table.title, style=f"margin-top:.5em;{_FAINT}") if table.title else None, grid)
@@ -186,27 +198,46 @@ def _cell(content: str) -> str:
     return f"{_CELL};white-space:{'nowrap' if kept else 'pre-line'}"
 
 
+def _mark(word: str, tone: Tone | None = None) -> Safe | None:
+    """Return a dot in the colour of a tone, or of a severity; None for any other word."""
+    tone = tone or _SEVERITIES.get(word.strip())
+    return None if tone is None else tag("span", "● ", style=f"color:{_COLOURS[tone]}", aria_hidden="true")
+
+
 def _note(note: Note) -> Safe:
-    mark = tag("span", "● ", style=f"color:{_COLOURS[note.tone]}", aria_hidden="true")
-    return tag("div", mark, note.text, style="font-size:.92em;margin-top:.25em")
+    said = note.text if note.label == "note" else f"{note.label}: {note.text}"
+    return tag("div", _mark("", note.tone), said, style="font-size:.92em;margin-top:.25em")
 
 
 def text(card: Card) -> str:
     """Return the card as text for a terminal, or a notebook without HTML."""
-    parts = ["\n".join(line for line in (card.title, card.headline) if line)]
+    head = "\n".join(line for line in (card.title, card.headline) if line)
+    parts = [head] if head else []
     if card.fields:
-        width = max(len(name) for name, _ in card.fields)
-        gap = "\n" + " " * (width + 4)
-        parts.append(
-            "\n".join(f"  {name.ljust(width)}  {value.replace(chr(10), gap)}" for name, value in card.fields)
-        )
+        parts.append(aligned(card.fields, "  " if head else ""))
     parts += [_plain_text(one) for one in card.tables]
     if card.notes:
-        parts.append("\n".join(f"note: {one.text}" for one in card.notes))
+        parts.append("\n".join(f"{one.label}: {one.text}" for one in card.notes))
     return "\n\n".join(parts)
 
 
+def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Align the cells of rows; further lines of a last cell are indented below its first."""
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    gap = "\n" + indent + " " * sum(width + 2 for width in widths)
+    return "\n".join(
+        (
+            indent
+            + "".join(f"{cell.ljust(width)}  " for cell, width in zip(row, widths, strict=False))
+            + row[-1].replace("\n", gap)
+        ).rstrip()
+        for row in rows
+    )
+
+
 def _plain_text(table: Table) -> str:
+    if not table.heads:
+        return f"{table.title}\n{aligned(table.rows, '  ')}"
     cells = [[" ".join(cell.split()) for cell in row] for row in (table.heads, *table.rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(table.heads))]
     right = [head in table.right for head in table.heads]

@@ -13,6 +13,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from importlib.metadata import distribution
 from importlib.resources.abc import Traversable
 
@@ -189,9 +190,16 @@ def _of_the_sdk(path: str) -> bool:
     return path.endswith((".py", ".json", ".json.gz", ".pem"))
 
 
+SHARED = ("plan/tags_and_schedules.py", "spec/hours.py")
+"""Files of the core that the Lambdas use too; they import the standard library and tzdata alone."""
+
+
 def package_files(runtime: Traversable, tzdata: Traversable) -> dict[str, bytes]:
-    """Return all files of the package: the guard's runtime, boto3 and time zones."""
+    """Return all files of the package: the guard's runtime, the core's part, boto3, time zones."""
     files = files_under(runtime) | sdk_files()
+    core = resources.files("peagle_sm.core")
+    files |= {f"peagle_sm/core/{path}": (core / path).read_bytes() for path in SHARED}
+    files |= {f"peagle_sm/{path}__init__.py": b"" for path in ("", "core/", "core/plan/", "core/spec/")}
     zones = files_under(tzdata / "zoneinfo", "tzdata/zoneinfo/")
     files |= {path: content for path, content in zones.items() if path.rpartition("/")[2] not in _NOT_ZONES}
     files["tzdata/__init__.py"] = (tzdata / "__init__.py").read_bytes()
@@ -217,7 +225,7 @@ SOURCE = (
 
 
 @dataclass(frozen=True)
-class Line:
+class BillItem:
     """One item of the bill: ``quantity`` per month times ``usd_each``."""
 
     what: str
@@ -234,8 +242,8 @@ class Line:
 class GuardPrice:
     """Price of an idle guard, and of each watched variant, in USD per month."""
 
-    lines: tuple[Line, ...]
-    per_variant: Line
+    lines: tuple[BillItem, ...]
+    per_variant: BillItem
     source: str = SOURCE
 
     @property
@@ -248,13 +256,13 @@ def guard_price() -> GuardPrice:
     """Return the guard's price; a sweep's time and writes are high estimates."""
     return GuardPrice(
         lines=(
-            Line("metrics watched by alarms", ALARM_METRICS, 0.10),
-            Line("GB-seconds of Lambda on Arm", SWEEPS_PER_MONTH * _SWEEP_S * _SWEEP_GB, 0.0000133334),
-            Line("requests to Lambda", SWEEPS_PER_MONTH, 0.20e-6),
-            Line("writes to the register", SWEEPS_PER_MONTH * _WRITES_PER_SWEEP, 1.25e-6),
-            Line("GB of logs", SWEEPS_PER_MONTH * _LOG_GB_PER_SWEEP, 0.50),
+            BillItem("metrics watched by alarms", ALARM_METRICS, 0.10),
+            BillItem("GB-seconds of Lambda on Arm", SWEEPS_PER_MONTH * _SWEEP_S * _SWEEP_GB, 0.0000133334),
+            BillItem("requests to Lambda", SWEEPS_PER_MONTH, 0.20e-6),
+            BillItem("writes to the register", SWEEPS_PER_MONTH * _WRITES_PER_SWEEP, 1.25e-6),
+            BillItem("GB of logs", SWEEPS_PER_MONTH * _LOG_GB_PER_SWEEP, 0.50),
         ),
-        per_variant=Line(
+        per_variant=BillItem(
             "metrics read for each variant watched", SWEEPS_PER_MONTH * QUERIES_PER_VARIANT, 0.01 / 1000
         ),
     )

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from textwrap import shorten
 from typing import Any, Literal
 
@@ -82,6 +82,16 @@ def relative(moment: datetime, now: datetime) -> str:
     return f"in {length}" if seconds > 0 else f"{length} ago"
 
 
+def when(moment: datetime | None) -> str:
+    """Format a time as `2026-11-20 08:15 UTC`; None as a dash."""
+    return "-" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def when_to(moment: datetime | None, now: datetime) -> str:
+    """Format a time as `2026-11-20 08:15 UTC (in 2 h 10 min)`; None as a dash."""
+    return "-" if moment is None else f"{when(moment)} ({relative(moment, now)})"
+
+
 def usd(amount: float | None, per: str = "") -> str:
     """Format money: `12.34 USD/hour`; None is `unknown`, never zero."""
     if amount is None:
@@ -96,11 +106,6 @@ def speculation_text(mode: str | None, tokens: int | None) -> str:
     if mode == "none" or tokens is None:
         return mode
     return f"{mode}, {tokens} draft tokens"
-
-
-def advised(said: str, next_step: str) -> str:
-    """Join a message and its next step, if there is one."""
-    return f"{said.rstrip('.')}. Next: {next_step}" if next_step else said
 
 
 WHOLE_IN_JSON = "in full: --format json"

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from peagle_sm.aws.control.cloudwatch import LogLine
-    from peagle_sm.service.endpoint import Endpoint, connect
     from peagle_sm.service.guard.keep import Lease, keep
-    from peagle_sm.service.inventory.inspection import EndpointStatus, logs, status, wait
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
+    from peagle_sm.service.inventory.inspection import logs, status, wait
     from peagle_sm.service.inventory.listing import EndpointSummary, list_endpoints
     from peagle_sm.service.lifecycle.deletion import Deletable, DeleteReport, delete, leftovers
     from peagle_sm.service.lifecycle.deployment import deploy
+    from peagle_sm.service.lifecycle.endpoint import Endpoint, connect
     from peagle_sm.service.lifecycle.existing import UpdateOffer
     from peagle_sm.service.lifecycle.pausing import PauseReport, pause
     from peagle_sm.service.lifecycle.resuming import ResumeOffer, resume
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _HOME = {
     "Deletable": "peagle_sm.service.lifecycle.deletion",
     "DeleteReport": "peagle_sm.service.lifecycle.deletion",
-    "Endpoint": "peagle_sm.service.endpoint",
-    "EndpointStatus": "peagle_sm.service.inventory.inspection",
+    "Endpoint": "peagle_sm.service.lifecycle.endpoint",
+    "EndpointStatus": "peagle_sm.service.inventory.endpoint_status",
     "EndpointSummary": "peagle_sm.service.inventory.listing",
     "Event": "peagle_sm.service.progress",
     "Lease": "peagle_sm.service.guard.keep",
@@ -36,7 +37,7 @@ _HOME = {
     "Phase": "peagle_sm.service.progress",
     "ResumeOffer": "peagle_sm.service.lifecycle.resuming",
     "UpdateOffer": "peagle_sm.service.lifecycle.existing",
-    "connect": "peagle_sm.service.endpoint",
+    "connect": "peagle_sm.service.lifecycle.endpoint",
     "delete": "peagle_sm.service.lifecycle.deletion",
     "deploy": "peagle_sm.service.lifecycle.deployment",
     "keep": "peagle_sm.service.guard.keep",

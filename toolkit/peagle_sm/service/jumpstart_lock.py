@@ -26,15 +26,17 @@ from peagle_sm.core.jumpstart.documents import (
     parse_manifest,
     row_of,
 )
-from peagle_sm.core.jumpstart.lock import (
-    Asked,
-    Change,
+from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.lock import (
     Lock,
+    LockChange,
     LockedHead,
     LockedInstance,
     LockedLicence,
     LockedModel,
     LockedSource,
+    LockInput,
     Place,
     changes,
     dump_lock,
@@ -43,8 +45,6 @@ from peagle_sm.core.jumpstart.lock import (
     lock_path,
     parse_lock,
 )
-from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import Finding
 
 By = Literal["id", "url"]
@@ -119,7 +119,7 @@ class Locking:
     before: Lock | None
     lock: Lock
     newest: str
-    changes: tuple[Change, ...]
+    changes: tuple[LockChange, ...]
     findings: tuple[Finding, ...]
     unreadable: str | None = None
 
@@ -242,7 +242,7 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
         lock_version=1,
         written_by=f"peagle-sm {version('peagle-sm')}",
         written_at=session.now().replace(microsecond=0).isoformat(),
-        asked=Asked(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
+        asked=LockInput(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
         source=LockedSource(
             place="local" if session.is_local else "aws",
             region=session.region,

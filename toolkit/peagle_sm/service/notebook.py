@@ -13,12 +13,12 @@ from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.model_builder import is_builder, spec_from_builder
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.spec.model_builder import is_builder, spec_from_builder
-from peagle_sm.service.endpoint import Endpoint
-from peagle_sm.service.endpoint import connect as connect_with
 from peagle_sm.service.lifecycle.deployment import deploy as deploy_with
+from peagle_sm.service.lifecycle.endpoint import Endpoint
+from peagle_sm.service.lifecycle.endpoint import connect as connect_with
 from peagle_sm.service.preflight import TIMEOUT_S, Checkup, planned, preflight, require_preflight
 from peagle_sm.service.progress import Progress, agreed, followed
 from peagle_sm.service.spec_to_plan import load_spec, plan_for

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,10 +38,9 @@ from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status,
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard import GUARD_STACK
-from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import advised
 from peagle_sm.service.guard.status import shipped
 from peagle_sm.service.inventory.guard_state import is_working
 from peagle_sm.service.inventory.listing import plain
@@ -229,7 +231,7 @@ def read_machine(root: Path | None = None) -> Machine:
     return Machine(
         python=sys.version_info[:3],
         boto3=version("boto3"),
-        missing_members=tuple(_missing_members()),
+        missing_members=_missing_members(),
         missing_packages=tuple(name for name in _EXTRA if find_spec(name) is None),
         disk_free_bytes=shutil.disk_usage(place).free,
         disk_path=str(place),
@@ -242,14 +244,19 @@ def read_machine(root: Path | None = None) -> Machine:
     )
 
 
-def _missing_members() -> Iterator[str]:
+@cache
+def _missing_members() -> tuple[str, ...]:
     from botocore.session import Session
 
     model = Session().get_service_model("sagemaker")
     known = set(model.shape_names)
-    for shape, members in MEMBERS.items():
-        have = getattr(model.shape_for(shape), "members", {}) if shape in known else {}
-        yield from (f"{shape}.{member}" for member in members if member not in have)
+    return tuple(
+        f"{shape}.{member}"
+        for shape, members in MEMBERS.items()
+        for have in [getattr(model.shape_for(shape), "members", {}) if shape in known else {}]
+        for member in members
+        if member not in have
+    )
 
 
 def _free_memory() -> int | None:
@@ -320,13 +327,22 @@ def own_buckets(draft: Draft | None) -> tuple[str, ...]:
     return tuple(each for each in buckets if not each.startswith(_OF_OTHERS))
 
 
-_CHECKS: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution", "ok": "good"}
+_TONES: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution"}
+_TITLES: dict[Status, str] = {
+    "error": "Errors",
+    "warning": "Warnings",
+    "unknown": "Unknown (could not be checked)",
+    "skipped": "Skipped",
+}
 _WORDS: dict[Status, str] = {
-    "error": "in error",
+    "error": "with errors",
     "warning": "with warnings",
     "unknown": "unknown",
     "skipped": "skipped",
+    "ok": "passed",
 }
+# The AWS operation before a cause. Different operations often fail for the same cause.
+_OPERATION = re.compile(r"^[A-Z][A-Za-z0-9]+: ")
 
 
 @dataclass(frozen=True)
@@ -345,9 +361,37 @@ class Checkup(Shown):
         """Errors that would make a deploy fail, each with its next step."""
         return tuple(each for each in self.results if each.status == "error")
 
-    def card(self) -> Card:
-        """Return the summary that a notebook shows."""
-        return _card(self.results)
+    def card(self, verbose: bool = False) -> Card:
+        """Return the view that terminals and notebooks show: failed checks with next steps, and the counts.
+
+        ``verbose`` adds reasons, sources and the passed checks.
+        """
+        worst: dict[str, Status] = {}
+        for each in sorted(self.results, key=lambda result: STATUSES.index(result.status)):
+            worst.setdefault(each.check, each.status)
+        counts = Counter(worst.values())
+        words = [
+            f"{counts[status]} {said}" for status, said in _WORDS.items() if counts[status] or status == "ok"
+        ]
+        tone: Tone = next((tone for status, tone in _TONES.items() if counts[status]), "good")
+        blocks = (
+            Table(title, (), tuple((line,) for line in lines)) for title, lines in self._blocks(verbose)
+        )
+        return Card(
+            tone=tone,
+            tables=tuple(block for block in blocks if block.rows),
+            notes=(Note(", ".join(words), tone, f"{len(worst)} checks"),),
+        )
+
+    def _blocks(self, verbose: bool) -> Iterator[tuple[str, list[str]]]:
+        for status, title in _TITLES.items():
+            chosen = [each for each in self.results if each.status == status]
+            brief = status in ("unknown", "skipped") and not verbose
+            yield title, _by_cause(chosen) if brief else [_lines(each, verbose) for each in chosen]
+        fine = [each for each in self.results if each.status == "ok"]
+        yield "Good to know", [f"{each.check}: {each.message}" for each in fine if each.message]
+        names = " ".join(dict.fromkeys(each.check for each in fine if not each.message))
+        yield "Passed", textwrap.wrap(names, 98, break_on_hyphens=False) if verbose else []
 
 
 def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
@@ -368,30 +412,25 @@ def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
         return None
 
 
-def _card(results: tuple[Result, ...]) -> Card:
-    """Return the summary: problems with next steps; checks in order are folded."""
-    worst: dict[str, Status] = {}
-    for each in sorted(results, key=lambda result: STATUSES.index(result.status)):
-        worst.setdefault(each.check, each.status)
-    counts = {status: sum(one == status for one in worst.values()) for status in STATUSES}
-    told = [f"{counts[status]} {words}" for status, words in _WORDS.items() if counts[status]]
-    good = tuple((each.check, each.message or each.what) for each in results if each.status == "ok")
-    tone = next(
-        _CHECKS[status]
-        for status in ("error", "warning", "unknown", "ok")
-        if counts[status] or status == "ok"
-    )
-    return Card(
-        f"{len(worst)} checks",
-        ", ".join([*told, f"{counts['ok']} in order"]),
-        tone,
-        tables=(Table(f"in order: {counts['ok']}", ("check", "what it checks"), good, folded=True),)
-        if good
-        else (),
-        notes=tuple(_verdict(each) for each in results if each.status != "ok"),
-    )
+def _by_cause(results: Sequence[Result]) -> list[str]:
+    """Return one line for each cause: many checks are unknown for the same cause."""
+    causes: dict[str, list[str]] = {}
+    for each in results:
+        causes.setdefault(_OPERATION.sub("", each.message), []).append(each.check)
+    return [
+        f"{', '.join(dict.fromkeys(checks)) if len(checks) < 4 else f'{len(set(checks))} checks'}: {cause}"
+        for cause, checks in causes.items()
+    ]
 
 
-def _verdict(each: Result) -> Note:
-    said = advised(f"{each.status}: {each.check}: {each.message}", each.next_step)
-    return Note(said, _CHECKS.get(each.status, "plain"))
+def _lines(result: Result, verbose: bool) -> str:
+    lines = [f"{result.check}: {result.message}"]
+    if verbose and result.status in ("error", "warning"):
+        lines.append(f"why: {result.why}")
+    if result.next_step:
+        lines.append(f"next: {result.next_step}")
+    if result.fix:
+        lines.append(f"--fix: {result.fix}")
+    if verbose and result.source:
+        lines.append(f"source: {result.source}" + (f" <{result.url}>" if result.url else ""))
+    return "\n  ".join(lines)

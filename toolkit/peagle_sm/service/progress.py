@@ -143,15 +143,16 @@ EVERY_S = 0.25
 """Minimum seconds between updates of a counter line: a notebook saves every update."""
 
 
-def event_line(event: Event) -> str:
+def event_line(event: Event, at_s: float | None = None) -> str:
     """Format an event: `  3m07s  endpoint demo is Creating  0.12 USD so far`."""
-    said = event.message
-    if event.phase == "waiting" and event.status and event.status not in said:
-        said += f" is {event.status}"
-    words = [f"{elapsed(event.elapsed_s):>7}", said]
-    if event.spent_usd:
-        words.append(f"{usd(event.spent_usd)} so far")
-    return "  ".join(words)
+    message = event.message
+    if event.phase == "waiting" and event.status and event.status not in message:
+        message += f" is {event.status}"
+    message = message.replace("\n", "\n" + " " * 9)  # the width of the clock column
+    columns = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", message]
+    if event.spent_usd is not None:
+        columns.append(f"{usd(event.spent_usd)} so far")
+    return "  ".join(columns)
 
 
 @contextmanager
@@ -162,9 +163,9 @@ def followed(progress: Progress | None) -> Iterator[Progress]:
         return
     display = _display_of_cell()
     if display is None:
-        yield Tell()
+        yield Lines()
         return
-    cell = Cell(display)
+    cell = NotebookCell(display)
     try:
         yield cell
     finally:
@@ -182,25 +183,29 @@ def _display_of_cell() -> Callable[..., Any] | None:
     return display  # type: ignore[no-any-return, unused-ignore]
 
 
-class Tell:
-    """Printer of events on stderr; skips an event with unchanged phase and message."""
+REPEAT_S = 30.0
+"""A plain log repeats an unchanged line after this long, so that a quiet CI job is not taken for hung."""
 
-    def __init__(self) -> None:
-        """Start without a previous event."""
-        self._said: tuple[str, str | None, str] | None = None
+
+class Lines:
+    """Printer of events, on stderr by default: a line for each change, and every 30 s."""
+
+    def __init__(self, echo: Callable[[str], None] | None = None) -> None:
+        """Write lines with `echo`."""
+        self._echo = echo or (lambda line: print(line, file=sys.stderr))
+        self._said: tuple[str, str | None] | None = None
+        self._said_at_s = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Print the event if its phase, status or message changed."""
-        key = (event.phase, event.status, event.message)
-        if key == self._said:
+        """Print the event if it is new, or if nothing was printed for 30 s."""
+        key = (event.phase, event.status if event.phase == "waiting" else event.message)
+        if key == self._said and event.elapsed_s - self._said_at_s < REPEAT_S:
             return
-        self._said = key
-        spent = "" if not event.spent_usd else f"  {event.spent_usd:.2f} USD"
-        status = f" [{event.status}]" if event.status else ""
-        print(f"{event.elapsed_s:7.1f} s  {event.message}{status}{spent}", file=sys.stderr)
+        self._said, self._said_at_s = key, event.elapsed_s
+        self._echo(event_line(event))
 
 
-class Cell:
+class NotebookCell:
     """One notebook output: finished phases as lines, then the current event."""
 
     def __init__(self, display: Callable[..., Any], monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, PlanRefused, SpecError
+from peagle_sm.core.errors import CredentialsError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
-from peagle_sm.core.jumpstart.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock
-from peagle_sm.core.plan.payloads import partition
-from peagle_sm.core.plan.plan import Plan, make_plan
 from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
-from peagle_sm.core.words import Finding
+from peagle_sm.core.spec.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock
 
 
 def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
@@ -72,7 +70,7 @@ def plan_for(
     account = (account_from_spec and not local and _account_of(spec)) or session.account()
     roles = (local.role_arn, local.scheduler_role_arn) if local else (None, None)
     if stack:
-        roles = _guards_roles(account, session.region)
+        roles = guards_roles(account, session.region)
     context = Context(
         account=account,
         region=session.region,
@@ -87,47 +85,13 @@ def plan_for(
     return make_plan(spec, context)
 
 
-def errors_of(plan: Plan, skip: Collection[str] = ()) -> list[Finding]:
-    """Return the findings that refuse a plan; missing facts cannot be skipped."""
-    return [
-        one
-        for one in plan.findings
-        if one.severity == "error" and (one.check not in skip or not plan.requests)
-    ]
-
-
-def refuse_errors(plan: Plan, skip: Collection[str] = ()) -> None:
-    """Refuse a plan that has errors, except those of the checks in ``skip``.
-
-    Raises:
-        PlanRefused: it has errors; ``details["findings"]`` has all findings.
-    """
-    errors = errors_of(plan, skip)
-    if not errors:
-        return
-    raise PlanRefused(
-        "The plan is refused: " + " ".join(one.message for one in errors),
-        next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)) or None,
-        details={
-            "findings": [
-                {
-                    "check": one.check,
-                    "severity": one.severity,
-                    "message": one.message,
-                    "next_step": one.next_step,
-                }
-                for one in plan.findings
-            ]
-        },
-    )
-
-
 def _account_of(spec: EndpointSpec) -> str | None:
     role = spec.execution_role_arn or spec.scheduler_role_arn
     return role.split(":")[4] if role else None
 
 
-def _guards_roles(account: str, region: str) -> tuple[str, str]:
+def guards_roles(account: str, region: str) -> tuple[str, str]:
+    """Return the ARNs of the execution and the scheduler role that the guard's stack creates."""
     prefix = f"arn:{partition(region)}:iam::{account}:role"
     return f"{prefix}/{execution_role(region)}", f"{prefix}/{scheduler_role(region)}"
 

@@ -100,7 +100,7 @@ def _or_by_traffic(tell: Tell | None) -> list[str]:
 def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
     if lifecycle.hours is None or off_by not in (OffBy.HOURS, OffBy.IDLE, OffBy.LIFETIME):
         return []
-    return [f"Its hours ({lifecycle.hours.text}) turn it on again at their next start."]
+    return [f"Its hours ({lifecycle.hours}) turn it on again at their next start."]
 
 
 def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:
@@ -123,7 +123,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SwitchResponse:
     """Response of the switch or provider; ``started`` is False while it waits for something else to end."""
 
     state: str
@@ -131,7 +131,7 @@ class Outcome:
     started: bool = True
 
 
-def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
+def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> SwitchResponse:
     """Ask the switch to turn the endpoint off.
 
     Raises:
@@ -141,7 +141,7 @@ def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record)
     return _ask(aws, settings.switch_function, event)
 
 
-def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
+def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> SwitchResponse:
     """Remove the lifetime schedules of a deleted endpoint through the switch.
 
     CloudFormation removes them with a stack's endpoint, but not if it failed to delete the endpoint or if the
@@ -152,7 +152,7 @@ def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -
         Refused: the switch refused.
     """
     if record.created_at is None or not record.arn:
-        return Outcome(DONE, "no schedule is known")
+        return SwitchResponse(DONE, "no schedule is known")
     expires = record.created_at + lifecycle.max_lifetime
     if record.expires_at is not None:
         expires = max(expires, record.expires_at)
@@ -167,7 +167,7 @@ def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -
     return _ask(aws, settings.switch_function, event)
 
 
-def wake(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record, now: datetime) -> Outcome:
+def wake(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record, now: datetime) -> SwitchResponse:
     """Turn the endpoint on again through the switch or the lifetime provider.
 
     Raises:
@@ -197,12 +197,12 @@ def _direct(record: Record) -> dict[str, Any]:
     return {"action": "off", "endpoint": record.name, "arn": record.arn, "created_at": created}
 
 
-def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> Outcome:
+def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> SwitchResponse:
     answer = aws.invoke(function, event)
     state, detail = str(answer.get("state")), str(answer.get("detail", ""))
     if state not in (DONE, IN_PROGRESS):
         raise Refused(f"{function} answered {state}: {detail}")
-    return Outcome(state, detail, bool(answer.get("started", True)))
+    return SwitchResponse(state, detail, bool(answer.get("started", True)))
 
 
 _NOBODY = Evidence(Kind.UNKNOWN)

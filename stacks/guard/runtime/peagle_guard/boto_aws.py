@@ -14,9 +14,10 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from peagle_guard.aws import Component, Page, Query, Result, Tagged, Unanswered
-from peagle_guard.records import MANAGED_BY, Endpoint
+from peagle_guard.records import Endpoint
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings, now
+from peagle_sm.core.plan.tags_and_schedules import MANAGED_BY, MANAGER
 
 # A Lambda has minutes at most: no single call may hang for long.
 PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})
@@ -103,7 +104,7 @@ class BotoAws:
         """GetResources for endpoints with our tag, 100 a page."""
         answer = self._tagging.get_resources(
             ResourceTypeFilters=["sagemaker:endpoint"],
-            TagFilters=[{"Key": MANAGED_BY, "Values": ["peagle-sm"]}],
+            TagFilters=[{"Key": MANAGED_BY, "Values": [MANAGER]}],
             ResourcesPerPage=_PAGE,
             **({"PaginationToken": token} if token else {}),
         )

@@ -94,7 +94,7 @@ def idle_start(lifecycle: Lifecycle, now: datetime) -> datetime:
 
 
 def window(lifecycle: Lifecycle, record: Record, now: datetime) -> Window:
-    """Return what to look at: the idle time, and all of the quiet that led to a mark.
+    """Return the time range to read: the idle time, and the time without traffic before a mark.
 
     Not from the mark on: what CloudWatch had not yet shown when the mark was set is before it.
     """

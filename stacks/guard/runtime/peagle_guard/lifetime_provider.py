@@ -6,7 +6,6 @@ or Updating. A rate without StartDate fires at once.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -25,37 +24,15 @@ from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 from peagle_guard.records import Record
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings
+from peagle_sm.core.plan.tags_and_schedules import (
+    hard_name,
+    sagemaker_target,
+    schedule_name,
+    schedule_request,
+)
 
-# EventBridge Scheduler's limit for a schedule's name.
-_LONGEST = 64
-_LIFETIME, _HARD = "-lifetime", "-hard"
-
-
-def schedule_name(endpoint: str) -> str:
-    """Return the name of the schedule that ends an endpoint's life; the toolkit gives the same."""
-    return f"peagle-{_shortened(endpoint, _LONGEST - len('peagle-') - len(_LIFETIME))}{_LIFETIME}"
-
-
-def hard_name(schedule: str, number: int | None = None) -> str:
-    """Return the name of the schedule that deletes the endpoint itself, or its component of that number."""
-    suffix = _HARD if number is None else f"{_HARD}-{number}"
-    return _shortened(schedule, _LONGEST - len(suffix)) + suffix
-
-
-def _shortened(name: str, limit: int) -> str:
-    if len(name) <= limit:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: limit - 9].rstrip('-')}-{digest}"
-
-
-_RATE = "rate(10 minutes)"
-_LASTS = timedelta(days=1)
 # How long the stack's switch has for itself before the endpoint is deleted directly.
 HARD_AFTER = timedelta(minutes=30)
-# No retries: by default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the
-# same name. The rate repeats anyway. Undeliverable events go to the dead-letter queue.
-RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
 
 
 class NotArmed(Exception):
@@ -195,37 +172,22 @@ def _component_schedules(arming: Arming, start: datetime) -> list[dict[str, Any]
 
 
 def _delete_endpoint(arming: Arming) -> tuple[str, dict[str, str]]:
-    return _universal(arming, "deleteEndpoint"), {"EndpointName": arming.endpoint}
+    return sagemaker_target(arming.partition, "deleteEndpoint"), {"EndpointName": arming.endpoint}
 
 
 def _delete_component(arming: Arming, component: str) -> tuple[str, dict[str, str]]:
-    return _universal(arming, "deleteInferenceComponent"), {"InferenceComponentName": component}
-
-
-def _universal(arming: Arming, action: str) -> str:
-    return f"arn:{arming.partition}:scheduler:::aws-sdk:sagemaker:{action}"
+    return sagemaker_target(arming.partition, "deleteInferenceComponent"), {
+        "InferenceComponentName": component
+    }
 
 
 def _schedule(
-    arming: Arming, name: str, start: datetime, target: str, told: dict[str, str]
+    arming: Arming, name: str, start: datetime, target: str, event: dict[str, str]
 ) -> dict[str, Any]:
-    return {
-        "Name": name,
-        "Description": f"peagle-sm: deletes endpoint {arming.endpoint} at the end of its lifetime",
-        "ScheduleExpression": _RATE,
-        "StartDate": start,
-        "EndDate": start + _LASTS,
-        "State": "ENABLED",
-        "FlexibleTimeWindow": {"Mode": "OFF"},
-        "ActionAfterCompletion": "DELETE",
-        "Target": {
-            "Arn": target,
-            "RoleArn": arming.role_arn,
-            "Input": json.dumps(told),
-            "RetryPolicy": RETRY,
-            "DeadLetterConfig": {"Arn": arming.dead_letters_arn},
-        },
-    }
+    request = schedule_request(name, arming.endpoint, start, arming.role_arn, target, event)
+    # Undeliverable events go to the dead-letter queue.
+    target_fields = {**request["Target"], "DeadLetterConfig": {"Arn": arming.dead_letters_arn}}
+    return {**request, "Target": target_fields}
 
 
 def _iso(moment: datetime) -> str:

@@ -15,8 +15,6 @@ from peagle_guard.decide import track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.records import (
     BUSY,
-    MANAGED_BY,
-    PUBLISH_SECONDS,
     SERVING,
     Decision,
     Endpoint,
@@ -27,10 +25,11 @@ from peagle_guard.records import (
     is_ours,
     lifecycle_from_tags,
 )
+from peagle_sm.core.plan.tags_and_schedules import MANAGED_BY, PUBLISH_SECONDS
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportEntry:
     """One endpoint in the report."""
 
     name: str
@@ -65,7 +64,7 @@ class Report:
     """Report of one sweep; ``skipped`` gives the reason if nothing was checked."""
 
     time: datetime
-    endpoints: tuple[Entry, ...]
+    endpoints: tuple[ReportEntry, ...]
     calls: Mapping[str, int]
     faults: tuple[str, ...] = ()
     skipped: str | None = None
@@ -93,9 +92,9 @@ def entry(
     status: str,
     evidence: Evidence | None,
     faults: tuple[str, ...] = (),
-) -> Entry:
+) -> ReportEntry:
     """Return the report's entry about one decision."""
-    return Entry(
+    return ReportEntry(
         name=decision.record.name,
         arn=decision.record.arn,
         status=status,
@@ -196,10 +195,10 @@ class Ours:
     faults: tuple[str, ...] = ()
 
 
-def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours], list[Entry]]:
+def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours], list[ReportEntry]]:
     """Return the endpoints that peagle-sm created, and report entries on those that only look so."""
     ours: list[Ours] = []
-    others: list[Entry] = []
+    others: list[ReportEntry] = []
     for endpoint in inventory.endpoints.values():
         record = inventory.records.get(endpoint.name)
         faults: list[str] = []
@@ -306,8 +305,8 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
         return endpoint
 
 
-def _foreign(endpoint: Endpoint, why: str, faults: tuple[str, ...]) -> Entry:
-    return Entry(
+def _foreign(endpoint: Endpoint, why: str, faults: tuple[str, ...]) -> ReportEntry:
+    return ReportEntry(
         name=endpoint.name,
         arn=endpoint.arn,
         status=endpoint.status,

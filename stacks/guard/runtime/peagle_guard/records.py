@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from peagle_guard import hours
-from peagle_guard.hours import Timetable
+from peagle_sm.core.plan.tags_and_schedules import ENDPOINT, HOURS, IDLE, MANAGED_BY, MANAGER, PREFIX, STACK
+from peagle_sm.core.spec.hours import Hours, HoursError, parse_hours
 
 # Statuses in which an endpoint serves, or could: metrics are checked and a deletion is accepted.
 SERVING = frozenset({"InService", "OutOfService", "UpdateRollbackFailed"})
@@ -48,7 +48,7 @@ class Lifecycle:
     max_lifetime: timedelta = timedelta(hours=8)
     budget_usd: float | None = None
     usd_per_hour: float | None = None
-    hours: Timetable | None = None
+    hours: Hours | None = None
     stack: str | None = None
     scales_to_zero: bool = False
     # The interval at which the endpoint's instances publish utilisation; without its tag, as described.
@@ -185,9 +185,6 @@ class Decision:
     expires_at: datetime | None = None
 
 
-PREFIX = "peagle-sm:"
-MANAGED_BY = f"{PREFIX}managed-by"
-PUBLISH_SECONDS = f"{PREFIX}publish-seconds"
 STACK_PREFIX = "Peagle-"
 # A stream may last 8 minutes; idle plus grace is at least 15 by the spec's own rule.
 _LEAST_IDLE_MINUTES, _LEAST_GRACE_MINUTES, _LEAST_SUM_MINUTES = 5.0, 10.0, 15.0
@@ -198,7 +195,7 @@ _MOST_PUBLISH_SECONDS = 300.0
 
 def is_ours(name: str, tags: Mapping[str, str]) -> bool:
     """Decide whether the tags belong to this endpoint; with another name in them they are copied."""
-    return tags.get(MANAGED_BY) == "peagle-sm" and tags.get(f"{PREFIX}endpoint") == name
+    return tags.get(MANAGED_BY) == MANAGER and tags.get(ENDPOINT) == name
 
 
 def stack_of(tags: Mapping[str, str]) -> str | None:
@@ -206,12 +203,12 @@ def stack_of(tags: Mapping[str, str]) -> str | None:
 
     A tag with another stack is ignored: that stack owns another endpoint.
     """
-    stack = tags.get(f"{PREFIX}stack")
+    stack = tags.get(STACK)
     return stack if stack and stack == _stack_for(tags) else None
 
 
 def _stack_for(tags: Mapping[str, str]) -> str:
-    return f"{STACK_PREFIX}{tags.get(f'{PREFIX}endpoint', '')}"
+    return f"{STACK_PREFIX}{tags.get(ENDPOINT, '')}"
 
 
 def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
@@ -230,10 +227,10 @@ def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
         return found or None
 
     plain = Lifecycle()
-    stack = tags.get(f"{PREFIX}stack")
+    stack = tags.get(STACK)
     if stack and stack_of(tags) is None:
         faults.append(
-            f"tag {PREFIX}stack: found {stack!r}; allowed: {_stack_for(tags)!r}; "
+            f"tag {STACK}: found {stack!r}; allowed: {_stack_for(tags)!r}; "
             "the endpoint is turned off without a stack"
         )
     idle = read("idle-minutes", plain.idle / timedelta(minutes=1), _LEAST_IDLE_MINUTES, math.inf)
@@ -246,10 +243,10 @@ def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
         max_lifetime=timedelta(hours=lifetime_hours),
         budget_usd=positive("budget-usd"),
         usd_per_hour=positive("usd-per-hour"),
-        hours=_timetable(tags.get(f"{PREFIX}hours"), faults),
+        hours=_timetable(tags.get(HOURS), faults),
         stack=stack_of(tags),
         publish=timedelta(seconds=publish_s),
-        scales_to_zero=tags.get(f"{PREFIX}idle") == "scale-to-zero",
+        scales_to_zero=tags.get(IDLE) == "scale-to-zero",
         faults=tuple(faults),
     )
 
@@ -274,11 +271,11 @@ def _number(
     return number
 
 
-def _timetable(text: str | None, faults: list[str]) -> hours.Timetable | None:
+def _timetable(text: str | None, faults: list[str]) -> Hours | None:
     if not text:
         return None
     try:
-        return hours.parse(text)
-    except ValueError as error:
-        faults.append(f"tag {PREFIX}hours: {error}; no timetable is kept")
+        return parse_hours(text)
+    except HoursError as error:
+        faults.append(f"tag {HOURS}: found {text!r}; allowed: {error}; no timetable is kept")
         return None

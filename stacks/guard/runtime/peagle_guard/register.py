@@ -21,6 +21,7 @@ from peagle_guard.aws import Page, Register, same_time
 from peagle_guard.decide import track
 from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
 from peagle_guard.settings import parse_time
+from peagle_sm.core.plan.tags_and_schedules import HOURS
 
 PREFIX = "endpoint#"
 _SWEEP = "sweep"
@@ -176,7 +177,7 @@ def written(record: Record, now: datetime) -> dict[str, dict[str, Any] | None]:
     held |= {
         name: None if getattr(record, name) is None else {"N": str(getattr(record, name))} for name in _COUNTS
     }
-    forgotten = record.gone_at is not None and not record.paused and not record.tags.get("peagle-sm:hours")
+    forgotten = record.gone_at is not None and not record.paused and not record.tags.get(HOURS)
     return {
         **held,
         "tags_json": {"S": json.dumps(dict(record.tags), sort_keys=True)},
@@ -333,7 +334,7 @@ def is_later(moment: datetime, expires_at: datetime) -> bool:
 
 
 def moved_to(name: str, moment: datetime) -> str:
-    """Return why an old limit does not turn an endpoint off."""
+    """Return the reason text if a lifetime was extended, so that its old limit does not apply."""
     return f"the lifetime of {name} was moved to {moment.isoformat(timespec='seconds')}"
 
 

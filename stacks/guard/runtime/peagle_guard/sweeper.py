@@ -17,7 +17,7 @@ from peagle_guard.acting import Actor
 from peagle_guard.aws import Aws, same_time
 from peagle_guard.boto_aws import BotoAws
 from peagle_guard.decide import asks_for_its_stack, decide
-from peagle_guard.looking import Entry, Inventory, Ours, Report, entry, take
+from peagle_guard.looking import Inventory, Ours, Report, ReportEntry, entry, take
 from peagle_guard.records import Action, Decision, Evidence, Kind, Lifecycle, Record
 from peagle_guard.settings import Settings
 
@@ -68,7 +68,7 @@ def _last(tried_at: datetime | None) -> datetime:
     return tried_at or datetime.min.replace(tzinfo=UTC)
 
 
-def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
+def _one(actor: Actor, ours: Ours, evidence: Evidence) -> ReportEntry:
     decision = Decision(Action.NONE, "nothing could be decided", ours.read)
     faults: tuple[str, ...]
     try:
@@ -79,7 +79,7 @@ def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
     return entry(decision, ours.lifecycle, ours.endpoint.status, evidence, (*ours.faults, *faults))
 
 
-def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[Entry]:
+def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[ReportEntry]:
     for record in sorted(inventory.records.values(), key=lambda each: _last(each.wake_tried_at)):
         listed = inventory.endpoints.get(record.name)
         # An endpoint of that name that peagle-sm did not create: the old one is gone and not turned on.
@@ -90,7 +90,7 @@ def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[Entry]
         yield _one_gone(actor, record)
 
 
-def _one_gone(actor: Actor, record: Record) -> Entry:
+def _one_gone(actor: Actor, record: Record) -> ReportEntry:
     lifecycle = records.lifecycle_from_tags(record.tags)
     decision = Decision(Action.NONE, "nothing could be decided", record)
     faults: tuple[str, ...] = ()

@@ -19,10 +19,10 @@ from botocore.exceptions import ClientError
 from peagle_guard import settings as environment
 from peagle_guard.aws import same_arn, same_time
 from peagle_guard.boto_aws import client, described, is_missing, tags_of
-from peagle_guard.lifetime_provider import hard_name, schedule_name
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
 from peagle_guard.register import Claims, DynamoRegister, claim, is_later, is_parting, moved_to, unclaim
 from peagle_guard.settings import Settings, parse_time
+from peagle_sm.core.plan.tags_and_schedules import hard_name, schedule_name
 
 PARAMETER = "EndpointState"
 # Stacks in these states can be updated.

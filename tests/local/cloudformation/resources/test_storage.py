@@ -120,41 +120,6 @@ def test_a_repository_as_bootstrap_makes_it(stack: Stack) -> None:
     stack.delete("AWS::ECR::Repository", made)
 
 
-def test_a_parameter_is_refused_where_one_is_and_changed_in_place(stack: Stack) -> None:
-    properties = {"Name": "/cdk-bootstrap/x/version", "Type": "String", "Value": "28"}
-    made = stack.create("AWS::SSM::Parameter", **properties)
-    assert made.physical_id == "/cdk-bootstrap/x/version"
-    assert made.attributes["Value"] == "28"
-    with pytest.raises(ResourceFailure, match="ParameterAlreadyExists"):
-        stack.create("AWS::SSM::Parameter", **properties)
-    stack.update("AWS::SSM::Parameter", made, properties, {**properties, "Value": "29"})
-    ssm = stack.client("ssm")
-    assert ssm.get_parameter(Name=properties["Name"])["Parameter"]["Value"] == "29"
-    stack.delete("AWS::SSM::Parameter", made)
-    stack.delete("AWS::SSM::Parameter", made)
-
-
-def test_a_key_and_its_alias(stack: Stack) -> None:
-    policy = {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "kms:*", "Resource": "*"}],
-    }
-    properties = {"KeyPolicy": policy, "EnableKeyRotation": True, "PendingWindowInDays": 7}
-    key = stack.create("AWS::KMS::Key", **properties)
-    kms = stack.client("kms")
-    assert kms.get_key_rotation_status(KeyId=key.physical_id)["KeyRotationEnabled"] is True
-    alias = stack.create("AWS::KMS::Alias", AliasName="alias/x", TargetKeyId=key.physical_id)
-    assert kms.describe_key(KeyId="alias/x")["KeyMetadata"]["Arn"] == key.attributes["Arn"]
-    stack.update("AWS::KMS::Key", key, properties, {**properties, "Enabled": "false"})
-    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["Enabled"] is False
-    with pytest.raises(ResourceFailure, match="You cannot update the KeySpec of a KMS key"):
-        stack.update("AWS::KMS::Key", key, properties, {**properties, "KeySpec": "RSA_2048"})
-    stack.delete("AWS::KMS::Alias", alias)
-    stack.delete("AWS::KMS::Key", key, **properties)
-    stack.delete("AWS::KMS::Key", key, **properties)
-    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["KeyState"] == "PendingDeletion"
-
-
 def test_the_register_s_table(stack: Stack) -> None:
     properties: dict[str, Any] = {
         "TableName": "guard-1",

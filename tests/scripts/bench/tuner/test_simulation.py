@@ -46,12 +46,12 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
 def test_the_page_is_written_between_its_marks(tmp_path: Path) -> None:
     path = tmp_path / "tuner.md"
     path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
-    page.main(["--endpoints", "2", "--seed", "3", "--page", str(path)])
+    page.main(["--endpoints", "1", "--seed", "3", "--page", str(path)])
     written = path.read_text()
     assert written.startswith("before\n")
     assert written.endswith("after\n")
     assert "old" not in written
-    assert "scripts/simulate-tuner --endpoints 2 --seed 3" in written
+    assert "scripts/simulate-tuner --endpoints 1 --seed 3" in written
     assert written.count("| tune, ") == 2 * (len(page.LOADS) + 4) + len(page.NOISES) - 1
 
 

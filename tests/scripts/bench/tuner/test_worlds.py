@@ -23,8 +23,9 @@ def only(surface: Surface) -> Draw:
 
 
 @pytest.mark.parametrize("loads", [(1,), (1, 8, 32)])
-def test_k_to_32_with_steps_and_two_percent_noise(loads: tuple[int, ...]) -> None:
-    outcome = simulate(by_deployment(), 60, 3, loads, TWO_PERCENT, draw_world)
+@pytest.mark.parametrize("worlds", [15, pytest.param(60, marks=pytest.mark.campaign)])
+def test_k_to_32_with_steps_and_two_percent_noise(loads: tuple[int, ...], worlds: int) -> None:
+    outcome = simulate(by_deployment(), worlds, 3, loads, TWO_PERCENT, draw_world)
     assert outcome.mean <= page.MOST_MEAN
     assert outcome.quantile(0.95) <= page.MOST_P95
     assert (outcome.unmeasured, outcome.unsound) == (0, 0)

@@ -15,6 +15,7 @@ from typing import Any
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.session.signing import json_object
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard import TABLE
 
@@ -27,27 +28,38 @@ Item = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Register entry of one endpoint name; ``version`` 0: no entry exists yet.
+class Watched:
+    """One endpoint in the guard's register; a field is None if not recorded.
 
     ``keep_until`` ends a lease, ``expires_at`` is a later end of the lifetime; ``off_by`` is why the guard
-    turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set. ``off_at`` is when
-    the guard last began to turn it off; ``parting``: its components are being deleted. ``streams_hidden``:
-    CloudWatch counts its requests on arrival, but has no metric of those in flight.
+    turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set. ``streams_hidden``:
+    CloudWatch counts its requests on arrival, but has no metric of those in flight. ``unknown_since``:
+    InService, but since then its metrics have not shown whether it is idle.
     """
 
     name: str
-    version: int = 0
-    created_at: datetime | None = None
+    quiet_since: datetime | None = None
     keep_until: datetime | None = None
     expires_at: datetime | None = None
     paused: bool = False
     off_by: str | None = None
     gone_at: datetime | None = None
+    streams_hidden: bool = False
+    unknown_since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisterEntry(Watched):
+    """An entry as `update` changes it; ``version`` 0: no entry exists yet.
+
+    ``off_at`` is when the guard last began to turn it off; ``parting``: its components are being deleted.
+    """
+
+    version: int = 0
+    created_at: datetime | None = None
     off_at: datetime | None = None
     parting: bool = False
     config_name: str | None = None
-    streams_hidden: bool = False
     held: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     """Version as stored in DynamoDB; the next write replaces a value that is not an integer."""
     read_at: datetime | None = field(default=None, repr=False, compare=False)
@@ -60,7 +72,7 @@ class Entry:
         return abs((self.created_at - created_at).total_seconds()) < 1
 
 
-def get(session: Session, name: str) -> Entry | None:
+def get(session: Session, name: str) -> RegisterEntry | None:
     """Return the entry of an endpoint name; None if no guard is installed."""
     try:
         with aws_errors("GetItem", session.local_url):
@@ -70,7 +82,7 @@ def get(session: Session, name: str) -> Entry | None:
     return replace(_entry(name, answer.get("Item") or {}), read_at=_date_of(answer))
 
 
-def entries(session: Session) -> dict[str, Entry]:
+def entries(session: Session) -> dict[str, RegisterEntry]:
     """Return all entries by endpoint name; empty if no guard is installed."""
     try:
         with aws_errors("Scan", session.local_url):
@@ -82,7 +94,9 @@ def entries(session: Session) -> dict[str, Entry]:
     return {pk.removeprefix(PREFIX): _entry(pk.removeprefix(PREFIX), item) for pk, item in names.items()}
 
 
-def update(session: Session, name: str, change: Callable[[Entry], Mapping[str, Value]]) -> Entry | None:
+def update(
+    session: Session, name: str, change: Callable[[RegisterEntry], Mapping[str, Value]]
+) -> RegisterEntry | None:
     """Change an entry and return it; None if no guard is installed.
 
     ``change`` receives the present entry and returns the new values; None removes an attribute. After a
@@ -122,7 +136,7 @@ def forget(session: Session, name: str) -> None:
         return
 
 
-def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
+def _write(session: Session, seen: RegisterEntry, values: Mapping[str, Value]) -> None:
     sets = {name: _attribute(value) for name, value in values.items() if value is not None}
     removes = [name for name, value in values.items() if value is None]
     sets["version"] = {"N": str(seen.version + 1)}
@@ -143,21 +157,15 @@ def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
         )
 
 
-def _entry(name: str, item: Item) -> Entry:
+def _entry(name: str, item: Item) -> RegisterEntry:
     """Parse an item; missing or invalid attributes get the guard's defaults."""
-    return Entry(
-        name=name,
+    return RegisterEntry(
+        **vars(_watched(name, item)),
         version=_whole(item, "version"),
         created_at=moment_in(item, "created_at"),
-        keep_until=moment_in(item, "keep_until"),
-        expires_at=moment_in(item, "expires_at"),
-        paused=item.get("paused", {}).get("BOOL") is True,
-        off_by=item.get("off_by", {}).get("S"),
-        gone_at=moment_in(item, "gone_at"),
         off_at=moment_in(item, "off_at"),
         parting=item.get("parting", {}).get("BOOL") is True,
         config_name=item.get("config_name", {}).get("S") or None,
-        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
         held=item.get("version"),
     )
 
@@ -216,25 +224,6 @@ class Subscription:
     protocol: str
     endpoint: str
     confirmed: bool
-
-
-@dataclass(frozen=True)
-class Watched:
-    """One endpoint in the guard's register; a field is None if not recorded.
-
-    ``streams_hidden``: CloudWatch counts its requests on arrival, but has no metric of those in flight.
-    ``unknown_since``: InService, but since then its metrics have not shown whether it is idle.
-    """
-
-    name: str
-    quiet_since: datetime | None = None
-    keep_until: datetime | None = None
-    expires_at: datetime | None = None
-    paused: bool = False
-    off_by: str | None = None
-    gone_at: datetime | None = None
-    streams_hidden: bool = False
-    unknown_since: datetime | None = None
 
 
 def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
@@ -342,12 +331,7 @@ def invoke(session: Session, function: str, payload: Mapping[str, Any]) -> dict[
 
 
 def _function_fault(function: str, text: str) -> FunctionFault:
-    try:
-        told = json.loads(text)
-    except ValueError:
-        told = {}
-    if not isinstance(told, dict):
-        told = {}
+    told = json_object(text.encode())
     kind, said = told.get("errorType") or "an error", told.get("errorMessage") or text[:500]
     return FunctionFault(
         f"{function} failed with {kind}: {said}",

@@ -14,7 +14,7 @@ from peagle_sm.aws.session.errors import aws_errors, is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard import SWITCH, endpoint_stack
-from peagle_sm.core.plan.payloads import LIFETIME_RETRY, hard_schedule_name
+from peagle_sm.core.plan.tags_and_schedules import RETRY, hard_schedule_name
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
@@ -144,7 +144,7 @@ def _moved_target(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]
     The guard's switch compares ``expires_at`` with the schedule's start: it refuses an event from before the
     move.
     """
-    moved = {**target, "RetryPolicy": LIFETIME_RETRY}
+    moved = {**target, "RetryPolicy": RETRY}
     event = _event(target)
     if "expires_at" in event:
         moved["Input"] = json.dumps(

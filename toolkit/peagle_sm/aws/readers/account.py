@@ -18,9 +18,16 @@ from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.checks.base import Identity, KeyRights, Rights, Role, Taken
 from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault
-from peagle_sm.core.plan.payloads import hard_schedule_name, names_for, partition, schedule_name, spec_hash
+from peagle_sm.core.plan.payloads import names_for, spec_hash
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.plan.tags import MANAGED_BY, MANAGER, STACK
+from peagle_sm.core.plan.tags_and_schedules import (
+    MANAGED_BY,
+    MANAGER,
+    STACK,
+    hard_schedule_name,
+    partition,
+    schedule_name,
+)
 
 
 def identity(session: Session, _: Draft | None) -> Identity:

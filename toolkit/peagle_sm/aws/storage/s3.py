@@ -17,7 +17,7 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.heads.reading import Folder
-from peagle_sm.core.plan.payloads import partition
+from peagle_sm.core.plan.tags_and_schedules import partition
 
 _AT_HOME = "us-east-1"
 """Region that CreateBucket refuses as a location constraint."""

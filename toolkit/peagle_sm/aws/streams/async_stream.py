@@ -25,7 +25,7 @@ from peagle_sm.aws.session.signing import (
 )
 from peagle_sm.aws.streams.answers import Chunk
 from peagle_sm.aws.streams.decoding import Assembler
-from peagle_sm.aws.streams.refusals import Asked, refusal
+from peagle_sm.aws.streams.refusals import Invocation, refusal
 from peagle_sm.aws.streams.token_stream import DRAIN_S, Patience, StreamedAnswer
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, StreamCut, StreamError
 from peagle_sm.core.words import install_command
@@ -292,7 +292,7 @@ class AsyncCall:
                 "HTTPStatusCode": response.status,
             },
         }
-        asked = Asked(self.session, _OPERATION, self.endpoint, component)
+        asked = Invocation(self.session, _OPERATION, self.endpoint, component)
         # It may call AWS to find the cause.
         return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), asked)  # type: ignore[arg-type]
 

@@ -132,7 +132,7 @@ class ComponentRequired(ServiceFault):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Invocation:
     """An invocation: ``operation`` is AWS's call name, ``component`` may be None."""
 
     session: Session
@@ -141,7 +141,7 @@ class Asked:
     component: str | None
 
 
-def refusal(error: Any, asked: Asked) -> PeagleError:
+def refusal(error: Any, asked: Invocation) -> PeagleError:
     """Map botocore's ClientError of an invocation."""
     mapped = from_client_error(error, asked.operation)
     if error.response.get("Error", {}).get("Code") == "ModelError":
@@ -159,7 +159,7 @@ def request_id_of(answer: Mapping[str, Any]) -> str:
     return str(answer.get("ResponseMetadata", {}).get("RequestId", ""))
 
 
-def _of_the_engine(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError:
+def _of_the_engine(error: Any, mapped: PeagleError, asked: Invocation) -> PeagleError:
     status = error.response.get("OriginalStatusCode")
     said = _engine_words(error.response.get("OriginalMessage") or mapped.message)
     details = {**mapped.details, "original_status_code": status, "original_message": said}
@@ -175,7 +175,7 @@ def _of_the_engine(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
     )
 
 
-def _of_components(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError | None:
+def _of_components(error: Any, mapped: PeagleError, asked: Invocation) -> PeagleError | None:
     said = str(error.response.get("Error", {}).get("Message", "")).lower()
     if said.startswith(_NOT_ALLOWED):
         return SpecError(
@@ -215,14 +215,14 @@ def _of_components(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
     return None
 
 
-def _those_of(asked: Asked) -> str:
+def _those_of(asked: Invocation) -> str:
     found: tuple[str, ...] = ()
     with suppress(PeagleError):  # the error is useful without the list
         found = component_names(asked.session, asked.endpoint)
     return f"it has: {', '.join(found)}" if found else "its components could not be listed"
 
 
-def _not_serving(absent: NotFound, asked: Asked, request_id: str) -> PeagleError:
+def _not_serving(absent: NotFound, asked: Invocation, request_id: str) -> PeagleError:
     session, endpoint = asked.session, asked.endpoint
     # The data plane returns "not found" for an endpoint that is not InService: ask DescribeEndpoint.
     facts = None

@@ -26,11 +26,11 @@ from peagle_sm.aws.streams.answers import (
     summarise,
     usage_of,
 )
-from peagle_sm.aws.streams.refusals import Asked, check_fields, check_question, refusal, request_id_of
+from peagle_sm.aws.streams.refusals import Invocation, check_fields, check_question, refusal, request_id_of
 from peagle_sm.aws.streams.token_stream import (
+    ByteSource,
     CallTooLong,
     Patience,
-    Source,
     TokenStream,
     call_within,
     source_of,
@@ -251,7 +251,7 @@ def stream_source(
     *,
     component: str | None = None,
     patience: Patience | None = None,
-) -> tuple[Source, str]:
+) -> tuple[ByteSource, str]:
     """Send one request; return its stream's bytes and its id; errors as `stream`.
 
     For content that a `TokenStream` leaves out, such as token ids; see `aws.streams.decoding`.
@@ -290,7 +290,7 @@ def _send(
                 EndpointName=endpoint, ContentType="application/json", Body=body, **addressed
             )
         except ClientError as error:
-            raise refusal(error, Asked(session, name, endpoint, component)) from error
+            raise refusal(error, Invocation(session, name, endpoint, component)) from error
         except ReadTimeoutError as error:
             if patience is None:
                 raise

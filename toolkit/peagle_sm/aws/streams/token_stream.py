@@ -160,7 +160,7 @@ def _no_op() -> None:
 
 
 @dataclass
-class Source:
+class ByteSource:
     """Source of parts, cut anywhere; ``interrupt`` ends a blocked read."""
 
     parts: Iterator[bytes]
@@ -169,7 +169,7 @@ class Source:
     interrupt: Callable[[], None] | None = None
 
 
-def source_of(events: Any) -> Source:
+def source_of(events: Any) -> ByteSource:
     """Return the bytes below botocore's EventStream.
 
     Its decoder drops a ModelStreamError's ErrorCode, and reports no error if the bytes end in the middle of a
@@ -179,9 +179,9 @@ def source_of(events: Any) -> Source:
     close = getattr(events, "close", _no_op)
     raw = getattr(events, "_raw_stream", None)
     if raw is None or not callable(getattr(raw, "stream", None)):
-        return Source(_payloads(events), close=close)
+        return ByteSource(_payloads(events), close=close)
     interrupt = _interrupter(raw) if callable(getattr(raw, "shutdown", None)) else None
-    return Source(_parts(raw), framed=True, close=close, interrupt=interrupt)
+    return ByteSource(_parts(raw), framed=True, close=close, interrupt=interrupt)
 
 
 def _parts(raw: Any) -> Iterator[bytes]:
@@ -292,7 +292,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
 
     def __init__(
         self,
-        source: Source | Iterable[bytes],
+        source: ByteSource | Iterable[bytes],
         *,
         request_id: str = "",
         started: float,
@@ -301,7 +301,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         assembler: Assembler | None = None,
     ) -> None:
         """Read ``source``; ``started`` is ``monotonic()`` at the sending."""
-        chosen = source if isinstance(source, Source) else Source(iter(source))
+        chosen = source if isinstance(source, ByteSource) else ByteSource(iter(source))
         super().__init__(assembler or Assembler(framed=chosen.framed), monotonic, started)
         self.request_id = request_id
         self._source = chosen

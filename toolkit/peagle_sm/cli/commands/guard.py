@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import confirmed, emit, note, say, show_offer
-from peagle_sm.cli.endpoint_status import when_to
+from peagle_sm.cli.console import asking, confirmed, emit, note, say
 from peagle_sm.cli.progress import Follower
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import GuardMissing
-from peagle_sm.core.words import relative, usd
+from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
     from peagle_sm.aws.control.guard_resources import Watched
@@ -117,12 +116,15 @@ def install(
         reserve_concurrency=reserve_concurrency,
     )
     with follower(state) as follow:
-
-        def ask(plan: InstallPlan) -> bool:
-            follow.pause()
-            show_offer(state, yes, render_install_plan(plan), {"installing": plan_data(plan)})
-            return confirmed(state, f"{'Update' if plan.update else 'Install'} the guard?", yes)
-
+        ask = asking(
+            state,
+            yes,
+            "installing",
+            render_install_plan,
+            lambda plan: f"{'Update' if plan.update else 'Install'} the guard?",
+            data=plan_data,
+            before=follow.pause,
+        )
         report = guard.install(session, settings, confirm=ask, progress=follow)
     if report is None:
         from peagle_sm.core.errors import Declined
@@ -232,7 +234,7 @@ def render_install_plan(plan: InstallPlan) -> str:
     fields = [
         ("account", f"{plan.account}, region {plan.region}"),
         ("stack", f"PeagleGuard {plan.version}{' (updates the installed one)' if plan.update else ''}"),
-        ("bucket", f"{plan.bucket} (closed to the public, encrypted, versioned, TLS only)"),
+        ("bucket", f"{plan.bucket} (not public, encrypted, versioned, TLS only)"),
         ("creates", "4 Lambdas, 1 table, 1 topic, 1 queue, 1 schedule, 3 alarms, 7 roles"),
         ("notifies", plan.email or "nobody by email; to change this, give --email ADDRESS"),
         ("cost", "nothing: this is the local SageMaker" if plan.local else _cost(plan.price)),

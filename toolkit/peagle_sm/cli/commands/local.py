@@ -15,7 +15,6 @@ import click
 from peagle_sm.cli.arguments import need_local_extra
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import emit, note, to_json
-from peagle_sm.cli.endpoint_status import engine_words
 from peagle_sm.cli.terminal import render_fields, render_table
 
 if TYPE_CHECKING:
@@ -73,6 +72,7 @@ def chosen_port(state: State, port: int | None) -> int | None:
 
 def render_local(status: LocalStatus) -> str:
     """Render one local server: its URL, the role and images for scripts, its engines."""
+
     data = status.to_dict()
     fields = [
         ("endpoint URL", str(data["endpoint_url"])),
@@ -90,6 +90,8 @@ def render_local(status: LocalStatus) -> str:
 
 
 def _engine(engine: Mapping[str, Any]) -> str:
+    from peagle_sm.service.inventory.endpoint_status import engine_words
+
     component = f", component {engine['component']}" if engine.get("component") else ""
     first = f"{engine['endpoint']}{component}: {engine.get('status') or 'unknown'}, {engine_words(engine)}"
     return "\n".join([first, *(f"  {line}" for line in engine.get("overrides") or ())])

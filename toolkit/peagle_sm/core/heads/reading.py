@@ -278,7 +278,7 @@ HEAD_FOLDER = "p-eagle/"
 
 
 @dataclass(frozen=True)
-class Part:
+class ManifestPart:
     """A staged target or head: repository or path, commit, licence and folder."""
 
     source: str
@@ -305,8 +305,8 @@ class Manifest:
     tool_version: str
     files: tuple[FileRecord, ...]
     model: str | None = None
-    target: Part | None = None
-    head: Part | None = None
+    target: ManifestPart | None = None
+    head: ManifestPart | None = None
     head_facts: HeadFacts | None = None
 
     def to_json(self) -> str:
@@ -338,11 +338,11 @@ def parse_manifest(text: bytes | str) -> Manifest:
         raise ValueError(f"it is not a manifest of peagle-sm: {error!r}") from error
 
 
-def _part(data: Any) -> Part | None:
+def _part(data: Any) -> ManifestPart | None:
     return (
         None
         if data is None
-        else Part(**{key: data[key] for key in ("source", "revision", "licence", "folder")})
+        else ManifestPart(**{key: data[key] for key in ("source", "revision", "licence", "folder")})
     )
 
 

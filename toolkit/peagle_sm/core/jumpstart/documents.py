@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.core.jumpstart.lock import model_name
+from peagle_sm.core.spec.lock import model_name
 from peagle_sm.core.spec.validation import explain, show, suggest
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)

@@ -10,37 +10,29 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from peagle_sm.core.guard import scheduler_role
-from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.memory import component
 from peagle_sm.core.plan.records import Names, Request
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.plan.tags import PAUSED, PREFIX, SCHEDULER_ROLE, SPEC_HASH
+from peagle_sm.core.plan.tags_and_schedules import (
+    PAUSED,
+    PREFIX,
+    SCHEDULER_ROLE,
+    SPEC_HASH,
+    lifetime_schedule,
+    schedule_name,
+    shortened,
+)
 
 VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800
 _DEFAULT_PUBLISH_S = 60
-_RATE = "rate(10 minutes)"
-_GUARD_LASTS = timedelta(days=1)
-LIFETIME_RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
-"""Retry policy of a lifetime schedule: no retries.
-
-By default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the same name.
-The rate fires again anyway.
-"""
-_SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
-
-
-def partition(region: str) -> str:
-    """Return the ARN partition of a region."""
-    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc", "us-iso-": "aws-iso"}
-    prefixes |= {"us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f"}
-    return next((name for prefix, name in prefixes.items() if region.startswith(prefix)), "aws")
 
 
 def host_ami(draft: Draft) -> str | None:
@@ -167,31 +159,9 @@ def spec_hash(draft: Draft) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _shortened(name: str, limit: int) -> str:
-    """Shorten a name to ``limit`` characters; a digest makes it unique."""
-    if len(name) <= limit:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: limit - 9].rstrip('-')}-{digest}"
-
-
-def schedule_name(endpoint: str) -> str:
-    """Return the name of an endpoint's lifetime schedule (at most 64 characters)."""
-    return f"peagle-{_shortened(endpoint, _SCHEDULE_NAME - len('peagle--lifetime'))}-lifetime"
-
-
-def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
-    """Return the name of a stack's second schedule, which deletes the endpoint.
-
-    With a ``number`` (from 1 on) it is the schedule that deletes the inference component of that number.
-    """
-    suffix = "-hard" if number is None else f"-hard-{number}"
-    return _shortened(schedule_name(endpoint), _SCHEDULE_NAME - len(suffix)) + suffix
-
-
 def hashed_prefix(endpoint: str) -> str:
     """Return the name prefix of an endpoint's configs and models, before the hash."""
-    return f"{_shortened(endpoint, 54)}-"
+    return f"{shortened(endpoint, 54)}-"
 
 
 def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
@@ -245,30 +215,6 @@ def _own_lifetime_role(draft: Draft) -> bool:
     """Return whether the lifetime schedule's role is not the guard's."""
     role = (draft.scheduler_role_arn or "").rpartition("/")[2]
     return draft.context.stack is None and bool(role) and role != scheduler_role(draft.region)
-
-
-def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: datetime) -> dict[str, Any]:
-    """Return the CreateSchedule request to delete ``endpoint`` from ``expiry`` on.
-
-    It has a rate and not a single time: AWS refuses to delete an endpoint that is Creating or Updating.
-    Without StartDate a rate fires immediately.
-    """
-    return {
-        "Name": schedule_name(endpoint),
-        "Description": f"peagle-sm: deletes endpoint {endpoint} at the end of its lifetime",
-        "ScheduleExpression": _RATE,
-        "StartDate": expiry,
-        "EndDate": expiry + _GUARD_LASTS,
-        "State": "ENABLED",
-        "FlexibleTimeWindow": {"Mode": "OFF"},
-        "ActionAfterCompletion": "DELETE",
-        "Target": {
-            "Arn": f"arn:{partition(region)}:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
-            "RoleArn": role_arn,
-            "Input": json.dumps({"EndpointName": endpoint}),
-            "RetryPolicy": LIFETIME_RETRY,
-        },
-    }
 
 
 def _schedule(draft: Draft) -> list[Request]:

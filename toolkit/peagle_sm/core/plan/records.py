@@ -16,6 +16,12 @@ class Request:
     operation: str
     parameters: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        """Name of the resource that it creates."""
+        own = "".join(word.capitalize() for word in self.operation.split("_")[1:])
+        return str(self.parameters.get(f"{own}Name", self.parameters.get("Name", "")))
+
 
 @dataclass(frozen=True)
 class MemoryFit:

@@ -15,9 +15,9 @@ from peagle_sm.core.catalog import (
     ModelEntry,
     Vocabulary,
 )
-from peagle_sm.core.jumpstart.lock import Lock, Place, mismatches
 from peagle_sm.core.plan.records import Context
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
+from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
 
 CONTAINER_CHANNEL = "eagle"

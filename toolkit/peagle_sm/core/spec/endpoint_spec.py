@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -23,9 +22,16 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
-from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
+from peagle_sm.core.spec.lock import Lock, Place
+from peagle_sm.core.spec.validation import (
+    argument_value,
+    environment_text,
+    explain,
+    load_yaml,
+    show,
+    with_lines,
+)
 
 Mode = Literal["none", "eagle3", "p-eagle"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -42,38 +48,11 @@ _S3_URI = r"^s3://[^/]+/.+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
 
-def _as_environment_text(value: Any) -> Any:
-    """Convert YAML's bools and numbers to text, as the environment needs."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value) if isinstance(value, int | float) else value
-    if isinstance(text, str) and not _fits_environment(text):
-        raise ValueError("a text without NUL and without half a surrogate pair")
-    return text
-
-
-def _fits_environment(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _as_argument_value(value: Any) -> Any:
-    """Refuse null, which no argument means, and what JSON cannot hold."""
-    if not isinstance(value, bool | int | float | str | list | dict):
-        raise ValueError("true or false, a number, a text, a list or a mapping")
-    try:
-        text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError("true or false, a number, a text, or a list or mapping of these") from error
-    if not _fits_environment(text):
-        raise ValueError("texts without NUL and without half a surrogate pair")
-    return value
-
-
-EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
+EnvironmentText = Annotated[str, BeforeValidator(environment_text)]
 ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=128)]
 ArgumentValue = Annotated[
     Any,
-    BeforeValidator(_as_argument_value),
+    BeforeValidator(argument_value),
     WithJsonSchema({"type": ["boolean", "number", "string", "array", "object"]}),
 ]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
@@ -164,20 +143,23 @@ class SpeculationSpec(_Part):
     draft_head: str | None = Field(
         default=None,
         min_length=1,
-        description="Catalogue id of the draft head, or a name for the one at head_uri.",
+        description="Catalogue id of the draft head, or a name for that at head_uri.",
     )
     draft_tensor_parallel_size: int | None = Field(
         default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
     )
     draft_sample_method: DraftSampleMethod | None = Field(
         default=None,
-        description="Sampling of draft tokens: greedy, or probabilistic (may accept more at a temperature "
-        "above 0, and needs more GPU memory); left out, greedy.",
+        description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory.",
     )
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None,
         description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
         "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
+    )
+    adaptive_num_speculative_tokens: bool = Field(
+        default=False,
+        description="The engine chooses K by its goodput, at most the K above. Needs this project's plugin.",
     )
 
     @model_validator(mode="after")
@@ -484,13 +466,7 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         SpecError: not YAML, not a mapping, or an invalid field.
     """
     try:
-        data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
-        _count(data, {})
-    except RecursionError as error:
-        raise SpecError(
-            f"{origin}: found lists or mappings in each other too deeply; allowed: a spec's own sections",
-            next_step="Correct the YAML; `peagle-sm init` writes a first spec.",
-        ) from error
+        data = load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -507,30 +483,6 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         return EndpointSpec(**{str(key): value for key, value in data.items()})
     except SpecError as error:
         raise with_lines(error, text, origin) from error
-
-
-# More than any spec has; nested aliases can expand to billions.
-_MOST_VALUES = 100_000
-
-
-def _count(value: Any, counts: dict[int, int]) -> int:
-    """Return the number of values with all aliases expanded.
-
-    Raises:
-        YAMLError: too many values, or an alias inside of what it names.
-    """
-    if not isinstance(value, dict | list):
-        return 1
-    count = counts.get(id(value))
-    if count is None:
-        counts[id(value)] = 0  # still being counted
-        items = value.values() if isinstance(value, dict) else value
-        count = counts[id(value)] = 1 + sum(_count(item, counts) for item in items)
-    elif count == 0:
-        raise yaml.YAMLError("an alias is inside of what it names")
-    if count > _MOST_VALUES:
-        raise yaml.YAMLError(f"aliases expand to more than {_MOST_VALUES:,} values")
-    return count
 
 
 def dump_spec(spec: EndpointSpec) -> str:

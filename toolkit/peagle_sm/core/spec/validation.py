@@ -6,6 +6,7 @@ Pydantic's errors become `SpecError`. The YAML loader rejects duplicate keys and
 from __future__ import annotations
 
 import difflib
+import json
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Union, get_args, get_origin
@@ -32,6 +33,40 @@ class UniqueKeys(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+# More than any spec has; nested aliases can expand to billions.
+_MOST_VALUES = 100_000
+
+
+def load_yaml(text: str) -> Any:
+    """Read YAML without duplicate keys.
+
+    Raises:
+        YAMLError: not YAML, a duplicate key, aliases that expand to too many values or name what they are in,
+            or lists and mappings that are nested too deeply.
+    """
+    try:
+        data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
+        _count(data, {})
+    except RecursionError as error:
+        raise yaml.YAMLError("lists or mappings are nested too deeply") from error
+    return data
+
+
+def _count(value: Any, counts: dict[int, int]) -> int:
+    if not isinstance(value, dict | list):
+        return 1
+    count = counts.get(id(value))
+    if count is None:
+        counts[id(value)] = 0  # still being counted
+        items = value.values() if isinstance(value, dict) else value
+        count = counts[id(value)] = 1 + sum(_count(item, counts) for item in items)
+    elif count == 0:
+        raise yaml.YAMLError("an alias is inside of what it names")
+    if count > _MOST_VALUES:
+        raise yaml.YAMLError(f"aliases expand to more than {_MOST_VALUES:,} values")
+    return count
 
 
 def line_of(text: str, field: str) -> int | None:
@@ -205,3 +240,30 @@ def explain(error: ValidationError, *, origin: str, model: type[BaseModel]) -> S
             "problems": [{"field": field, "message": text, "next_step": step} for field, text, step in lines],
         },
     )
+
+
+def environment_text(value: Any) -> Any:
+    """Convert YAML's bools and numbers to text, as the environment needs."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value) if isinstance(value, int | float) else value
+    if isinstance(text, str) and not _fits_environment(text):
+        raise ValueError("a text without NUL and without half a surrogate pair")
+    return text
+
+
+def _fits_environment(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def argument_value(value: Any) -> Any:
+    """Refuse null, which no argument means, and what JSON cannot hold."""
+    if not isinstance(value, bool | int | float | str | list | dict):
+        raise ValueError("true or false, a number, a text, a list or a mapping")
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError("true or false, a number, a text, or a list or mapping of these") from error
+    if not _fits_environment(text):
+        raise ValueError("texts without NUL and without half a surrogate pair")
+    return value

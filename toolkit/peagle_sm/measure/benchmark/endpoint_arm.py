@@ -26,7 +26,7 @@ from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.results.records import ArmRecord, Mode
 
 if TYPE_CHECKING:
-    from peagle_sm.service.inventory.inspection import EndpointStatus
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
 
 TIMEOUT_S = 10
 

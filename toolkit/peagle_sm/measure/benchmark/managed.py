@@ -21,7 +21,7 @@ from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import BillableLeft, Interrupted, NotFound, PeagleError, ServiceFault
-from peagle_sm.core.plan import tags
+from peagle_sm.core.plan import tags_and_schedules as tags
 from peagle_sm.measure.benchmark import managed_files
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.managed_files import (
@@ -34,9 +34,9 @@ from peagle_sm.measure.benchmark.managed_files import (
     request_records,
 )
 from peagle_sm.measure.benchmark.plan import BenchPlan, check_plan, config_of
-from peagle_sm.measure.benchmark.run import Outcome, notes_of
+from peagle_sm.measure.benchmark.run import notes_of
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, PointRecord, RequestRecord
-from peagle_sm.measure.results.result_file import ResultWriter, of_finished_loads, read
+from peagle_sm.measure.results.result_file import Outcome, ResultWriter, of_finished_loads, read
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.progress import Event, Pacing, Progress
 

@@ -29,7 +29,7 @@ class Spending:
         return self._usd_per_hour * self.seconds / 3600 if self._usd_per_hour else None
 
 
-class Watch:
+class LoadWatch:
     """Observer of one load: passes each request on and reports progress with the time left.
 
     Attributes:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from peagle_sm.core.errors import Interrupted, ServiceFault
+from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.measure.benchmark import acceptance
 from peagle_sm.measure.benchmark.acceptance import EngineSource, is_ineffective
 from peagle_sm.measure.benchmark.endpoint_arm import Described
@@ -30,19 +30,21 @@ from peagle_sm.measure.benchmark.plan import (
     options_of,
     probe,
 )
-from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
 from peagle_sm.measure.load.points import Objective, doubt_lines, is_withheld, withheld_lines
 from peagle_sm.measure.results.records import (
     Acceptance,
     ArmRecord,
     Header,
+    KUse,
     Load,
     Mode,
     PointRecord,
     RequestRecord,
 )
 from peagle_sm.measure.results.result_file import (
+    Outcome,
     Results,
     ResultWriter,
     demand_command,
@@ -60,7 +62,19 @@ def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], a
         if point.errors:
             notes.append(_failed(point, requests))
         notes += _drafting(point, arm)
+        if point.k_use is not None:
+            notes.append(f"{point.load.label}: {k_use_text(point.k_use)}")
     return notes
+
+
+def k_use_text(use: KUse) -> str:
+    """Describe the controller's K: ``K by the controller: 7 in 80% of the steps, 3 in 20%; 2 changes``."""
+    total = sum(count for _, count in use.steps)
+    shares = ", ".join(
+        f"{k} in {count / total:.0%}" for k, count in sorted(use.steps, key=lambda one: -one[1])
+    )
+    words = f"K by the controller: {shares or 'no step'} of the steps; {use.switches} changes"
+    return words if use.state == "following" else f"{words}; off at the end: {use.state}"
 
 
 def errors_in_words(point: PointRecord) -> str:
@@ -119,20 +133,12 @@ class BenchDependencies:
     look: Callable[[], str | None]
     provenance: Callable[[], dict[str, Any]]
     source: EngineSource | None = None
+    metrics: Callable[[], str] | None = None  #: reads the endpoint's metrics route; None where it cannot
     measure: Measure = measure_point
     clock: Callable[[], float] = time.perf_counter
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     every_s: float = 0.5  #: seconds between two lines of progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The results file, its content, and notes for the reader of the figures."""
-
-    path: Path
-    results: Results
-    notes: tuple[str, ...]
 
 
 def bench(
@@ -230,7 +236,7 @@ class _Run:
                 self._done[load] = self._one(load)
 
     def _one(self, load: Load) -> PointRecord:
-        watch = Watch(
+        watch = LoadWatch(
             load,
             self._writer.append,
             self._dependencies.progress,
@@ -256,7 +262,7 @@ class _Run:
         )
         return point
 
-    def _measured(self, load: Load, watch: Watch) -> PointRecord:
+    def _measured(self, load: Load, watch: LoadWatch) -> PointRecord:
         source = self._dependencies.source
         if source is not None:
             source.begin()
@@ -265,6 +271,7 @@ class _Run:
             own = acceptance.from_requests(records)
             return own if own is not None or source is None or self._arm.mode == "none" else source.end()
 
+        before = self._k_use()
         _, point = self._dependencies.measure(
             self._target,
             load,
@@ -276,9 +283,16 @@ class _Run:
             acceptance=accepted,
             usd_per_hour=self._arm.usd_per_hour,
         )
-        return point
+        return replace(point, k_use=acceptance.k_use_since(before, self._k_use()))
 
-    def _stopped(self, load: Load, watch: Watch, message: str) -> ServiceFault:
+    def _k_use(self) -> KUse | None:
+        read = self._dependencies.metrics
+        try:
+            return None if read is None else acceptance.read_k_use(read())
+        except PeagleError:  # without the page the controller's K is unknown; the measurement goes on
+            return None
+
+    def _stopped(self, load: Load, watch: LoadWatch, message: str) -> ServiceFault:
         why = self._dependencies.look()
         return ServiceFault(
             f"{self._arm.name} stopped answering at {load.label} ({message})"
@@ -290,7 +304,7 @@ class _Run:
             details={"file": str(self._writer.path), "points": len(self._done), "why": why},
         )
 
-    def _saved(self, watch: Watch) -> str:
+    def _saved(self, watch: LoadWatch) -> str:
         points = len(self._done)
         return (
             f"saved in {self._writer.path}: {points} finished load{'' if points == 1 else 's'}, and"

@@ -83,12 +83,14 @@ def spec_of(
     *,
     k: int | None = None,
     head: str | None = None,
+    head_uri: str | None = None,
     deployment: int = 1,
     catalog: Catalog | None = None,
 ) -> EndpointSpec:
     """Derive the spec of one arm from ``base``: another mode, own name, no schedule, no autoscaling.
 
-    ``k`` and ``head`` default to those of ``base`` for its own mode, else to the catalogue's. Working hours,
+    ``k`` and ``head`` default to those of ``base`` for its own mode, else to the catalogue's. ``head_uri``
+    is where the head's files are; None keeps that of ``base`` for its own mode and head. Working hours,
     autoscaling and scaling to zero are removed: they would change an arm while it is measured. The lifetime
     limit stays.
 
@@ -109,6 +111,8 @@ def spec_of(
     }
     if own is None or (head is not None and head != own.draft_head):
         fields.pop("head_uri", None)  # that of another head
+    if head_uri is not None:
+        fields["head_uri"] = head_uri
     for resizing in ("hours", "autoscaling"):
         fields.pop(resizing, None)
     fields["lifecycle"] = {**fields.get("lifecycle", {}), "idle": "turn-off"}
@@ -116,13 +120,13 @@ def spec_of(
 
 
 def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, Any]:
-    """Return the base's other settings for its own mode; a table of K only if no K was asked for."""
+    """Return the base's other settings for its own mode; what changes K only if no K was asked for."""
     if own is None:
         return {}
     fields = own.model_dump(exclude_unset=True)
     without = {"mode", "num_speculative_tokens", "draft_head"}
     if fixed_k:
-        without.add("num_speculative_tokens_per_batch_size")
+        without |= {"num_speculative_tokens_per_batch_size", "adaptive_num_speculative_tokens"}
     return {name: value for name, value in fields.items() if name not in without}
 
 
@@ -148,10 +152,19 @@ def specs_of(
     ks: Mapping[str, int],
     heads: Mapping[str, str],
     deployment: int,
+    head_uris: Mapping[str, str] | None = None,
 ) -> dict[SpecMode, EndpointSpec]:
     """Derive the spec of each mode for one deployment; the modes are the arms' names."""
+    uris = head_uris or {}
     return {
-        mode: spec_of(base, mode, k=ks.get(mode), head=heads.get(mode), deployment=deployment)
+        mode: spec_of(
+            base,
+            mode,
+            k=ks.get(mode),
+            head=heads.get(mode),
+            head_uri=uris.get(mode),
+            deployment=deployment,
+        )
         for mode in modes
     }
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.measure.benchmark import acceptance
 from peagle_sm.measure.compare.alternating import (
     Contender,

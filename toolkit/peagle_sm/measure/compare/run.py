@@ -36,7 +36,7 @@ from peagle_sm.measure.results.records import (
     PointRecord,
     RequestRecord,
 )
-from peagle_sm.measure.results.result_file import Results, ResultWriter, read
+from peagle_sm.measure.results.result_file import Outcome, ResultWriter, read
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.progress import Event, Progress
 
@@ -193,16 +193,6 @@ class CompareDependencies:
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     timeouts: Timeouts = field(default_factory=Timeouts)
     every_s: float = 0.5  #: seconds between two lines of progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The results file, its content, and notes for the reader of the ratios."""
-
-    path: Path
-    results: Results
-    notes: tuple[str, ...]
-    arms: tuple[str, ...] = ()
 
 
 def compare(

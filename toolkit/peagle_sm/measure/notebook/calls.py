@@ -11,7 +11,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure import need_packages, results_file
 from peagle_sm.measure.benchmark import run as benchmark
-from peagle_sm.measure.benchmark.acceptance import engine_source
+from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
 from peagle_sm.measure.benchmark.endpoint_arm import (
     demand_mode,
     describe_endpoint,
@@ -113,6 +113,7 @@ def bench(
             look=lambda: look_at(opened, arm),
             provenance=lambda: origin(seed),
             source=engine_source(opened, arm),
+            metrics=metrics_page(opened, arm),
         )
         target = make_target(opened, arm)
         outcome = blocking(

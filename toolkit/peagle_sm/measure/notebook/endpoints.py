@@ -18,7 +18,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import is_url
 from peagle_sm.measure.workloads import Workload, load_workload
-from peagle_sm.service.endpoint import Endpoint
+from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.notebook import Local, session_at
 
 EndpointLike = Endpoint | str

@@ -185,6 +185,7 @@ def _tables(view: View) -> list[Table]:
     found = (
         ("Speed-up", tables.ratios(view), False),
         ("Measured", tables.points(view), False),
+        ("K chosen by the controller", tables.controllers(view), False),
         ("K by load", tables.by_load(view), False),
         ("Table of K over the fixed K", tables.validations(view.tables, view), False),
         ("Other modes at each load", tables.alternatives(view.tables, view), False),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure import PACKAGES, need_packages, results_file
 from peagle_sm.measure.notebook.endpoints import SessionSource, blocking, chosen, demanded
@@ -95,9 +94,7 @@ def tune(
     tuning.check(job)
     plans = tuning.plans_of(job, opened)
     for plan in (*plans.values(), *tuning.table_plans(job, opened).values()):
-        errors = [finding for finding in plan.findings if finding.severity == "error"]
-        if errors:
-            raise PlanRefused(errors[0].message, next_step=errors[0].next_step)
+        plan.refuse_errors()
     if not yes:
         _ask(tuning.price_of(job, plans, opened).words())
     with followed(progress) as follow:

@@ -25,7 +25,7 @@ from peagle_sm.measure.report.section import (
     table,
     values,
 )
-from peagle_sm.measure.report.tables import baseline, rates
+from peagle_sm.measure.report.tables import baseline, controllers, rates
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import Acceptance, FitRecord, Load, Percentiles, PointRecord
 
@@ -210,9 +210,18 @@ def acceptance(view: View) -> Section | None:
     lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
     every = pivot(view, lengths, "Acceptance length per step, by load")
     several = sum(len(view.loads(kind)) for kind in KINDS) > 1
-    right = tag("div", beside, every if several else None, class_="stack")
+    right = tag("div", beside, every if several else None, _controller(view), class_="stack")
     return Section(
         "acceptance", "Acceptance", _acceptance_lead(view, shown), pair(both(chart, "survival"), right)
+    )
+
+
+def _controller(view: View) -> Safe | None:
+    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
+    found = controllers(view)
+    words = range(len(found.heads) - len(found.figures)) if found else ()
+    return (
+        table(found.heads, found.rows, caption="K chosen by the controller", words=words) if found else None
     )
 
 

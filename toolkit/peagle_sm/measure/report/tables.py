@@ -24,6 +24,7 @@ from peagle_sm.measure.results.records import (
     FitRecord,
     Interval,
     KPoint,
+    KUse,
     Percentiles,
     PointRecord,
     TableCheck,
@@ -63,6 +64,33 @@ def points(view: View) -> Rows | None:
         for point in found
     )
     return _used(_with_runs(view, Rows(heads, lines, heads[2:]), found, 2))
+
+
+def controllers(view: View) -> Rows | None:
+    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
+    found = [point for point in _points(view) if point.k_use is not None]
+    heads = ("load", "arm", "controller at the end", "steps by K", "mean K", "changes of K")
+    lines = tuple(
+        (
+            point.load.label,
+            view.label(point.arm),
+            use.state,
+            _steps_by_k(use),
+            formatting.number(use.mean),
+            f"{use.switches}",
+        )
+        for point in found
+        if (use := point.k_use) is not None
+    )
+    return _with_runs(view, Rows(heads, lines, heads[4:]), found, 2) if lines else None
+
+
+def _steps_by_k(use: KUse) -> str:
+    total = sum(count for _, count in use.steps)
+    shares = [
+        f"{k}: {formatting.share(count / total)}" for k, count in sorted(use.steps, key=lambda one: -one[1])
+    ]
+    return ", ".join(shares) or formatting.DASH
 
 
 def _with_runs(view: View, table: Rows, records: Sequence[Shown], names: int) -> Rows:
@@ -342,6 +370,7 @@ def _run(view: View, heading: str) -> str:
             _titled("Speed-up", ratios(view)),
             _titled("Measured", points(view)),
             _titled("K by load", by_load(view)),
+            _titled("K chosen by the controller", controllers(view)),
             _titled("Table of K over the fixed K, each on its own endpoint", validations(view.tables, view)),
             _titled("Other modes at each load", alternatives(view.tables, view)),
             _titled("Best K", best_k(view)),

@@ -59,6 +59,15 @@ class Results:
     source: str | None = None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The results file of a run, its content, and notes for the reader of the figures."""
+
+    path: Path
+    results: Results
+    notes: tuple[str, ...]
+
+
 def encode(record: Any) -> Any:
     """Convert a record, or a part of one, to plain data; fields with their default are omitted.
 

@@ -25,11 +25,17 @@ from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
-from peagle_sm.core.plan.payloads import hard_schedule_name, lifetime_schedule, partition
-from peagle_sm.core.plan.plan import Plan, bodies
 from peagle_sm.core.plan.records import Request
 from peagle_sm.core.plan.resolve import resolve
-from peagle_sm.core.plan.tags import ENDPOINT, MODE
+from peagle_sm.core.plan.tags_and_schedules import (
+    ENDPOINT,
+    MODE,
+    hard_schedule_name,
+    lifetime_schedule,
+    partition,
+    sagemaker_target,
+)
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
 from peagle_sm.measure.compare.arms import spec_of
 from peagle_sm.measure.compare.deployments import refuse_taken_names
@@ -182,16 +188,14 @@ def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
     """
     endpoint = host_name(spec_name)
     first = next(iter(plans.values()))
-    template = bodies(first)
-    variant = {
-        key: value for key, value in template.config["ProductionVariants"][0].items() if key != "ModelName"
-    }
+    template = first.parameters("create_endpoint_config")
+    variant = {key: value for key, value in template["ProductionVariants"][0].items() if key != "ModelName"}
     variant["InitialInstanceCount"] = 1
     needs = _requirements(first, len(plans))
-    tags = _tags(template.endpoint["Tags"], endpoint)
+    tags = _tags(first.parameters("create_endpoint")["Tags"], endpoint)
     models, components, names = [], [], {}
     for arm, plan in plans.items():
-        body = {**bodies(plan).model, "ModelName": plan.names.model, "Tags": tags}
+        body = {**plan.parameters("create_model"), "ModelName": plan.names.model, "Tags": tags}
         models.append(Request("sagemaker", "create_model", body))
         names[arm] = plan.names.endpoint
         timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
@@ -209,12 +213,12 @@ def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
             "Tags": tags,
         }
         components.append(Request("sagemaker", "create_inference_component", component))
-    placed = {key: template.model[key] for key in _PLACED if key in template.model}
+    model = first.parameters("create_model")
     config = {
-        **template.config,
+        **template,
         "EndpointConfigName": f"{endpoint}-{first.spec_hash[:8]}",
         "ProductionVariants": [variant],
-        **placed,
+        **{key: model[key] for key in _PLACED if key in model},
         "Tags": tags,
     }
     schedules = _schedules(endpoint, first, list(names.values()))
@@ -272,15 +276,15 @@ def _schedules(endpoint: str, plan: Plan, components: list[str]) -> list[Request
     context = plan.context
     if context.now is None:
         return []
-    draft = resolve(plan.spec, context, load_catalog())
+    draft = plan.draft
     hours = timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
     expiry = context.now.replace(microsecond=0) + hours
     last = lifetime_schedule(endpoint, draft.region, draft.scheduler_role_arn, expiry)
     found = []
     for number, component in enumerate(components, start=1):
         target = {
-            "Arn": f"arn:{partition(draft.region)}:scheduler:::aws-sdk:sagemaker:deleteInferenceComponent",
-            "RoleArn": draft.scheduler_role_arn,
+            **last["Target"],
+            "Arn": sagemaker_target(partition(draft.region), "deleteInferenceComponent"),
             "Input": json.dumps({"InferenceComponentName": component}),
         }
         body = {

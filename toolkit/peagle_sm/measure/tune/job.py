@@ -18,7 +18,7 @@ import yaml
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Row, parse_spec, table_text
 from peagle_sm.measure.load.work import MAX_CONCURRENCY
@@ -196,11 +196,12 @@ def _demand_loads(job: Job) -> None:
             "apart.",
             next_step="Give several loads, for example --loads 1,2,4,8.",
         )
-    if max(settings.concurrencies) > MAX_CONCURRENCY:
-        raise SpecError(
-            f"--loads: found {max(settings.concurrencies)}; allowed: 1 to {MAX_CONCURRENCY:,}.",
-            next_step="Leave the larger loads out.",
-        )
+    for load in settings.concurrencies:
+        if not 1 <= load <= MAX_CONCURRENCY:
+            raise SpecError(
+                f"--loads: found {load}; allowed: 1 to {MAX_CONCURRENCY:,}.",
+                next_step="Leave this load out.",
+            )
     if replicas > 1:
         raise SpecError(
             f"serving.data_parallel_size: found {replicas} with --loads; allowed: 1. vLLM ignores a table of "
@@ -236,8 +237,20 @@ def specs_of(job: Job) -> dict[str, EndpointSpec]:
 
 
 def plans_of(job: Job, session: Session) -> dict[str, Plan]:
-    """Plan each of the first endpoints; creates nothing."""
-    return {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
+    """Plan each of the first endpoints; creates nothing.
+
+    Raises:
+        SpecError: the largest K to try is beyond the depth that a head was trained for.
+    """
+    plans = {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
+    for arm, plan in plans.items():
+        for finding in plan.findings:
+            if finding.check == "trained-depth" and finding.severity == "error":
+                raise SpecError(
+                    f"--max-k: found {job.settings.max_k}, too many for {arm}: {finding.message}.",
+                    next_step="Give --max-k the head's trained depth or less.",
+                )
+    return plans
 
 
 def table_plans(job: Job, session: Session) -> dict[str, Plan]:

@@ -109,6 +109,8 @@ def reason_of(checks: Sequence[TableCheck]) -> str:
     """Write why a table was accepted or refused, with the loads that decided it."""
     slower = [check for check in checks if check.verdict == "slower"]
     unclear = [check for check in checks if check.verdict == "not decided"]
+    if not checks:
+        return "the table was not validated"
     if slower:
         return f"the table's own endpoint is slower than that of the fixed K at {_listed(slower)}"
     if unclear:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.load import LoadOptions, WorkItem, make_target
 from peagle_sm.measure.load.points import is_withheld
 from peagle_sm.measure.load.run import measure_point
@@ -57,11 +57,11 @@ class WindowProgress:
         """Count a window that an earlier run has measured."""
         self._begun += 1
 
-    def window(self, arm: str, load: Load, total: int) -> Watch:
+    def window(self, arm: str, load: Load, total: int) -> LoadWatch:
         """Begin the next window and return its observer."""
         self._begun += 1
         most = max(self._most, self._begun)
-        return Watch(
+        return LoadWatch(
             load,
             _keep,
             self._progress,

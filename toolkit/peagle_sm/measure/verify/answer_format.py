@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from peagle_sm.measure.verify.answers import Answer
+from peagle_sm.measure.verify.answers import TokenAnswer
 from peagle_sm.measure.verify.statistics import (
     ALPHA,
-    Verdict,
+    CheckVerdict,
     counted,
     fisher_greater,
     percent,
@@ -36,9 +36,9 @@ class StopCase:
     stop: str
     included: bool
     full: str
-    baseline: Answer
-    candidate: Answer
-    streamed: Answer
+    baseline: TokenAnswer
+    candidate: TokenAnswer
+    streamed: TokenAnswer
 
     @property
     def expected(self) -> str:
@@ -47,7 +47,7 @@ class StopCase:
         return self.full if at < 0 else self.full[: at + len(self.stop) * self.included]
 
 
-def judge_stops(cases: Sequence[StopCase], exact: bool) -> Verdict:
+def judge_stops(cases: Sequence[StopCase], exact: bool) -> CheckVerdict:
     """Judge whether stop strings end the candidate's answers as they end the baseline's.
 
     A full or partial leak, a missing stop_reason, and text cut before the string are always faults. With an
@@ -87,10 +87,10 @@ def judge_stops(cases: Sequence[StopCase], exact: bool) -> Verdict:
         "detects a random fault with 90% probability if it affects "
         f"{percent(rate_found(2 * len(sound)))} of answers"
     )
-    return Verdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, said, power, figures, faults)
 
 
-def faults_of(case: StopCase, answer: Answer) -> list[str]:
+def faults_of(case: StopCase, answer: TokenAnswer) -> list[str]:
     """List the faults in the end of one answer that do not depend on the arithmetic."""
     text, stop, expected = answer.text, case.stop, case.expected
     body = text[: -len(stop)] if case.included and text.endswith(stop) else text
@@ -112,7 +112,7 @@ def faults_of(case: StopCase, answer: Answer) -> list[str]:
     return found
 
 
-def _unsaid(answer: Answer, stop: str) -> list[str]:
+def _unsaid(answer: TokenAnswer, stop: str) -> list[str]:
     said = answer.finish_reason == "stop" and answer.stop_reason == stop
     return [] if said else [f"finish_reason {answer.finish_reason!r}, stop_reason {answer.stop_reason!r}"]
 
@@ -139,14 +139,14 @@ class StreamCase:
     """One greedy request with and without streaming on both engines; ``broken``: the stream's error."""
 
     prompt_id: str
-    baseline_whole: Answer
-    baseline_streamed: Answer
-    whole: Answer
-    streamed: Answer | None
+    baseline_whole: TokenAnswer
+    baseline_streamed: TokenAnswer
+    whole: TokenAnswer
+    streamed: TokenAnswer | None
     broken: str | None = None
 
 
-def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> Verdict:
+def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> CheckVerdict:
     """Judge whether the candidate's streams equal its answers without streaming.
 
     Always faults: a stream that breaks, a token count that differs from the chunks' sum, another text for the
@@ -184,7 +184,7 @@ def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> Verdict:
         "token count, in each tested stream; detects a random fault with 90% probability if it affects "
         f"{percent(rate_found(len(cases)))} of streams"
     )
-    return Verdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, said, power, figures, faults)
 
 
 def _faults(case: StreamCase) -> list[str]:
@@ -246,9 +246,9 @@ class StructuredCase:
 
     name: str
     kind: Kind
-    baseline: Answer
-    candidate: Answer
-    streamed: Answer | None = None
+    baseline: TokenAnswer
+    candidate: TokenAnswer
+    streamed: TokenAnswer | None = None
 
 
 def conforms(kind: Kind, text: str) -> bool:
@@ -269,7 +269,7 @@ def conforms(kind: Kind, text: str) -> bool:
     )
 
 
-def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> Verdict:
+def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> CheckVerdict:
     """Judge whether the candidate obeys the schema wherever the baseline does.
 
     Only requests with a complete and valid answer of the baseline are judged; without any the check is
@@ -298,7 +298,7 @@ def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> Verdict:
         + ("" if exact else "; does not compare which of the allowed values is chosen")
     )
     if faults:
-        return Verdict(
+        return CheckVerdict(
             False, f"{said}, {counted(len(faults), 'fault')} of the candidate", power, figures, faults
         )
     if not sound:
@@ -306,15 +306,15 @@ def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> Verdict:
         return undecided(
             f"none of the baseline's {len(cases)} answers is valid for the schema ({first})", figures
         )
-    return Verdict(True, f"{said}, and all of them by the candidate", power, figures)
+    return CheckVerdict(True, f"{said}, and all of them by the candidate", power, figures)
 
 
-def content(kind: Kind, answer: Answer) -> str:
+def content(kind: Kind, answer: TokenAnswer) -> str:
     """Return what is compared: the text, or the tool calls with their arguments."""
     return answer.text if kind != "tool" else json.dumps(answer.tool_calls)
 
 
-def problem(kind: Kind, answer: Answer) -> str | None:
+def problem(kind: Kind, answer: TokenAnswer) -> str | None:
     """Describe why an answer is invalid; None if it is valid."""
     if answer.finish_reason == "length":
         return "truncated at max_tokens"

@@ -18,7 +18,7 @@ Top = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
-class Answer:
+class TokenAnswer:
     """One answer; ``logprobs`` and ``others`` are reported by its engine (may be empty).
 
     ``others[t]`` is the log-probability of the most likely token other than the generated one at t.
@@ -47,7 +47,7 @@ class Scored:
     ``tops`` has the `SCORED_RANKS` most likely tokens at each position; empty if unknown.
     """
 
-    answer: Answer
+    answer: TokenAnswer
     logprobs: tuple[float, ...]
     others: tuple[float, ...]
     tops: tuple[Top, ...] = ()
@@ -65,7 +65,7 @@ class Scored:
         return tuple(a - b for a, b in zip(self.logprobs, self.others, strict=True))
 
 
-def parse_answer(document: Mapping[str, Any]) -> Answer:
+def parse_answer(document: Mapping[str, Any]) -> TokenAnswer:
     """Read the answer to a completion or chat request without streaming.
 
     Raises:
@@ -77,7 +77,7 @@ def parse_answer(document: Mapping[str, Any]) -> Answer:
     choice = choices[0]
     message = choice.get("message") or {}
     logprobs, others = _own_logprobs(choice.get("logprobs"))
-    return Answer(
+    return TokenAnswer(
         text=choice.get("text") or message.get("content") or "",
         ids=tuple(choice.get("token_ids") or ()),
         finish_reason=choice.get("finish_reason"),
@@ -90,7 +90,7 @@ def parse_answer(document: Mapping[str, Any]) -> Answer:
     )
 
 
-def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
+def join_stream(documents: Iterable[Mapping[str, Any]]) -> TokenAnswer:
     """Join the chunks of a streamed answer."""
     text: list[str] = []
     ids: list[int] = []
@@ -108,7 +108,7 @@ def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
             reason = choice.get("finish_reason") or reason
             stop = choice.get("stop_reason") if choice.get("stop_reason") is not None else stop
             _add_calls(calls, delta.get("tool_calls") or ())
-    return Answer(
+    return TokenAnswer(
         text="".join(text),
         ids=tuple(ids),
         finish_reason=reason,
@@ -119,9 +119,9 @@ def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
     )
 
 
-def whole_or_cut(streamed: Answer | StreamError) -> Answer:
+def whole_or_cut(streamed: TokenAnswer | StreamError) -> TokenAnswer:
     """Return the answer of a stream; for a broken one its partial text, without finish_reason."""
-    return streamed if isinstance(streamed, Answer) else Answer(streamed.partial_text, (), None)
+    return streamed if isinstance(streamed, TokenAnswer) else TokenAnswer(streamed.partial_text, (), None)
 
 
 def _add_calls(calls: dict[int, list[str]], deltas: Sequence[Mapping[str, Any]]) -> None:

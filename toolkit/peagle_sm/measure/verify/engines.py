@@ -22,15 +22,15 @@ from peagle_sm.measure.benchmark.endpoint_arm import opener_for
 from peagle_sm.measure.verify.answers import (
     READ_LOGPROBS,
     SCORED_RANKS,
-    Answer,
     Scored,
+    TokenAnswer,
     Top,
     join_stream,
     parse_answer,
     parse_scores,
 )
 from peagle_sm.service import Endpoint, connect
-from peagle_sm.service.endpoint import Sender
+from peagle_sm.service.lifecycle.endpoint import EndpointSender
 
 Body = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ class EndpointEngine:
         self._session = session
         self._component = component
         self._endpoint: Endpoint = connect(name, session=session)
-        self._sender = Sender(session, name)
+        self._sender = EndpointSender(session, name)
 
     @property
     def log_hint(self) -> str:
@@ -164,7 +164,7 @@ def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str
 
 def ask_all(
     engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
-) -> list[Answer]:
+) -> list[TokenAnswer]:
     """Send all bodies, ``at_once`` in parallel, and return the answers in order."""
     return [parse_answer(document) for document in ask_raw(engine, bodies, at_once, tick)]
 
@@ -188,10 +188,10 @@ def ask_raw(
             raise
 
 
-def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[Answer | StreamError]:
+def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[TokenAnswer | StreamError]:
     """Stream all bodies, ``at_once`` in parallel; a broken stream is returned as its error."""
 
-    def one(body: Body) -> Answer | StreamError:
+    def one(body: Body) -> TokenAnswer | StreamError:
         try:
             return join_stream(engine.stream(body))
         except StreamError as error:
@@ -216,7 +216,7 @@ SAMPLED: dict[str, Any] = {"temperature": 1.0, **NEUTRAL}
 
 
 @dataclass(frozen=True)
-class Prompt:
+class TokenPrompt:
     """One prompt as token ids."""
 
     id: str
@@ -270,7 +270,7 @@ class EnginePair:
     def _engine(self, side: Side) -> Engine:
         return self.baseline if side == "baseline" else self.candidate
 
-    def ask(self, side: Side, bodies: Sequence[Body], at_once: int | None = None) -> list[Answer]:
+    def ask(self, side: Side, bodies: Sequence[Body], at_once: int | None = None) -> list[TokenAnswer]:
         """Return the answers of one engine without streaming, in order.
 
         Raises:
@@ -283,14 +283,14 @@ class EnginePair:
         except ValueError as error:
             raise SideFailed(side, ServiceFault(f"{self._engine(side).name}: {error}")) from error
 
-    def stream(self, side: Side, bodies: Sequence[Body]) -> list[Answer | StreamError]:
+    def stream(self, side: Side, bodies: Sequence[Body]) -> list[TokenAnswer | StreamError]:
         """Return the streamed answers of one engine, in order; a broken one as its error."""
         try:
             return stream_all(self._engine(side), bodies, self.options.concurrency)
         except (SpecError, ServiceFault) as error:
             raise SideFailed(side, error) from error
 
-    def prompts(self, items: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Prompt]:
+    def prompts(self, items: Sequence[tuple[str, Mapping[str, Any]]]) -> list[TokenPrompt]:
         """Return the token ids of each body's prompt, by the baseline's template and tokenizer.
 
         Raises:
@@ -314,14 +314,16 @@ class EnginePair:
                     f"{self.baseline.name} returns no token ids, which verify needs to compare answers",
                     next_step="use vLLM 0.10.2 or later (return_token_ids)",
                 )
-            found.append(Prompt(name, tuple(ids)))
+            found.append(TokenPrompt(name, tuple(ids)))
         return found
 
-    def greedy(self, side: Side, prompts: Sequence[Prompt], at_once: int, **more: Any) -> list[Answer]:
+    def greedy(
+        self, side: Side, prompts: Sequence[TokenPrompt], at_once: int, **more: Any
+    ) -> list[TokenAnswer]:
         """Return greedy answers of at most ``options.max_tokens`` tokens."""
         return self.ask(side, [greedy_body(p, self.options.max_tokens, **more) for p in prompts], at_once)
 
-    def score(self, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> list[Scored]:
+    def score(self, prompts: Sequence[TokenPrompt], answers: Sequence[TokenAnswer]) -> list[Scored]:
         """Score each answer under the baseline; equal answers to one prompt are scored once.
 
         Raises:
@@ -346,7 +348,7 @@ class EnginePair:
         return [Scored(a, *self._scores.get((p.id, a.ids), ((), (), ()))) for p, a in pairs]
 
 
-def greedy_body(prompt: Prompt, max_tokens: int, **more: Any) -> dict[str, Any]:
+def greedy_body(prompt: TokenPrompt, max_tokens: int, **more: Any) -> dict[str, Any]:
     """Make the body of a greedy completion of a prompt's token ids."""
     return {
         "prompt": list(prompt.ids),

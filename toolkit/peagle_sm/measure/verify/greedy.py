@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.answers import Scored, TokenAnswer
 from peagle_sm.measure.verify.statistics import (
     ALPHA,
     EXACT_NOISE,
-    Floor,
-    Verdict,
+    CheckVerdict,
+    NoiseFloor,
     counted,
     excess_found,
     mcnemar_greater,
@@ -37,7 +37,7 @@ class GreedyCase:
     candidate: Scored
 
 
-def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> Verdict:
+def judge_greedy(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int) -> CheckVerdict:
     """Judge whether the candidate's greedy answers are the target's own.
 
     Faults: inconsistent counts or endings (`shape_faults`); another text for the same token ids; with an
@@ -78,7 +78,7 @@ def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
     return frozenset(a.ids[-1] for a in own if a.ids and _ended_itself(a))
 
 
-def _ended_itself(answer: Answer) -> bool:
+def _ended_itself(answer: TokenAnswer) -> bool:
     return answer.finish_reason == "stop" and not isinstance(answer.stop_reason, str)
 
 
@@ -96,7 +96,7 @@ def text_fault(case: GreedyCase) -> str | None:
     return None
 
 
-def shape_faults(answer: Answer, ends: frozenset[int], max_tokens: int) -> list[str]:
+def shape_faults(answer: TokenAnswer, ends: frozenset[int], max_tokens: int) -> list[str]:
     """List contradictions between counts and endings, which neither sampling nor arithmetic explains."""
     count, found = len(answer.ids), []
     if answer.output_tokens is not None and answer.output_tokens != count:
@@ -133,9 +133,9 @@ def _exact(
     cases: Sequence[GreedyCase],
     differing: Sequence[GreedyCase],
     shape: Sequence[str],
-    floor: Floor,
+    floor: NoiseFloor,
     figures: dict[str, float],
-) -> Verdict:
+) -> CheckVerdict:
     # After a tie the two answers diverge, so the rest of the answer is judged by its own gaps.
     tied = [case for case in differing if _only_ties(case, floor.tie)]
     wrong = [case for case in differing if case not in tied]
@@ -155,7 +155,7 @@ def _exact(
         f"{percent(rate_found(tokens))} of tokens"
     )
     examples = [*shape, *(_example(case, first_difference(case)) for case in wrong)]
-    return Verdict(not wrong and not shape, said, power, figures, examples)
+    return CheckVerdict(not wrong and not shape, said, power, figures, examples)
 
 
 def _only_ties(case: GreedyCase, tie: float) -> bool:
@@ -167,9 +167,9 @@ def _noisy(
     cases: Sequence[GreedyCase],
     differing: Sequence[GreedyCase],
     shape: Sequence[str],
-    floor: Floor,
+    floor: NoiseFloor,
     figures: dict[str, float],
-) -> Verdict:
+) -> CheckVerdict:
     beyond = [(case, at) for case in cases for at, gap in enumerate(case.candidate.gaps) if gap > floor.delta]
     pairs = [
         (case.candidate.answer.ids != case.first.answer.ids, case.repeat.answer.ids != case.first.answer.ids)
@@ -190,7 +190,7 @@ def _noisy(
         "excess_z": z,
     }
     faults = list(shape) + [_example(case, at) for case, at in beyond]
-    said = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (baseline from itself: {own})"
+    said = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (two runs of the baseline: {own})"
     said += f", {counted(len(beyond), 'token')} above the noise floor of {floor.delta:.2g} nats"
     if p < ALPHA:
         faults.append(f"more prompts diverge than for the baseline itself: p = {p:.1g}")
@@ -200,14 +200,14 @@ def _noisy(
         )
     if shape:
         said += f"; {counted(len(shape), 'inconsistent answer')}"
-    return Verdict(not faults, said, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
+    return CheckVerdict(not faults, said, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
 
 
 def _flips(scored: Scored) -> int:
     return sum([gap > 0 for gap in scored.gaps])
 
 
-def _noisy_power(cases: Sequence[GreedyCase], floor: Floor, own: int, own_flips: float) -> str:
+def _noisy_power(cases: Sequence[GreedyCase], floor: NoiseFloor, own: int, own_flips: float) -> str:
     rate = mcnemar_rate_found(len(cases), own)
     by_prompt = (
         f"if {percent(rate)} of prompts diverge because of them"
@@ -237,13 +237,13 @@ class LongCase:
 
     length: int
     max_tokens: int
-    baseline: Answer
-    candidate: Answer
+    baseline: TokenAnswer
+    candidate: TokenAnswer
     gaps: tuple[float, ...] = ()
     noise: float = 0.0
 
 
-def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
+def judge_long_context(cases: Sequence[LongCase], floor: NoiseFloor) -> CheckVerdict:
     """Judge whether the candidate's greedy answers to long prompts are the target's own.
 
     There are too few prompts for rates: a difference is a fault if its gap is above the limit, or if the
@@ -282,7 +282,7 @@ def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
         "rarer faults, or faults beyond the longest prompt"
     )
     if faults:
-        return Verdict(False, f"{said}; {counted(len(faults), 'fault')}", power, figures, faults)
+        return CheckVerdict(False, f"{said}; {counted(len(faults), 'fault')}", power, figures, faults)
     if unscored:
         return undecided(f"{len(unscored)} answers differ, and the baseline refused to score them", figures)
-    return Verdict(True, said, power, figures)
+    return CheckVerdict(True, said, power, figures)

@@ -16,7 +16,7 @@ from peagle_sm.measure.verify.answers import Scored, Top
 from peagle_sm.measure.verify.statistics import (
     ALPHA,
     LEAST_DELTA,
-    Verdict,
+    CheckVerdict,
     counted,
     not_applicable,
     self_normalised,
@@ -31,7 +31,7 @@ LEAST_ANSWERS = 20  #: fewer answers cannot reach the bound of `self_normalised_
 LEAST_SHIFT = 1e-3  #: nats; a smaller mean error does not matter, even if significant
 
 
-def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> Verdict:
+def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> CheckVerdict:
     """Judge whether the candidate's reported log-probabilities agree with the baseline's scores.
 
     ``answer.logprobs`` are reported by the engine, ``logprobs`` are the baseline's scores. Faults: a missing
@@ -84,7 +84,7 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> V
         f"detects an error above {tolerance:.2g} nats on any token, and a systematic one above "
         f"{LEAST_SHIFT:g} nats if {LEAST_ANSWERS} or more answers have it in the same direction"
     )
-    return Verdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, said, power, figures, faults)
 
 
 def _errors(scored: Scored) -> list[float]:
@@ -158,7 +158,7 @@ class ParameterCase:
     refused: bool = False  #: the engine refuses it with speculation
 
 
-def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> Verdict:
+def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> CheckVerdict:
     """Judge whether each parameter is applied; ``noise`` is the smallest gap that counts, in nats.
 
     If the baseline itself violates a cut-off, the test is void: something changes tokens between sampling and
@@ -176,7 +176,7 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> Verdict:
     said = "; ".join([*(part.summary for part in parts if part.passed is not None), *refused])
     power = "; ".join(part.power for part in parts if part.passed is not None)
     if faults:
-        return Verdict(False, said, power, figures, faults)
+        return CheckVerdict(False, said, power, figures, faults)
     # One temperature that is shown to be applied is enough: the other may have too little effect here.
     warm = any(part.passed for part, case in zip(parts, cases, strict=True) if case.cut is None)
     void = [
@@ -185,11 +185,11 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> Verdict:
         if part.passed is None and not (warm and case.cut is None)
     ]
     if void:
-        return Verdict(None, "; ".join(p.summary for p in void), power, figures)
-    return Verdict(True, said, power, figures)
+        return CheckVerdict(None, "; ".join(p.summary for p in void), power, figures)
+    return CheckVerdict(True, said, power, figures)
 
 
-def _cut(case: ParameterCase, noise: float) -> Verdict:
+def _cut(case: ParameterCase, noise: float) -> CheckVerdict:
     assert case.cut is not None
     mine, its = _beyond(case.candidate, case.cut, noise), _beyond(case.baseline, case.cut, noise)
     # Without the parameter, tokens are sampled as at temperature 1: this is the expected number cut off.
@@ -209,10 +209,10 @@ def _cut(case: ParameterCase, noise: float) -> Verdict:
     )
     if mine:
         said = f"{case.name} is not applied: {len(mine)} of {tokens:,} tokens are beyond the cut-off"
-        return Verdict(False, said, power, figures, [f"{case.name}: {mine[0]}"])
+        return CheckVerdict(False, said, power, figures, [f"{case.name}: {mine[0]}"])
     if expected < LEAST_CUT:
         return undecided(f"{case.name}: it would cut off too few tokens ({expected:.1f})", figures)
-    return Verdict(True, f"{case.name} is applied", power, figures)
+    return CheckVerdict(True, f"{case.name} is applied", power, figures)
 
 
 def _beyond(samples: Sequence[Scored], cut: Cut, noise: float) -> list[str]:
@@ -226,21 +226,21 @@ def _beyond(samples: Sequence[Scored], cut: Cut, noise: float) -> list[str]:
     return found
 
 
-def _tempered(case: ParameterCase) -> Verdict:
+def _tempered(case: ParameterCase) -> CheckVerdict:
     name = f"temperature {case.temperature:g}"
     mine, its = (_warmth(samples, case.temperature) for samples in (case.candidate, case.baseline))
     limit = z_limit(ALPHA / len(TEMPERATURES))
     figures = {f"z_{name}".replace(" ", "_"): mine.z}
     if abs(its.z) > limit:
         return undecided(f"the baseline's own samples do not fit {name}: Z = {its.z:.1f}", figures)
-    power = f"{name}: Z would be about {mine.if_ignored:.0f} if it were ignored (limit {limit:.1f})"
+    power = f"if the engine ignored {name}, Z would be about {mine.if_ignored:.0f} (limit {limit:.1f})"
     if abs(mine.z) > limit:
-        return Verdict(
+        return CheckVerdict(
             False, f"{name} is not applied: Z = {mine.z:.1f}", power, figures, [f"{name}: Z = {mine.z:.1f}"]
         )
     if abs(mine.if_ignored) < limit + 2:
         return undecided(f"{name}: too few tokens to decide whether it is ignored", figures)
-    return Verdict(True, f"{name} is applied", power, figures)
+    return CheckVerdict(True, f"{name} is applied", power, figures)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Requests of each check, and the cases made of their answers.
+"""Requests that each check sends, and the test cases built from their answers.
 
 Requests with a JSON schema or tools use the chat API, as users do.
 """
@@ -22,20 +22,20 @@ from peagle_sm.measure.verify.answer_format import (
     StructuredCase,
     choose_stop,
 )
-from peagle_sm.measure.verify.answers import Answer, Scored, whole_or_cut
+from peagle_sm.measure.verify.answers import Scored, TokenAnswer, whole_or_cut
 from peagle_sm.measure.verify.engines import (
     GREEDY,
     SAMPLED,
     WITH_LOGPROBS,
     EnginePair,
-    Prompt,
     SideFailed,
+    TokenPrompt,
     greedy_body,
 )
 from peagle_sm.measure.verify.greedy import GreedyCase, LongCase, ends_of
 from peagle_sm.measure.verify.probabilities import CUTS, TEMPERATURES, UNSUPPORTED, ParameterCase
-from peagle_sm.measure.verify.sampling import Fit, Repeated, SeedCase, find_positions, fit_places
-from peagle_sm.measure.verify.statistics import Floor, floor_of, largest_difference
+from peagle_sm.measure.verify.sampling import Repeated, SampleFit, SeedCase, find_positions, fit_places
+from peagle_sm.measure.verify.statistics import NoiseFloor, floor_of, largest_difference
 
 _ORDERS = (
     "A customer wants the small red one by tonight.",
@@ -144,13 +144,13 @@ LONG_ANSWER = 32  #: maximum tokens of an answer to a long prompt
 class Greedy:
     """Greedy runs, which the other checks use."""
 
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[TokenPrompt, ...]
     cases: tuple[GreedyCase, ...]
-    floor: Floor
+    floor: NoiseFloor
     ends: frozenset[int]
 
 
-def probe_greedy(engines: EnginePair, prompts: Sequence[Prompt]) -> Greedy:
+def probe_greedy(engines: EnginePair, prompts: Sequence[TokenPrompt]) -> Greedy:
     """Run the baseline twice at different batch shapes and the candidate once; score all answers."""
     wide = engines.options.concurrency
     first = engines.greedy("baseline", prompts, wide, **WITH_LOGPROBS)
@@ -163,7 +163,7 @@ def probe_greedy(engines: EnginePair, prompts: Sequence[Prompt]) -> Greedy:
 
 
 def probe_sampled(
-    engines: EnginePair, prompts: Sequence[Prompt]
+    engines: EnginePair, prompts: Sequence[TokenPrompt]
 ) -> tuple[list[Scored], list[Scored], list[Scored]]:
     """Sample at temperature 1: the candidate without and with a seed, and the baseline."""
     options = engines.options
@@ -185,12 +185,12 @@ def probe_places(engines: EnginePair, greedy: Greedy) -> Repeated:
         : options.contexts
     ]
     bodies = [
-        _sampled_body(Prompt(place.prompt_id, (*by_id[place.prompt_id].ids, *place.before)), 3)
+        _sampled_body(TokenPrompt(place.prompt_id, (*by_id[place.prompt_id].ids, *place.before)), 3)
         for place in places
         for _ in range(options.repeats)
     ]
 
-    def drawn(side: Literal["baseline", "candidate"]) -> Fit:
+    def drawn(side: Literal["baseline", "candidate"]) -> SampleFit:
         answers = engines.ask(side, bodies) if bodies else []
         rows = [answers[n : n + options.repeats] for n in range(0, len(answers), options.repeats)]
         return fit_places(places, rows)
@@ -198,7 +198,7 @@ def probe_places(engines: EnginePair, greedy: Greedy) -> Repeated:
     return Repeated(drawn("candidate"), drawn("baseline"), len(places))
 
 
-def probe_parameters(engines: EnginePair, prompts: Sequence[Prompt]) -> list[ParameterCase]:
+def probe_parameters(engines: EnginePair, prompts: Sequence[TokenPrompt]) -> list[ParameterCase]:
     """Sample both engines with each sampling parameter; score under the baseline."""
     options = engines.options
     asked = [prompts[n % len(prompts)] for n in range(options.parameter_samples)]
@@ -225,7 +225,7 @@ def probe_parameters(engines: EnginePair, prompts: Sequence[Prompt]) -> list[Par
     return cases
 
 
-def _sampled_body(prompt: Prompt, tokens: int) -> dict[str, Any]:
+def _sampled_body(prompt: TokenPrompt, tokens: int) -> dict[str, Any]:
     return {"prompt": list(prompt.ids), "max_tokens": tokens, "return_token_ids": True, **SAMPLED}
 
 
@@ -239,7 +239,7 @@ def probe_logprobs(engines: EnginePair, greedy: Greedy) -> tuple[list[Scored], l
 def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
     """Send greedy requests with a stop string from the middle of the baseline's answer."""
     places = random.Random(engines.options.seed)
-    chosen: list[tuple[Prompt, str, bool, str]] = []
+    chosen: list[tuple[TokenPrompt, str, bool, str]] = []
     for prompt, case in zip(greedy.prompts, greedy.cases, strict=True):
         text = case.first.answer.text
         stop = choose_stop(text, places.uniform(0.2, 0.7))
@@ -257,7 +257,7 @@ def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
     ]
 
 
-def probe_seeds(engines: EnginePair, prompts: Sequence[Prompt], exact: bool) -> list[SeedCase]:
+def probe_seeds(engines: EnginePair, prompts: Sequence[TokenPrompt], exact: bool) -> list[SeedCase]:
     """Sample with seeds, one request at a time, so that only the seed and the arithmetic matter.
 
     If the floor is not exact, use more and shorter samples: noise has fewer tokens to make two answers
@@ -290,13 +290,13 @@ def probe_streaming(engines: EnginePair, greedy: Greedy) -> list[StreamCase]:
     cases = []
     for case, its, streamed in zip(greedy.cases, own, mine, strict=False):
         broken = str(streamed) if isinstance(streamed, StreamError) else None
-        answer = streamed if isinstance(streamed, Answer) else None
+        answer = streamed if isinstance(streamed, TokenAnswer) else None
         whole, first = case.candidate.answer, case.first.answer
         cases.append(StreamCase(case.prompt_id, first, whole_or_cut(its), whole, answer, broken))
     return cases
 
 
-def context_of(engines: EnginePair, prompt: Prompt) -> int | None:
+def context_of(engines: EnginePair, prompt: TokenPrompt) -> int | None:
     """Find the context length from the refusal of a too long prompt; None if it is not stated.
 
     If the engine accepts the longest tested prompt, that length is enough. (A too large ``max_tokens`` would
@@ -305,7 +305,7 @@ def context_of(engines: EnginePair, prompt: Prompt) -> int | None:
     longest = engines.options.longest_tokens
     ids = (prompt.ids * (longest // len(prompt.ids) + 1))[:longest]
     try:
-        engines.ask("baseline", [greedy_body(Prompt("long/refused", ids), 1)])
+        engines.ask("baseline", [greedy_body(TokenPrompt("long/refused", ids), 1)])
     except SideFailed as failed:
         told = _CONTEXT.search(str(failed.error.details.get("original_message") or failed.error))
         return int(told.group(1)) if told else None
@@ -325,7 +325,7 @@ def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> lis
     text = (pool * (longest // len(pool) + 1))[:longest]
     cases = []
     for length in lengths:  # one at a time, shortest first: each is the beginning of the next
-        prompt = Prompt(f"long/{length}", tuple(text[:length]))
+        prompt = TokenPrompt(f"long/{length}", tuple(text[:length]))
         asked = min(LONG_ANSWER, longest - length)
         body = greedy_body(prompt, asked)
         (own,) = engines.ask("baseline", [{**body, **WITH_LOGPROBS}], 1)
@@ -339,7 +339,7 @@ def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> lis
     return cases
 
 
-def _scored(engines: EnginePair, prompt: Prompt, answer: Answer, room: int) -> Scored | None:
+def _scored(engines: EnginePair, prompt: TokenPrompt, answer: TokenAnswer, room: int) -> Scored | None:
     """Score the first ``room`` tokens of an answer under the baseline; None if it refuses."""
     begin = replace(
         answer, ids=answer.ids[:room], logprobs=answer.logprobs[:room], others=answer.others[:room]

@@ -21,8 +21,8 @@ from peagle_sm.measure.verify.engines import (
     Engine,
     EnginePair,
     Options,
-    Prompt,
     SideFailed,
+    TokenPrompt,
     UrlEngine,
     greedy_body,
 )
@@ -37,7 +37,7 @@ from peagle_sm.measure.verify.probes import (
     probe_tools,
 )
 from peagle_sm.measure.verify.sampling import judge_sampled, judge_seeds
-from peagle_sm.measure.verify.statistics import LEAST_DELTA, Verdict, not_applicable, undecided
+from peagle_sm.measure.verify.statistics import LEAST_DELTA, CheckVerdict, not_applicable, undecided
 from peagle_sm.measure.workloads import Workload, load_workload
 
 QUICK = Options(
@@ -184,7 +184,7 @@ def verify(
         yield _verdict(engines, name, greedy).record(name, engines.candidate.name, engines.baseline.name)
 
 
-def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
+def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> CheckVerdict:
     try:
         return _judged(engines, name, greedy)
     except SideFailed as failed:
@@ -194,7 +194,7 @@ def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
             raise failed.error from failed
         _demand_alive(engines, name, greedy.prompts[0], failed.error)
         what = "refused" if failed.refused else "failed at"
-        return Verdict(
+        return CheckVerdict(
             False,
             f"the endpoint {what} a request that the baseline answered",
             "detects any request of this check that is refused or fails",
@@ -203,7 +203,7 @@ def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
         )
 
 
-def _demand_alive(engines: EnginePair, name: str, prompt: Prompt, first: PeagleError) -> None:
+def _demand_alive(engines: EnginePair, name: str, prompt: TokenPrompt, first: PeagleError) -> None:
     if not isinstance(first, ServiceFault | StreamError):
         return
     try:
@@ -216,7 +216,7 @@ def _demand_alive(engines: EnginePair, name: str, prompt: Prompt, first: PeagleE
         ) from failed
 
 
-def _judged(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
+def _judged(engines: EnginePair, name: str, greedy: Greedy) -> CheckVerdict:
     options, exact = engines.options, greedy.floor.exact
     if name == "greedy":
         return judge_greedy(greedy.cases, greedy.floor, options.max_tokens)

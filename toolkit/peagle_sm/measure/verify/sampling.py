@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from peagle_sm.measure.verify.answers import SCORED_RANKS, Answer, Scored, Top
+from peagle_sm.measure.verify.answers import SCORED_RANKS, Scored, TokenAnswer, Top
 from peagle_sm.measure.verify.greedy import shape_faults
 from peagle_sm.measure.verify.statistics import (
     ALPHA,
-    Verdict,
+    CheckVerdict,
     chi_square_z,
     counted,
     fisher_greater,
@@ -66,7 +66,7 @@ def find_positions(prompt_id: str, scored: Scored, most: int = 1) -> list[Sampli
 
 
 @dataclass(frozen=True)
-class Fit:
+class SampleFit:
     """Goodness of fit of the samples at all positions; ``z`` is a standard normal if they fit."""
 
     z: float
@@ -74,7 +74,7 @@ class Fit:
     freedom: int
 
 
-def fit_places(places: Sequence[SamplingPosition], answers: Sequence[Sequence[Answer]]) -> Fit:
+def fit_places(places: Sequence[SamplingPosition], answers: Sequence[Sequence[TokenAnswer]]) -> SampleFit:
     """Compute Pearson's chi-square over positions; samples with another first token are left out."""
     statistic, freedom, total = 0.0, 0, 0
     for place, drawn in zip(places, answers, strict=True):
@@ -93,7 +93,7 @@ def fit_places(places: Sequence[SamplingPosition], answers: Sequence[Sequence[An
             continue
         statistic += sum((count - expected) ** 2 / expected for count, expected in cells)
         freedom, total = freedom + len(cells) - 1, total + size
-    return Fit(chi_square_z(statistic, freedom), total, freedom)
+    return SampleFit(chi_square_z(statistic, freedom), total, freedom)
 
 
 LEAST_TOKENS = 500  #: with fewer only shifts above some 10% are detectable
@@ -168,8 +168,8 @@ def rest_shift(samples: Sequence[Scored]) -> FrequencyShift:
 class Repeated:
     """Goodness of fit of repeated samples at ``places`` positions, for both engines."""
 
-    candidate: Fit
-    baseline: Fit
+    candidate: SampleFit
+    baseline: SampleFit
     places: int
 
 
@@ -180,7 +180,7 @@ def judge_sampled(
     ends: frozenset[int],
     max_tokens: int,
     repeated: Repeated | None = None,
-) -> Verdict:
+) -> CheckVerdict:
     """Judge whether the candidate samples like the target at temperature 1, with and without a seed.
 
     ``baseline`` are the baseline's own samples. If they fail the test, it is void: something between sampling
@@ -257,12 +257,12 @@ def judge_sampled(
             said += f"; {shown}: Z = {z:.1f}"
         if shape:
             said += f"; {counted(len(shape), 'inconsistent sample')}"
-        return Verdict(False, said, power, figures, faults or [said])
+        return CheckVerdict(False, said, power, figures, faults or [said])
     if whole.count < LEAST_TOKENS:
         return undecided(
             f"only {whole.count} tokens were sampled; at least {LEAST_TOKENS} are needed", figures
         )
-    return Verdict(True, said, power, figures)
+    return CheckVerdict(True, said, power, figures)
 
 
 @dataclass(frozen=True)
@@ -270,12 +270,12 @@ class SeedCase:
     """One prompt sampled at temperature 1: twice with a seed by each engine, once with another seed."""
 
     prompt_id: str
-    baseline: tuple[Answer, Answer]
-    candidate: tuple[Answer, Answer]
-    other: Answer  #: of the candidate
+    baseline: tuple[TokenAnswer, TokenAnswer]
+    candidate: tuple[TokenAnswer, TokenAnswer]
+    other: TokenAnswer  #: of the candidate
 
 
-def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> Verdict:
+def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> CheckVerdict:
     """Judge whether the candidate repeats its answers with a seed as the baseline does.
 
     Its answers may differ from the baseline's: speculation uses the random numbers differently.
@@ -296,18 +296,18 @@ def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> Verdict:
     said = f"{repeated} have the same answer again with the same seed (baseline {len(cases) - own})"
     if constant:
         said = f"{said}; another seed does not change the answers"
-        return Verdict(False, said, _power(cases, exact, own), figures)
+        return CheckVerdict(False, said, _power(cases, exact, own), figures)
     if own == len(cases):
         return undecided("the baseline itself repeats no answer with the same seed", figures)
     if not broken:
-        return Verdict(True, said, _power(cases, exact, own), figures)
+        return CheckVerdict(True, said, _power(cases, exact, own), figures)
     if (exact and own == 0) or p < ALPHA:
         faults = [f"{prompt}: two different answers with the same seed" for prompt in broken]
-        return Verdict(False, said, _power(cases, exact, own), figures, faults)
+        return CheckVerdict(False, said, _power(cases, exact, own), figures, faults)
     return undecided(f"{said}, which arithmetic noise may explain", figures)
 
 
-def _same(one: Answer, other: Answer) -> bool:
+def _same(one: TokenAnswer, other: TokenAnswer) -> bool:
     return (one.ids, one.text) == (other.ids, other.text)
 
 

@@ -158,7 +158,7 @@ MOST_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckVerdict:
     """Result of a check; ``passed`` None: undecided or not ``applicable``, with the reason in ``summary``."""
 
     passed: bool | None
@@ -183,14 +183,14 @@ class Verdict:
         )
 
 
-def undecided(reason: str, figures: Mapping[str, float] | None = None) -> Verdict:
+def undecided(reason: str, figures: Mapping[str, float] | None = None) -> CheckVerdict:
     """Make the verdict of an undecided check; it is never a pass."""
-    return Verdict(None, f"could not be decided: {reason}", "none: nothing was tested", figures or {})
+    return CheckVerdict(None, f"could not be decided: {reason}", "none: nothing was tested", figures or {})
 
 
-def not_applicable(reason: str) -> Verdict:
+def not_applicable(reason: str) -> CheckVerdict:
     """Make the verdict of a check that neither engine supports; neither a pass nor a failure."""
-    return Verdict(None, reason, "none: nothing was tested", applicable=False)
+    return CheckVerdict(None, reason, "none: nothing was tested", applicable=False)
 
 
 def percent(share: float) -> str:
@@ -210,7 +210,7 @@ _SHARE = 0.999
 
 
 @dataclass(frozen=True)
-class Floor:
+class NoiseFloor:
     """Noise floor of a baseline, in nats.
 
     ``exact``: the baseline repeats every answer, and its arithmetic does not depend on the batch shape.
@@ -244,7 +244,7 @@ class Floor:
         )
 
 
-def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> Floor:
+def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> NoiseFloor:
     """Compute the floor from two runs of the same prompts on the baseline, in the same order.
 
     ``delta`` = max(0.01, 2 x the 99.9% quantile of the difference between the two readings of a margin, over
@@ -265,7 +265,7 @@ def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> Floor:
     equal = all(a.answer.ids == b.answer.ids for a, b in zip(first, repeat, strict=True))
     delta = max(LEAST_DELTA, 2 * noise)
     margins = [margin for one in first for margin in one.margins]
-    return Floor(
+    return NoiseFloor(
         prompts=len(first),
         diverging=diverging,
         tokens=len(margins),

@@ -41,6 +41,7 @@ class Shape:
 
     ``max_tokens`` and ``temperature`` None: the defaults above for prompts; the user's own bodies keep their
     values. ``api`` auto: chat for conversations, completion for texts. ``extra`` is added to every body.
+    ``instruction`` is a line before each text that is not a conversation.
     """
 
     max_tokens: int | None = None
@@ -48,6 +49,7 @@ class Shape:
     api: Api = "auto"
     first_turn_only: bool = False
     extra: Mapping[str, Any] | None = None
+    instruction: str | None = None
 
 
 def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -> WorkItem:
@@ -64,6 +66,8 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
         **{key: value for key, value in parameters.items() if key != "max_tokens"},
         **(shape.extra or {}),
     }
+    if shape.instruction and isinstance(question.prompt, str):
+        question = replace(question, prompt=f"{shape.instruction}\n{question.prompt}")
     if question.turns:
         turns = question.turns[:1] if shape.first_turn_only else question.turns
         if shape.api == "completion":
@@ -192,6 +196,7 @@ class Workload:
     available: int
     notes: tuple[str, ...] = ()
     temperature: float | None = None
+    hidden: int = 0  #: prompts of the source without their text, which are left out
 
     def describe(self) -> dict[str, Any]:
         """Describe the workload for the header of a results file."""
@@ -218,6 +223,8 @@ def load_workload(
     file: Path | None = None,
     first_turn_only: bool = False,
     extra: Mapping[str, Any] | None = None,
+    category: str | None = None,
+    instruction: str | None = None,
     fetch: Fetch = fetch_url,
     cache: Path | None = None,
 ) -> Workload:
@@ -233,6 +240,8 @@ def load_workload(
         file: the named workload's file, instead of the installed or fetched one.
         first_turn_only: send only the first turn of each conversation.
         extra: fields for every request body.
+        category: only the prompts of this category of SPEED-Bench.
+        instruction: a line before each prompt that is not a conversation.
         fetch: downloads a URL; tests replace it.
         cache: directory for fetched files; None is the user's cache.
 
@@ -243,9 +252,10 @@ def load_workload(
     """
     if count is not None and count < 1:
         raise SpecError(f"--prompts: found {count}; allowed: 1 or more", next_step="correct --prompts")
-    source = _source(name_or_path, seed, count, file, fetch, cache or cache_dir(os.environ) / "workloads")
+    kept = cache or cache_dir(os.environ) / "workloads"
+    source = _source(name_or_path, seed, count, file, fetch, kept, category)
     chosen = choose(source.questions, count, seed)
-    shape = Shape(max_tokens, temperature, api, first_turn_only, extra)
+    shape = Shape(max_tokens, temperature, api, first_turn_only, extra, instruction)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)
     return Workload(
         name=source.name,
@@ -256,17 +266,27 @@ def load_workload(
         available=len(source.questions),
         notes=source.notes,
         temperature=temperature_of(items),
+        hidden=source.hidden,
     )
 
 
-def _source(name: str, seed: int, count: int | None, file: Path | None, fetch: Fetch, cache: Path) -> Source:
+def _source(
+    name: str,
+    seed: int,
+    count: int | None,
+    file: Path | None,
+    fetch: Fetch,
+    cache: Path,
+    category: str | None,
+) -> Source:
     kind, _, rest = name.partition(":")
     if name in (public_datasets.HUMAN_EVAL_NAME, public_datasets.HUMAN_EVAL_TITLE):
         return public_datasets.human_eval_source(file)
     if name == public_datasets.MT_BENCH_NAME:
         return public_datasets.read_mt_bench(file, fetch=fetch, cache=cache)
     if kind == public_datasets.SPEED_BENCH_NAME:
-        return public_datasets.read_speed_bench(rest or "qualitative", file, fetch=fetch, cache=cache)
+        split = rest or "qualitative"
+        return public_datasets.read_speed_bench(split, file, fetch=fetch, cache=cache, category=category)
     if file is not None:
         raise SpecError(
             f"--workload-file works only with humaneval, mt-bench and speed-bench; found {name!r}",

@@ -96,7 +96,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Source:
-    """All questions of one source; ``notes`` are for the reader of the figures."""
+    """All questions of one source; ``notes`` are for the reader of the figures.
+
+    ``hidden`` counts the questions without their text, which are not in ``questions``.
+    """
 
     name: str
     questions: tuple[Question, ...]
@@ -106,6 +109,7 @@ class Source:
     notes: tuple[str, ...] = ()
     #: Fields of every request of this workload besides the prompt.
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    hidden: int = 0
 
 
 def choose(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:

@@ -168,20 +168,26 @@ def _fetched_mt_bench(fetch: Fetch) -> bytes:
 SPEED_BENCH_NAME = "speed-bench"
 SPEED_BENCH_LICENSE = "NVIDIA Evaluation Dataset License"
 SPEED_BENCH_SPLITS = ("qualitative", *(f"throughput_{size}k" for size in (1, 2, 8, 16, 32)))
+PREPARE_SPEED_BENCH = (
+    "run NVIDIA's prepare script for SPEED-Bench (NeMo-Skills or Model-Optimizer's specdec_bench) and give"
+    " its output with --workload-file"
+)
 _ROWS = "https://datasets-server.huggingface.co/rows"
 _PAGE = 100
 _PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED"
 
 
-def read_speed_bench(split: str, path: Path | None, *, fetch: Fetch, cache: Path) -> Source:
+def read_speed_bench(
+    split: str, path: Path | None, *, fetch: Fetch, cache: Path, category: str | None = None
+) -> Source:
     """Read one SPEED-Bench split from a file (JSON lines, Parquet), or its rows on Hugging Face.
 
-    Rows with a placeholder text are skipped; the notes give their number.
+    Rows with a placeholder text are skipped; the notes give their number. ``category`` None is all.
 
     Raises:
         NotFound: the file is Parquet and pyarrow is not installed.
         ServiceFault: the rows could not be fetched.
-        SpecError: an unknown split, or no row has its text.
+        SpecError: an unknown split, no row of the category, or no row with its text.
     """
     if split not in SPEED_BENCH_SPLITS:
         raise SpecError(
@@ -194,7 +200,14 @@ def read_speed_bench(split: str, path: Path | None, *, fetch: Fetch, cache: Path
     else:
         origin = str(path)
         content = _parquet(path) if path.suffix == ".parquet" else read_bytes(path)
-    rows = list(json_lines(content, origin))
+    every = list(json_lines(content, origin))
+    rows = [(number, row) for number, row in every if category in (None, row.get("category"))]
+    if every and not rows:
+        known = sorted({str(row.get("category")) for _, row in every})
+        raise SpecError(
+            f"{origin} has no rows of category {category!r}; it has: {', '.join(known)}",
+            next_step="give the file of the whole split with --workload-file",
+        )
     questions = [
         _speed_bench_question(row, f"{origin}, line {number}", number)
         for number, row in rows
@@ -204,14 +217,19 @@ def read_speed_bench(split: str, path: Path | None, *, fetch: Fetch, cache: Path
     if not questions:
         raise SpecError(
             f"{origin}: all of its {len(rows)} rows are placeholders without text",
-            next_step="run NVIDIA's prepare script for SPEED-Bench (NeMo-Skills or Model-Optimizer's"
-            " specdec_bench) and give its output with --workload-file",
+            next_step=PREPARE_SPEED_BENCH,
         )
     refuse_repeated_ids(questions, origin)
     notes = (f"{hidden} of {len(rows)} rows are placeholders and were skipped",) if hidden else ()
     said = origin if path is None else path.name
     return Source(
-        f"{SPEED_BENCH_NAME}:{split}", tuple(questions), said, sha256_of(content), SPEED_BENCH_LICENSE, notes
+        f"{SPEED_BENCH_NAME}:{split}" + (f", {category}" if category else ""),
+        tuple(questions),
+        said,
+        sha256_of(content),
+        SPEED_BENCH_LICENSE,
+        notes,
+        hidden=hidden,
     )
 
 

@@ -19,7 +19,7 @@ from peagle_sm.aws.storage import s3
 from peagle_sm.core import guard
 from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault
 from peagle_sm.core.guard import GuardPrice, guard_price
-from peagle_sm.core.plan.payloads import partition
+from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.service.guard.status import GuardFiles, shipped
 from peagle_sm.service.inventory.resources import is_ours
 from peagle_sm.service.progress import Pacing, Progress, Reporter

@@ -11,12 +11,12 @@ from typing import Any
 
 from peagle_sm.aws.control import guard_resources, lifetime, stacks
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.guard_resources import Entry, Value
+from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleError, PlanRefused, SpecError
-from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.payloads import hard_schedule_name
+from peagle_sm.core.plan import tags_and_schedules as keys
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, plain, summary_of
@@ -213,7 +213,7 @@ def _second_schedule(session: Session, one: Belongings, number: int | None) -> L
 
 
 def _lease(
-    summary: EndpointSummary, one: Belongings, entry: Entry | None, limit: Lifetime, until: datetime
+    summary: EndpointSummary, one: Belongings, entry: RegisterEntry | None, limit: Lifetime, until: datetime
 ) -> Lease:
     expired_at = limit.expires_at or until
     expires_at = max(expired_at, until)
@@ -242,7 +242,7 @@ class _Claimed(Exception):
 
 
 def _entry_changes(
-    seen: Entry, created: datetime | None, lease: Lease, clock: datetime
+    seen: RegisterEntry, created: datetime | None, lease: Lease, clock: datetime
 ) -> Mapping[str, Value]:
     now = seen.read_at or clock  # the guard uses AWS's clock; the caller's clock may be wrong
     fresh = seen.is_of(created)

@@ -32,7 +32,7 @@ from peagle_sm.core.heads.reading import (
     MANIFEST,
     HeadFacts,
     Manifest,
-    Part,
+    ManifestPart,
     parse_manifest,
     usd_per_month,
 )
@@ -269,8 +269,8 @@ def _manifest(plan: StagingPlan, items: list[_Item], version: str) -> Manifest:
     )
 
 
-def _part(part: StagedPart) -> Part:
-    return Part(part.place.name, part.place.folder.revision, part.licence, part.folder)
+def _part(part: StagedPart) -> ManifestPart:
+    return ManifestPart(part.place.name, part.place.folder.revision, part.licence, part.folder)
 
 
 def _incomplete(plan: StagingPlan, session: Session) -> list[Incomplete]:

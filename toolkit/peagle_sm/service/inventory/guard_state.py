@@ -16,13 +16,13 @@ from typing import Any
 
 from peagle_sm.aws.control import guard_resources
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.guard_resources import Entry, Value
+from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, GuardMissing, PeagleError
 from peagle_sm.core.guard import GUARD_STACK, scheduler_role
-from peagle_sm.core.plan.tags import PAUSED, SCHEDULER_ROLE
+from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.resources import Belongings, Note
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 
@@ -112,7 +112,7 @@ class Rest:
     since: datetime | None = None
 
 
-def rest_of(one: Belongings, entry: Entry | None) -> Rest | None:
+def rest_of(one: Belongings, entry: RegisterEntry | None) -> Rest | None:
     """Return why the endpoint is off; None if it exists, or if no reason is recorded."""
     if one.endpoint is not None or not one.configs:
         return None
@@ -128,7 +128,7 @@ def rest_of(one: Belongings, entry: Entry | None) -> Rest | None:
     return None
 
 
-def known_entries(session: Session, note: Note | None = None) -> dict[str, Entry]:
+def known_entries(session: Session, note: Note | None = None) -> dict[str, RegisterEntry]:
     """Return the guard's register; empty without a guard, or if it cannot be read.
 
     A list of endpoints is useful without it; ``note`` receives what the list then lacks.
@@ -146,7 +146,7 @@ def known_entries(session: Session, note: Note | None = None) -> dict[str, Entry
         return {}
 
 
-def known_entry(session: Session, name: str) -> Entry | None:
+def known_entry(session: Session, name: str) -> RegisterEntry | None:
     """Return the guard's entry of one name; None without a guard or a permission."""
     try:
         return guard_resources.get(session, name)
@@ -184,7 +184,7 @@ def prolonged(schedule: Mapping[str, Any], lease: datetime | None) -> dict[str, 
     return {**schedule, "StartDate": lease, "EndDate": schedule["EndDate"] + (lease - start)}
 
 
-def unpaused(seen: Entry, ends: datetime | None) -> Mapping[str, Value]:
+def unpaused(seen: RegisterEntry, ends: datetime | None) -> Mapping[str, Value]:
     """Return the register's changes for a resumed endpoint.
 
     ``ends`` is the start of its schedule. The guard replaces an entry that has another creation time; without
@@ -200,7 +200,7 @@ def unpaused(seen: Entry, ends: datetime | None) -> Mapping[str, Value]:
 def note(
     session: Session,
     name: str,
-    change: Callable[[Entry], Mapping[str, Value]],
+    change: Callable[[RegisterEntry], Mapping[str, Value]],
     pacing: Pacing,
     report: Reporter,
     phase: Phase,

@@ -7,64 +7,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.cloudwatch import LogLine
-from peagle_sm.aws.control.guard_resources import Entry
-from peagle_sm.aws.control.lifetime import Lifetime
+from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.aws.control.sagemaker import EndpointFacts, did_you_mean
 from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY, reason_block, serving_step
-from peagle_sm.core.display import Card, Note, Shown, Tone
 from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, WaitTimeout
-from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
-from peagle_sm.core.words import STAND_IN, WHOLE_IN_JSON, cause_first, elapsed, speculation_text, usd
+from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
-from peagle_sm.service.inventory.listing import EndpointSummary, plain, speculative_config, summary_of
+from peagle_sm.service.inventory.listing import EndpointSummary, speculative_config, summary_of
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
-_STATUS: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService": "bad", "Paused": "plain"}
-
-
-@dataclass(frozen=True)
-class EndpointStatus(Shown):
-    """Status of one endpoint in full.
-
-    ``config_asked`` is the config that the deploy created, ``config_name`` the one that runs: they differ
-    after a silent rollback. ``engine`` is the local server's report of the endpoint's engine, including its
-    overrides; None on AWS.
-    """
-
-    summary: EndpointSummary
-    arn: str
-    config_name: str
-    config_asked: str | None
-    model_name: str | None
-    image: str | None
-    failure_reason: str | None
-    speculative_config: dict[str, Any] | None
-    lifetime: Lifetime | None
-    engine: dict[str, Any] | None
-    warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; times as ISO text."""
-        document: dict[str, Any] = plain({**asdict(self), "summary": self.summary.to_dict()})
-        if self.lifetime is not None:
-            del document["lifetime"]["raw"]
-        return document
-
-    def card(self) -> Card:
-        """Return the summary that a notebook shows."""
-        return _card(self)
+if TYPE_CHECKING:
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:
@@ -75,6 +41,8 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     Raises:
         NotFound: no endpoint has that name; the message lists what a killed run left.
     """
+    from peagle_sm.service.inventory.endpoint_status import EndpointStatus  # a deploy does not need it
+
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
     entry, unread = _entry(session, name)
@@ -106,6 +74,8 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         speculative_config=speculative_config(model),
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
+        read_at=session.now(),
+        stand_in_weights=session.is_local or (model is not None and (model.image or "").endswith("-cpu")),
         warnings=(
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
             *_register_warnings(unread),
@@ -122,7 +92,7 @@ def _with_present_count(summary: EndpointSummary, facts: EndpointFacts) -> Endpo
     return replace(summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / asked * now)
 
 
-def _entry(session: Session, name: str) -> tuple[Entry | None, PeagleError | None]:
+def _entry(session: Session, name: str) -> tuple[RegisterEntry | None, PeagleError | None]:
     """Return the guard's entry, or the error: a status is useful without the entry."""
     try:
         return known_entry(session, name), None
@@ -187,7 +157,7 @@ def _engine(session: Session, name: str) -> dict[str, Any] | None:
 
 
 def _warnings(
-    session: Session, facts: EndpointFacts, ours: Belongings, acts: bool, entry: Entry | None
+    session: Session, facts: EndpointFacts, ours: Belongings, acts: bool, entry: RegisterEntry | None
 ) -> list[str]:
     if ours.endpoint is None:
         return ["not created by peagle-sm: no lifetime schedule, and `peagle-sm delete` does not delete it"]
@@ -215,62 +185,6 @@ def _warnings(
             "stream"
         )
     return found
-
-
-def _card(status: EndpointStatus) -> Card:
-    """Return the summary: status, price and lifetime first, warnings last."""
-    each = status.summary
-    local = status.engine is not None
-    fields = [
-        ("speculation", speculation_text(each.mode, each.num_speculative_tokens)),
-        ("weights", STAND_IN if local else ""),
-        ("instance", _instance(each)),
-        ("engine", _engine_text(status)),
-        ("price", _price(each)),
-        ("age", "" if each.age_s is None else elapsed(each.age_s)),
-        ("lifetime", f"deleted at {_time_text(each.expires_at)} in any case" if each.expires_at else ""),
-        ("kept", f"until {_time_text(each.keep_until)}, even if idle" if each.keep_until else ""),
-        ("idle", _idle(each)),
-        ("config", status.config_name or ""),
-        ("why", cause_first(status.failure_reason or "", "in full: .failure_reason")),
-    ]
-    return Card(
-        f"{each.name}: {each.status}",
-        tone=_STATUS.get(each.status, "caution"),
-        fields=tuple((name, value) for name, value in fields if value),
-        notes=tuple(Note(f"warning: {line}", "caution") for line in status.warnings),
-    )
-
-
-def _time_text(moment: datetime | None) -> str:
-    return "-" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _instance(each: EndpointSummary) -> str:
-    if each.instance_type is None:
-        return ""
-    return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
-
-
-def _engine_text(status: EndpointStatus) -> str:
-    if status.engine is None:
-        return ""
-    running = status.engine.get("engine_version") or "not running yet"
-    asked = str(status.engine.get("image") or "unknown").rpartition(":")[2]
-    return f"vLLM {running} on this machine (image: {asked})"
-
-
-def _price(each: EndpointSummary) -> str:
-    if each.off_why is not None:
-        rest = rest_costs(each.stack, each.usd_per_hour)
-        return f"{usd(each.usd_per_hour, 'hour')} when it is on; off: {rest}"
-    return f"{usd(each.usd_per_hour, 'hour')}, {usd(each.spent_usd)} spent so far"
-
-
-def _idle(each: EndpointSummary) -> str:
-    if each.idle_minutes is None:
-        return ""
-    return f"counts as idle after {each.idle_minutes} min without traffic"
 
 
 # CloudWatch shows lines late and out of order: a follower reads this far back and drops known lines.

@@ -15,14 +15,14 @@ from typing import Any
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.guard_resources import Entry
+from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.aws.control.lifetime import Lifetime, ScheduleRow
 from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.payloads import schedule_name
+from peagle_sm.core.plan import tags_and_schedules as keys
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
 from peagle_sm.service.inventory.resources import (
     Belongings,
@@ -37,7 +37,7 @@ from peagle_sm.service.inventory.resources import (
     whole_number,
 )
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, RegisterEntry]
 _START_LASTS = timedelta(minutes=30)
 """Longest time between a lifetime's start and its schedule's creation: an update pauses first."""
 
@@ -87,7 +87,11 @@ def _limits(
 
 
 def _end(
-    row: ScheduleRow, tags: Mapping[str, str], entry: Entry | None, created: datetime | None, now: datetime
+    row: ScheduleRow,
+    tags: Mapping[str, str],
+    entry: RegisterEntry | None,
+    created: datetime | None,
+    now: datetime,
 ) -> datetime | None:
     """Return when a schedule starts; None if only GetSchedule returns it."""
     # `keep`, `update` and `resume` write the end into the register, too; a pause makes it invalid.
@@ -198,7 +202,7 @@ def list_endpoints(
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingFacts:
     """Instances and speculation of one endpoint; a field is None if not known."""
 
     num_speculative_tokens: int | None = None
@@ -210,8 +214,8 @@ def summary_of(
     session: Session,
     one: Belongings,
     now: datetime,
-    entry: Entry | None = None,
-    serving: Serving | None = None,
+    entry: RegisterEntry | None = None,
+    serving: ServingFacts | None = None,
 ) -> EndpointSummary:
     """Summarize one endpoint; ``entry`` is its entry in the guard's register.
 
@@ -250,27 +254,27 @@ def summary_of(
     )
 
 
-def _read(session: Session, one: Belongings) -> Serving:
+def _read(session: Session, one: Belongings) -> ServingFacts:
     config = _config(session, one)
     if config is None:
-        return Serving()
+        return ServingFacts()
     # The config of an endpoint with components has no model name.
     model_name, model = config.model_name or next(iter(one.models), None), None
     with suppress(PeagleError):  # the model only shows K, and a pause must not depend on it
         model = control.describe_model(session, model_name) if model_name else None
     told = (speculative_config(model) or {}).get("num_speculative_tokens")
-    return Serving(told, config.instance_type, config.instance_count)
+    return ServingFacts(told, config.instance_type, config.instance_count)
 
 
-def _by_tags(one: Belongings) -> Serving:
-    return Serving(
+def _by_tags(one: Belongings) -> ServingFacts:
+    return ServingFacts(
         whole_number(one.tags, keys.NUM_SPECULATIVE_TOKENS),
         one.tags.get(keys.INSTANCE_TYPE),
         whole_number(one.tags, keys.INSTANCE_COUNT),
     )
 
 
-def _price(session: Session, one: Belongings, serving: Serving) -> float | None:
+def _price(session: Session, one: Belongings, serving: ServingFacts) -> float | None:
     """Return the catalogue's USD per hour, or the planned price without a type."""
     if serving.instance_type is None and not session.is_local:
         return amount(one.tags, keys.USD_PER_HOUR)

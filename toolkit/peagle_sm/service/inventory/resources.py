@@ -26,8 +26,8 @@ from peagle_sm.aws.control.stacks import tagged_resources
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import ENDPOINT_STACK_PREFIX, endpoint_stack
-from peagle_sm.core.plan.payloads import hashed_prefix, schedule_name
-from peagle_sm.core.plan.tags import ENDPOINT, MANAGED_BY, MANAGER, PAUSED, STACK
+from peagle_sm.core.plan.payloads import hashed_prefix
+from peagle_sm.core.plan.tags_and_schedules import ENDPOINT, MANAGED_BY, MANAGER, PAUSED, STACK, schedule_name
 from peagle_sm.service.progress import Reporter
 
 

@@ -18,18 +18,18 @@ from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
 from peagle_sm.core.plan.payloads import tag_changes
-from peagle_sm.core.plan.plan import Plan, instance_types, prolonged_plan
-from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
+from peagle_sm.core.plan.tags_and_schedules import PAUSED, SPEC_HASH
+from peagle_sm.core.planning import Plan, prolonged_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import cause_first
-from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.inventory.guard_state import awake, lease_of, prolonged, require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of
+from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
 from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
-from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
+from peagle_sm.service.spec_to_plan import plan_for
 
 ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
@@ -62,7 +62,7 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
     """Return the error after the last attempt, with prices of other regions."""
     from peagle_sm.aws.control import prices
 
-    types = instance_types(plan)
+    types = list(plan.draft.instance_types)
     offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
     offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
     told = "; ".join(
@@ -102,10 +102,6 @@ class Deploy(Run):
             names.endpoint, names.config, everything, "delete", timeout_s, session, pacing, report, plan
         )
 
-    def parameters(self, operation: str) -> dict[str, Any]:
-        """Return the plan's parameters for one operation."""
-        return next(one.parameters for one in self.plan.requests if one.operation == operation)
-
 
 def arm(run: Deploy, found: Survey) -> None:
     """Create the lifetime schedule; keep that of an existing endpoint."""
@@ -127,7 +123,7 @@ def arm_anew(run: Deploy) -> None:
     First delete the second schedules of an older stack of this name.
     """
     lifetime.remove_hard(run.session, run.name)
-    arm_schedule(run, prolonged(run.parameters("create_schedule"), lease_of(run.session, run.name)))
+    arm_schedule(run, prolonged(run.plan.parameters("create_schedule"), lease_of(run.session, run.name)))
 
 
 def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
@@ -168,13 +164,13 @@ def create_free(run: Deploy) -> None:
     names, session = run.plan.names, run.session
     made = create_once(
         run,
-        lambda: control.create_model(session, run.parameters("create_model")),
+        lambda: control.create_model(session, run.plan.parameters("create_model")),
         lambda: _is_this_plans(run, control.describe_model(session, names.model)),
     )
     run.report("model", f"model {names.model} {made}", resource=f"model/{names.model}")
     made = create_once(
         run,
-        lambda: control.create_endpoint_config(session, run.parameters("create_endpoint_config")),
+        lambda: control.create_endpoint_config(session, run.plan.parameters("create_endpoint_config")),
         lambda: _is_this_plans(run, control.describe_endpoint_config(session, names.config)),
     )
     run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
@@ -187,7 +183,7 @@ def create_planned_endpoint(run: Deploy) -> None:
         PlanRefused: another plan's endpoint has the name.
         PeagleError: AWS refused, or did not answer several times.
     """
-    create_endpoint(run, run.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
+    create_endpoint(run, run.plan.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
 
 
 def create_endpoint(
@@ -361,7 +357,7 @@ def _agree(
     surveyed: Callable[[Survey], object] | None,
 ) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
-    refuse_errors(plan, skip)
+    plan.refuse_errors(skip)
     if not unguarded:
         require_guard(session)
     if preflight is not None:
@@ -409,8 +405,7 @@ def _adopt_serving(run: Deploy, found: Survey) -> None:
 
 def _other_tags(run: Deploy, found: Survey) -> str:
     """Report tags that differ from the spec's: not all fields are part of its hash."""
-    wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
-    fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, wanted)]
+    fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, run.plan.tags())]
     if not fields:
         return ""
     flags = run.session.command_flags()

@@ -20,8 +20,8 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
 from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, VARIANT, Change, changes, tag_changes
-from peagle_sm.core.plan.plan import Plan
-from peagle_sm.core.plan.tags import SPEC_HASH
+from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import Update
 from peagle_sm.service.inventory.guard_state import lease_of
 from peagle_sm.service.inventory.listing import plain
@@ -215,10 +215,7 @@ def offer_of(
     now: datetime,
 ) -> UpdateOffer:
     """Compare the running endpoint with the plan, and price the update."""
-    wanted = {one.operation: one.parameters for one in plan.requests}
-    marks = {tag["Key"]: tag["Value"] for tag in wanted["create_endpoint"]["Tags"]}
-    fields = _changed_fields(session, plan, found, wanted)
-    told = (*fields, *tag_changes(found.tags, marks))
+    told = (*_changed_fields(session, plan, found), *tag_changes(found.tags, plan.tags()))
     there = found.facts is not None and found.facts.config_name == plan.names.config
     fleet = not there or found.facts is None or found.facts.status != "InService"
     finished = there and found.tags.get(SPEC_HASH) == plan.spec_hash
@@ -265,16 +262,14 @@ def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
         )
 
 
-def _changed_fields(
-    session: Session, plan: Plan, found: CurrentState, wanted: Mapping[str, Mapping[str, Any]]
-) -> tuple[Change, ...]:
+def _changed_fields(session: Session, plan: Plan, found: CurrentState) -> tuple[Change, ...]:
     if found.old_config == plan.names.config:
         return ()
     config = control.describe_endpoint_config(session, found.old_config)
     model = control.describe_model(session, config.model_name) if config and config.model_name else None
     return (
-        *changes(model.raw if model else {}, wanted["create_model"]),
-        *changes(config.raw if config else {}, wanted["create_endpoint_config"]),
+        *changes(model.raw if model else {}, plan.parameters("create_model")),
+        *changes(config.raw if config else {}, plan.parameters("create_endpoint_config")),
     )
 
 

@@ -18,7 +18,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import BillableLeft, Declined, Interrupted, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import SWITCH
-from peagle_sm.core.plan.tags import PAUSED, SCHEDULER_ROLE
+from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.guard_state import known_entry, note, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, summary_of
@@ -27,7 +27,6 @@ from peagle_sm.service.lifecycle.teardown import Teardown, end_with_the_local_se
 from peagle_sm.service.progress import Pacing, Phase, Progress, Reporter
 
 Way = Literal["off", "on"]
-Look = Callable[[], str | None]
 ASKED_IN_VAIN = 3
 
 
@@ -36,21 +35,26 @@ class SwitchStuck(PeagleError):
 
 
 class StackSwitch:
-    """One operation of the guard's switch: turns a stack's endpoint off or on.
+    """One operation of the guard's switch: turns a stack's endpoint ``name`` off or on.
 
-    ``look`` returns the endpoint's status, None if it is gone; ``phase`` is the phase of the events.
+    ``phase`` is the phase of the events.
     """
 
     def __init__(
-        self, session: Session, stack: str, look: Look, pacing: Pacing, report: Reporter, phase: Phase
+        self, session: Session, stack: str, name: str, pacing: Pacing, report: Reporter, phase: Phase
     ) -> None:
         self._session = session
         self._stack = stack
-        self._look = look
+        self._name = name
         self._pacing = pacing
         self._report = report
         self._phase = phase
         self._deadline = pacing.monotonic() + pacing.delete_timeout_s
+
+    def look(self) -> str | None:
+        """Return the endpoint's status; None if it is gone."""
+        facts = control.describe_endpoint(self._session, self._name)
+        return None if facts is None else facts.status
 
     def off(self) -> None:
         """Turn the endpoint off; retry until it is gone and the stack is stable.
@@ -63,7 +67,7 @@ class StackSwitch:
         while True:
             self._invoke_switch("off")
             status = self._wait_stable()
-            if self._look() is None:
+            if self.look() is None:
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint off", status=status)
                 return
             self._wait(f"stack {self._stack} is {status}, and its endpoint still exists", status)
@@ -88,7 +92,7 @@ class StackSwitch:
                 break
             self._wait(f"stack {self._stack} is {status} and has not started; retrying", status)
         raise SwitchStuck(
-            f"Stack {self._stack} is {status}, and its endpoint is {self._look() or 'missing'}.",
+            f"Stack {self._stack} is {status}, and its endpoint is {self.look() or 'missing'}.",
             next_step="Find the cause with `aws cloudformation describe-stack-events --stack-name "
             f"{self._stack}`, and the engine's last lines with `peagle-sm logs`.",
             details={"stack": self._stack, "status": status},
@@ -96,7 +100,7 @@ class StackSwitch:
 
     def _wait_in_service(self) -> bool:
         """Wait until the endpoint's status is final; return whether it is InService."""
-        while (status := self._look()) in ON_ITS_WAY:
+        while (status := self.look()) in ON_ITS_WAY:
             self._wait(f"endpoint is {status}", status)
         return status == "InService"
 
@@ -134,7 +138,7 @@ class StackSwitch:
             status = stack_status(self._session, self._stack) or "gone"
             if not status.endswith("_IN_PROGRESS"):
                 return status
-            self._wait(f"stack {self._stack} is {status}; endpoint: {self._look() or 'none'}", status)
+            self._wait(f"stack {self._stack} is {status}; endpoint: {self.look() or 'none'}", status)
 
     def _wait(self, said: str, status: str | None) -> None:
         if self._pacing.monotonic() >= self._deadline:
@@ -225,14 +229,10 @@ def _already_off(session: Session, one: Belongings, pacing: Pacing, report: Repo
 
 
 def _pause_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:
-    def look() -> str | None:
-        facts = control.describe_endpoint(session, one.name)
-        return None if facts is None else facts.status
-
     # Before the deletion: otherwise the guard's timetable would turn the missing endpoint on.
     note(session, one.name, lambda entry: {"paused": True}, pacing, report, "pause")
     try:
-        StackSwitch(session, stack, look, pacing, report, "pause").off()
+        StackSwitch(session, stack, one.name, pacing, report, "pause").off()
     except SwitchStuck as stuck:
         raise BillableLeft(
             f"Endpoint {one.name} may still be running and billed: {stuck.message}",
@@ -268,7 +268,7 @@ def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter)
         raise PeagleError(
             f"Endpoint {one.name} is paused, but AWS did not confirm that its schedule is gone: {left}",
             next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
-            "If the schedule uses your own role, keep it: `resume` reads the role from it.",
+            "If the schedule uses your own role, do not delete it: `resume` reads the role from it.",
             details={"left": sorted(gone.left)},
         )
 

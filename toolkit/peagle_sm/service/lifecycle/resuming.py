@@ -22,8 +22,8 @@ from peagle_sm.core.errors import (
     PlanRefused,
 )
 from peagle_sm.core.guard import scheduler_role
-from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.payloads import lifetime_schedule, partition, schedule_name
+from peagle_sm.core.plan import tags_and_schedules as keys
+from peagle_sm.core.plan.tags_and_schedules import lifetime_schedule, partition, schedule_name
 from peagle_sm.service.inventory.guard_state import (
     awake,
     guard_works,
@@ -156,7 +156,7 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
     if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
         raise NotFound(
             f"endpoint {one.name} cannot be resumed: its config {wanted} or its model no longer exists.",
-            next_step=f"Deploy it again, or delete the rest: `peagle-sm delete {one.name}"
+            next_step=f"Deploy it again, or delete its remaining resources: `peagle-sm delete {one.name}"
             f"{session.command_flags()}`.",
             details={"name": one.name, "config": wanted},
         )
@@ -188,16 +188,12 @@ def _resume_stack(
     session: Session, stack: str, offer: ResumeOffer, pacing: Pacing, report: Reporter
 ) -> ResumeOffer:
     name = offer.name
-
-    def look() -> str | None:
-        facts = control.describe_endpoint(session, name)
-        return None if facts is None else facts.status
-
+    switch = StackSwitch(session, stack, name, pacing, report, "resume")
     undo = f"peagle-sm pause {name} --yes{session.command_flags()}"
     details = {"resources": [f"endpoint/{name}"], "region": session.region}
     try:
         report.start_billing()
-        StackSwitch(session, stack, look, pacing, report, "resume").on()
+        switch.on()
     except KeyboardInterrupt:
         raise BillableLeft(
             f"Interrupted: stack {stack} is still turning endpoint {name} on.",
@@ -205,7 +201,7 @@ def _resume_stack(
             details=details,
         ) from None
     except SwitchStuck as stuck:
-        if look() is not None:
+        if switch.look() is not None:
             raise BillableLeft(stuck.message, next_step=undo, details={**details, **stuck.details}) from stuck
         raise EndpointFailed(stuck.message, next_step=stuck.next_step, details=stuck.details) from stuck
     with suppress(PeagleError):  # it serves; `status` shows what could not be read here

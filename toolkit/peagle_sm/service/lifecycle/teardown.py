@@ -30,7 +30,7 @@ from peagle_sm.core.errors import (
     PeagleError,
     ServiceFault,
 )
-from peagle_sm.core.plan.payloads import schedule_name
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 

@@ -13,27 +13,27 @@ from typing import NoReturn
 
 from peagle_sm.aws.control import cloudwatch, guard_resources, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.guard_resources import Entry, Value
+from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.errors import is_refused_now, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError
-from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.payloads import BAKING_S, deployment_config, stale_tags, update_alarm
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
-from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of
 from peagle_sm.service.lifecycle.deployment import CREATE_ATTEMPTS, Deploy, bring_up, create_free
+from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
 from peagle_sm.service.progress import Pacing, Progress, Reporter
-from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
+from peagle_sm.service.spec_to_plan import plan_for
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
 _BEGINS_WITHIN_S = 60.0
@@ -72,7 +72,7 @@ class InPlace:
     def _extend(self) -> None:
         """Extend the lifetime, before anything is started."""
         run = self._run
-        schedule = prolonged(run.parameters("create_schedule"), self._lease())
+        schedule = prolonged(run.plan.parameters("create_schedule"), self._lease())
         armed = lifetime.arm(run.session, schedule)
         self._remember(armed.expires_at)
         run.report(
@@ -87,7 +87,7 @@ class InPlace:
     def _remember(self, ends: datetime | None) -> None:
         """Write the end to the register: by default the guard counts from the creation."""
 
-        def change(seen: Entry) -> Mapping[str, Value]:
+        def change(seen: RegisterEntry) -> Mapping[str, Value]:
             older = {} if seen.is_of(self._created) else {"created_at": None, "keep_until": None}
             return {"expires_at": ends, **older}
 
@@ -278,7 +278,7 @@ def _agree(
 ) -> tuple[UpdateOffer, CurrentState]:
     way = strategy or spec.update
     plan = plan_for(spec, session)
-    refuse_errors(plan, skip)
+    plan.refuse_errors(skip)
     if not unguarded:
         require_guard(session)
     if preflight is not None:
@@ -330,7 +330,7 @@ def _end_the_pause(run: Deploy, limit: Lifetime | None) -> None:
 
 
 def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
-    wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
+    wanted = run.plan.tags()
     stale = stale_tags(one.tags, wanted)
     if one.endpoint is None or (not stale and all(one.tags.get(key) == wanted[key] for key in wanted)):
         return

@@ -85,7 +85,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProxiedRequest:
     """A request: its body for SageMaker, its relay, and its answer's conversion."""
 
     body: bytes
@@ -192,7 +192,7 @@ class Proxy:
         served.status = 200
         return web.json_response(found)
 
-    def _parse_request(self, raw: bytes, path: str, served: Served) -> Asked:
+    def _parse_request(self, raw: bytes, path: str, served: Served) -> ProxiedRequest:
         """Parse a request.
 
         Raises:
@@ -208,10 +208,10 @@ class Proxy:
         served.streamed = bool(stream)
         if path == RESPONSES:
             body = self._encoded(chat_of(document))
-            return Asked(body, ResponseRelay(document), lambda answer: response_of(document, answer))
+            return ProxiedRequest(body, ResponseRelay(document), lambda answer: response_of(document, answer))
         relay = Relay(answers=answers_asked(document))
         # Send the body unchanged, unless its model is this server's name for the endpoint.
-        return Asked(self._encoded(document) if document.get("model") == self.model else raw, relay)
+        return ProxiedRequest(self._encoded(document) if document.get("model") == self.model else raw, relay)
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
         """Return the body; this server's model name becomes empty, as the engine expects."""
@@ -219,7 +219,9 @@ class Proxy:
             document = {**document, "model": ""}
         return encoded_utf8(json.dumps(document, ensure_ascii=False), "the request body")
 
-    async def _invoke(self, request: web.Request, asked: Asked, served: Served) -> web.StreamResponse:
+    async def _invoke(
+        self, request: web.Request, asked: ProxiedRequest, served: Served
+    ) -> web.StreamResponse:
         assert self._http is not None, "the application has not been started"
         if len(asked.body) > BODY_LIMIT_BYTES:
             return self._fail(served, _TOO_LARGE)
@@ -243,7 +245,7 @@ class Proxy:
             return self._fail(served, unavailable(f"no answer from SageMaker: {error}"))
 
     def _whole_answer(
-        self, answer: aiohttp.ClientResponse, content: bytes, asked: Asked, served: Served
+        self, answer: aiohttp.ClientResponse, content: bytes, asked: ProxiedRequest, served: Served
     ) -> web.Response:
         document = json_object(content)
         failed = engine_error(document)

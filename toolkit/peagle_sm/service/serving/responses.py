@@ -151,7 +151,7 @@ def _refused(name: str, found: object, allowed: str) -> SpecError:
 
 
 @dataclass
-class Answer:
+class ChatResponse:
     """One chat answer as a response; ``asked`` is the request."""
 
     asked: Mapping[str, Any]
@@ -257,7 +257,7 @@ def part_of(kind: str, text: str) -> dict[str, Any]:
 
 def response_of(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a whole chat completion to a response."""
-    answer = Answer(asked)
+    answer = ChatResponse(asked)
     answer.take(document)
     return answer.document()
 
@@ -268,7 +268,7 @@ class ResponseRelay(Relay):
     def __init__(self, asked: Mapping[str, Any]) -> None:
         """Take the request, ``asked``."""
         super().__init__()
-        self._answer = Answer(asked)
+        self._answer = ChatResponse(asked)
         self._number = 0
         self._out: list[bytes] = []
         self._items: list[str] = []  #: kinds of the items that have begun

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,7 +107,7 @@ def told_as_aws_does(ctx: ResourceContext) -> Iterator[None]:
 
 
 def handler_failure(ctx: ResourceContext, message: str, code: str) -> ResourceFailure:
-    """Word a failure as CloudFormation's resource handlers do."""
+    """Return a failure with the message format of CloudFormation's resource handlers."""
     return ResourceFailure(
         f'Resource handler returned message: "{message}" '
         f"(RequestToken: {ctx.request_id}, HandlerErrorCode: {_handler_code(code)}, ServiceErrorCode: {code})"
@@ -139,6 +139,26 @@ def tag_list(tags: Mapping[str, str], key: str = "Key", value: str = "Value") ->
     return [{key: name, value: text} for name, text in tags.items()]
 
 
-def dropped_tags(ctx: ResourceContext, old: Properties, new: Properties) -> list[str]:
-    """Return the keys in ``old`` that are missing from ``new``."""
-    return sorted(merged_tags(ctx, old).keys() - merged_tags(ctx, new).keys())
+def retag(
+    ctx: ResourceContext,
+    service: str,
+    resource: Mapping[str, Any],
+    old: Properties,
+    new: Properties,
+    *,
+    tag: str = "TagResource",
+    untag: str = "UntagResource",
+    keys: str = "TagKeys",
+    tags: str = "Tags",
+    form: Callable[[Mapping[str, str]], Any] = tag_list,
+) -> None:
+    """Set a resource's tags to the template's: ``resource`` are the members that name it.
+
+    ``keys`` is the member of the operation ``untag``, ``tags`` that of ``tag``, which takes them in ``form``.
+    """
+    wanted = merged_tags(ctx, new)
+    dropped = sorted(merged_tags(ctx, old).keys() - wanted.keys())
+    if dropped:
+        send(ctx, service, untag, {**resource, keys: dropped})
+    if wanted:
+        send(ctx, service, tag, {**resource, tags: form(wanted)})

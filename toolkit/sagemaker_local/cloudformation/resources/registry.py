@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from sagemaker_local.cloudformation.resources import (
-    autoscaling,
-    cloudwatch,
-    components,
-    dynamodb,
-    ecr,
-    iam,
-    kms,
-    lambda_,
-    logs,
-    metadata,
-    s3,
-    sagemaker,
-    schedules,
-    sns,
-    sqs,
-    ssm,
-)
+from sagemaker_local.cloudformation.resources import table
+from sagemaker_local.cloudformation.resources.access import iam, kms
 from sagemaker_local.cloudformation.resources.base import (
     Created,
     Handler,
@@ -30,8 +14,12 @@ from sagemaker_local.cloudformation.resources.base import (
     ResourceContext,
 )
 from sagemaker_local.cloudformation.resources.calls import told_as_aws_does
-from sagemaker_local.cloudformation.resources.custom import CustomResource
+from sagemaker_local.cloudformation.resources.functions import lambda_, schedules
+from sagemaker_local.cloudformation.resources.functions.custom import CustomResource
+from sagemaker_local.cloudformation.resources.monitoring import cloudwatch, logs, sns, sqs
 from sagemaker_local.cloudformation.resources.schemas import immutable_properties
+from sagemaker_local.cloudformation.resources.serving import autoscaling, components, sagemaker
+from sagemaker_local.cloudformation.resources.storage import dynamodb, ecr, s3
 
 _CUSTOM_PREFIX = "Custom::"
 
@@ -47,13 +35,12 @@ _KINDS: dict[str, Kind] = {
     **kms.KINDS,
     **lambda_.KINDS,
     **logs.KINDS,
-    **metadata.KINDS,
     **s3.KINDS,
     **sagemaker.KINDS,
     **schedules.KINDS,
     **sns.KINDS,
     **sqs.KINDS,
-    **ssm.KINDS,
+    **table.KINDS,
     _CUSTOM: CustomResource(_CUSTOM),
 }
 

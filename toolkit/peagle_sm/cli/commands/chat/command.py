@@ -65,17 +65,17 @@ def chat(
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.chat import loop
-    from peagle_sm.cli.commands.chat.conversation import Conversation, Settings
+    from peagle_sm.cli.commands.chat.conversation import ChatSettings, Conversation
     from peagle_sm.cli.commands.chat.loop import NAMES, Chat
     from peagle_sm.cli.commands.chat.screen import Screen, Spend
     from peagle_sm.cli.console import termination_unwinds
-    from peagle_sm.cli.endpoint_status import is_stand_in, read_status
+    from peagle_sm.cli.ready import read_status
     from peagle_sm.service import connect
 
     endpoint = connect(name, session=open_session(state))
     status = read_status(state, endpoint.status)
     scripted = not state.stdin_is_tty()
-    stand_in = state.local if status is None else is_stand_in(state, status)
+    stand_in = state.local or (status is not None and status.stand_in_weights)
     price = None if status is None else status.summary.usd_per_hour
     spend = Spend(0.0 if state.local else price)
     if status is not None:
@@ -87,7 +87,7 @@ def chat(
         endpoint,
         screen,
         Conversation(system),
-        Settings(max_tokens, temperature, component),
+        ChatSettings(max_tokens, temperature, component),
         spend,
         keep_all=keep_all,
         scripted=scripted,

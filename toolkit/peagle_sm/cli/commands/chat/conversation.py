@@ -83,7 +83,7 @@ _TOO_LONG = re.compile(r"context length|maximum model length", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ChatSettings:
     """Parameters sent with every message; None means the engine's default."""
 
     max_tokens: int
@@ -103,7 +103,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChatAnswer:
     """The result of a turn.
 
     ``summary`` is None if the answer is incomplete: it was ``stopped`` by Ctrl-C, or failed with ``error``.
@@ -126,11 +126,11 @@ def ask(
     endpoint: Endpoint,
     conversation: Conversation,
     question: str,
-    settings: Settings,
+    settings: ChatSettings,
     on_chunk: Callable[[Chunk], None],
     *,
     keep_all: bool = False,
-) -> Answer:
+) -> ChatAnswer:
     """Send a message; leave out oldest turns while the engine refuses the length.
 
     With ``keep_all`` no turn is left out. A request is sent again only if the engine refused it, never after
@@ -146,26 +146,26 @@ def ask(
     if not fits:  # the new message alone is too long: leaving out turns did not help
         dropped, conversation.left_out = 0, before
     conversation.keep(question, answer.text)
-    return Answer(answer.text, answer.summary, answer.stopped, answer.error, dropped)
+    return ChatAnswer(answer.text, answer.summary, answer.stopped, answer.error, dropped)
 
 
 def _asked_once(
     endpoint: Endpoint,
     conversation: Conversation,
     question: str,
-    settings: Settings,
+    settings: ChatSettings,
     on_chunk: Callable[[Chunk], None],
-) -> Answer:
+) -> ChatAnswer:
     stream = None
     try:
         stream = endpoint.stream(messages=conversation.messages(question), **settings.to_arguments())
         for chunk in stream:
             on_chunk(chunk)
-        return Answer(stream.text, stream.summary)
+        return ChatAnswer(stream.text, stream.summary)
     except KeyboardInterrupt:
-        return Answer(stream.text if stream is not None else "", stopped=True)
+        return ChatAnswer(stream.text if stream is not None else "", stopped=True)
     except PeagleError as error:
-        return Answer(stream.text if stream is not None else "", error=error)
+        return ChatAnswer(stream.text if stream is not None else "", error=error)
     finally:
         if stream is not None:
             stream.close()

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peagle_sm.aws.files import CannotWrite, write_file
-from peagle_sm.cli.commands.chat.conversation import Answer, Conversation, Settings, ask, is_too_long
-from peagle_sm.cli.commands.chat.screen import Meter, Screen, Spend, figures
+from peagle_sm.cli.commands.chat.conversation import ChatAnswer, ChatSettings, Conversation, ask, is_too_long
+from peagle_sm.cli.commands.chat.screen import Screen, Spend, TokenMeter, figures
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import utf8_text
 
@@ -39,18 +39,18 @@ NAMES = tuple(name for name, _, _ in COMMANDS)
 
 
 @dataclass(frozen=True)
-class Command:
+class SlashCommand:
     """A slash command and its argument."""
 
     name: str
     argument: str
 
 
-class Unknown(ValueError):
+class UnknownCommand(ValueError):
     """An unknown slash command; the message suggests a similar one."""
 
 
-def parse(line: str) -> Command | str:
+def parse(line: str) -> SlashCommand | str:
     """Return a line's command, or the text to send; `//` escapes a leading slash.
 
     Raises:
@@ -64,8 +64,10 @@ def parse(line: str) -> Command | str:
     if name not in NAMES:
         close = get_close_matches(name, NAMES, n=1)
         guess = f"; did you mean {close[0]}?" if close else "."
-        raise Unknown(f"unknown command {name}{guess} /help lists commands; // begins a line with a slash")
-    return Command(name, argument.strip())
+        raise UnknownCommand(
+            f"unknown command {name}{guess} /help lists commands; // begins a line with a slash"
+        )
+    return SlashCommand(name, argument.strip())
 
 
 def help_text() -> str:
@@ -176,7 +178,7 @@ class Chat:
         endpoint: Endpoint,
         screen: Screen,
         conversation: Conversation,
-        settings: Settings,
+        settings: ChatSettings,
         spend: Spend,
         *,
         keep_all: bool,
@@ -225,7 +227,7 @@ class Chat:
         """Run a command or send a text; return False to end the chat."""
         try:
             command = parse(text)
-        except Unknown as error:
+        except UnknownCommand as error:
             self._screen.note(str(error))
             return True
         if isinstance(command, str):
@@ -245,7 +247,7 @@ class Chat:
             raise self._failed
         self._failed = None
 
-    def _execute(self, command: Command) -> None:
+    def _execute(self, command: SlashCommand) -> None:
         match command.name:
             case "/help":
                 self._screen.note(help_text())
@@ -316,7 +318,7 @@ class Chat:
         return turns[-1].user if turns else None
 
     def _ask(self, question: str) -> None:
-        meter = Meter(self._monotonic)
+        meter = TokenMeter(self._monotonic)
         self._failed = None
         self._status("waiting for the first token")
 
@@ -334,7 +336,7 @@ class Chat:
         self.tally.turns += 1
         self._report(question, answer, meter)
 
-    def _report(self, question: str, answer: Answer, meter: Meter) -> None:
+    def _report(self, question: str, answer: ChatAnswer, meter: TokenMeter) -> None:
         metrics = figures(answer.summary) if answer.summary is not None else meter.text()
         ended = answer.summary.output_tokens if answer.summary is not None else None
         self.tally.tokens += meter.tokens if ended is None else ended  # a stopped answer has tokens too
@@ -365,7 +367,7 @@ class Chat:
             kept = "the received part is kept; " if text else ""
             self._screen.note(f"  next: {kept}/retry sends the message again")
 
-    def _document(self, question: str, answer: Answer) -> dict[str, object]:
+    def _document(self, question: str, answer: ChatAnswer) -> dict[str, object]:
         error = answer.error
         return {
             "turn": self.tally.turns,

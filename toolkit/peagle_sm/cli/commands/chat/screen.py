@@ -27,7 +27,7 @@ _LEAST_ROWS = 5
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
 
 
-class Bar:
+class StatusBar:
     """Status line in the terminal's last row, below the scroll region.
 
     It does nothing without a terminal, or on one that is too small or has TERM=dumb.
@@ -103,7 +103,7 @@ def keys_ignored(keyboard: TextIO) -> Iterator[None]:
             termios.tcsetattr(number, termios.TCSAFLUSH, before)
 
 
-class Meter:
+class TokenMeter:
     """Counter of chunks, and of tokens if the engine counts them in each chunk."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -188,7 +188,7 @@ class Screen:
     def __init__(self, state: State) -> None:
         """Prepare the status line without drawing it."""
         self._state = state
-        self._bar = Bar(sys.stdout, state.environ.get("TERM") if state.format == "table" else None)
+        self._bar = StatusBar(sys.stdout, state.environ.get("TERM") if state.format == "table" else None)
         self._thinking = False
         self._open = False
 

@@ -9,7 +9,7 @@ import click
 
 from peagle_sm.cli.arguments import complete_endpoint, name_from_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import confirmed, emit, show_offer
+from peagle_sm.cli.console import asking, confirmed, emit
 from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:
@@ -41,11 +41,15 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
     chosen = patterns or (name_from_spec(ctx),)
     session = open_session(state)
     with termination_is_ctrl_c(), follower(state) as follow:
-
-        def ask(going: Sequence[Deletable]) -> bool:
-            follow.pause()
-            show_offer(state, yes, render_going(going, with_logs), {"deleting": going_data(going)})
-            return confirmed(state, f"Delete {', '.join(each.name for each in going)}?", yes)
+        ask = asking(
+            state,
+            yes,
+            "deleting",
+            lambda going: render_going(going, with_logs),
+            lambda going: f"Delete {', '.join(each.name for each in going)}?",
+            data=going_data,
+            before=follow.pause,
+        )
 
         def ask_for_logs(groups: Sequence[str]) -> bool:
             return confirmed(state, f"Delete the log groups too ({', '.join(groups)})?", False)

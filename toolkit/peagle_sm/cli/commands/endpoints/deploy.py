@@ -6,6 +6,7 @@ in place or stop-and-start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,15 +15,14 @@ import click
 from peagle_sm.cli.arguments import given, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.planning.doctor import skip_option
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, show_offer, to_json
-from peagle_sm.cli.endpoint_status import when
+from peagle_sm.cli.console import asking, emit, need_terminal, note, to_json
 from peagle_sm.cli.terminal import render_fields
-from peagle_sm.core.words import usd
+from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.plan.payloads import Change
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
     from peagle_sm.service import Endpoint, UpdateOffer
 
 
@@ -69,10 +69,9 @@ def deploy(
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed
-    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
     from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
     from peagle_sm.service.preflight import known_ids
@@ -89,11 +88,9 @@ def deploy(
         return
     states: list[str] = ["absent"]
     with termination_is_ctrl_c(), follower(state) as follow:
-
-        def ask(made: Plan) -> bool:
-            follow.pause()
-            show_offer(state, yes, render_plan(made), {"plan": plan_data(made)})
-            return confirmed(state, question(states[-1], made), yes)
+        ask: Callable[[Plan], bool] = asking(
+            state, yes, "plan", str, lambda made: question(states[-1], made), before=follow.pause
+        )
 
         def attempt() -> Endpoint:
             return create(
@@ -194,8 +191,8 @@ def update(
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.core.errors import Declined
     from peagle_sm.service import update as bring_about
 
@@ -205,8 +202,8 @@ def update(
     with termination_is_ctrl_c(), follower(state) as follow:
 
         def ask(offer: UpdateOffer) -> bool:
-            follow.pause()
             if dry_run:
+                follow.pause()
                 emit(
                     state,
                     table=lambda: render_update(offer),
@@ -214,8 +211,7 @@ def update(
                     names=[one.field for one in offer.changes],
                 )
                 return False
-            show_offer(state, yes, render_update(offer), {"update": offer.to_dict()})
-            return confirmed(state, update_question(offer), yes)
+            return asking(state, yes, "update", render_update, update_question, before=follow.pause)(offer)
 
         def attempt() -> Endpoint:
             return bring_about(

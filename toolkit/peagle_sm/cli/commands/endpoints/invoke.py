@@ -29,7 +29,7 @@ MAX_TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Question:
+class InvokeInput:
     """A request: exactly one of the three fields is set."""
 
     prompt: str | None = None
@@ -39,7 +39,7 @@ class Question:
 
 def question(
     prompt: str | None, messages: Path | None, body: Path | None, stdin_text: str | None
-) -> Question:
+) -> InvokeInput:
     """Build the request from the options; stdin counts only if no option was given.
 
     Raises:
@@ -58,15 +58,15 @@ def question(
         )
     if prompt is not None:
         encoded_utf8(prompt, "--prompt")
-        return Question(prompt=prompt)
+        return InvokeInput(prompt=prompt)
     if messages is not None:
-        return Question(messages=_messages(_json_file(messages), str(messages)))
+        return InvokeInput(messages=_messages(_json_file(messages), str(messages)))
     if body is not None:
-        return Question(body=_object(_json_file(body), str(body)))
+        return InvokeInput(body=_object(_json_file(body), str(body)))
     return _from_stdin(stdin_text)
 
 
-def parameters(asked: Question, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
+def parameters(asked: InvokeInput, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
     """Return the fields to add; a whole body gets no default token limit."""
     limit = MAX_TOKENS if max_tokens is None and asked.body is None else max_tokens
     given = {"max_tokens": limit, "temperature": temperature}
@@ -92,7 +92,7 @@ def refuse_loose_words(name: str, extra: list[str]) -> None:
     )
 
 
-def body_hint(asked: Question) -> str | None:
+def body_hint(asked: InvokeInput) -> str | None:
     """Return a note if the prompt looks like a JSON request body; it is sent as text."""
     try:
         value = json.loads(asked.prompt or "")
@@ -112,7 +112,7 @@ def stdin_text() -> str:
     return utf8_text(sys.stdin.buffer.read(), "stdin").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _from_stdin(text: str | None) -> Question:
+def _from_stdin(text: str | None) -> InvokeInput:
     if text is None or not text.strip():
         raise SpecError(
             "no prompt was given",
@@ -122,10 +122,10 @@ def _from_stdin(text: str | None) -> Question:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return Question(prompt=text)
+        return InvokeInput(prompt=text)
     if isinstance(value, list):
-        return Question(messages=_messages(value, "stdin"))
-    return Question(body=value) if isinstance(value, dict) else Question(prompt=text)
+        return InvokeInput(messages=_messages(value, "stdin"))
+    return InvokeInput(body=value) if isinstance(value, dict) else InvokeInput(prompt=text)
 
 
 def _json_file(path: Path) -> Any:
@@ -246,7 +246,7 @@ def invoke(
     finish(state, endpoint, answer)
 
 
-def _arguments(asked: Question, params: dict[str, Any]) -> dict[str, Any]:
+def _arguments(asked: InvokeInput, params: dict[str, Any]) -> dict[str, Any]:
     if asked.body is not None:
         return {"body": {**asked.body, **params}}
     chosen = {"messages": asked.messages} if asked.messages is not None else {"prompt": asked.prompt}
@@ -301,7 +301,7 @@ def _print_chunk(state: State, chunk: Chunk) -> None:
     click.echo(chunk.text, nl=False)
 
 
-class Described(Protocol):
+class HasStatus(Protocol):
     """The part of an endpoint that `finish` needs."""
 
     name: str
@@ -310,14 +310,14 @@ class Described(Protocol):
         """Return everything known about the endpoint."""
 
 
-def finish(state: State, endpoint: Described, answer: Completion) -> None:
+def finish(state: State, endpoint: HasStatus, answer: Completion) -> None:
     """Print the answer as JSON, or its metrics below the text."""
-    from peagle_sm.cli.endpoint_status import is_stand_in, read_status
+    from peagle_sm.cli.ready import read_status
 
     summary = answer.summary
     wanted = summary.acceptance is None or not state.local
     status = read_status(state, endpoint.status) if wanted else None
-    stand_in = state.local if status is None else is_stand_in(state, status)
+    stand_in = state.local or (status is not None and status.stand_in_weights)
     if state.format == "json":
         known = stand_in if status is not None or state.local else None
         click.echo(to_json({"name": endpoint.name, **answer_data(answer), "stand_in_weights": known}))

@@ -19,8 +19,7 @@ import click
 from peagle_sm.cli.arguments import complete_endpoint
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import note, to_json
-from peagle_sm.cli.endpoint_status import when
-from peagle_sm.core.words import install_command
+from peagle_sm.core.words import install_command, when
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -96,7 +95,7 @@ def openai(state: State, name: str, component: str | None, hours: float, shell: 
     """
     from peagle_sm.aws.session.signing import bearer_token
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.service.endpoint import component_of, openai_base_url
+    from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
 
     session = open_session(state)
     token = bearer_token(session, hours=hours)  # first, since it costs no call
@@ -173,7 +172,7 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
     """
     _need_extra()
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.service.endpoint import component_of
+    from peagle_sm.service.lifecycle.endpoint import component_of
     from peagle_sm.service.serving.proxy import Proxy, run
     from peagle_sm.service.serving.upstream import Upstream
 

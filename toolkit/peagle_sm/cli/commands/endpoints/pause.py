@@ -12,11 +12,10 @@ import click
 
 from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, show_offer
-from peagle_sm.cli.endpoint_status import when
+from peagle_sm.cli.console import asking, emit, need_terminal, note
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.plan.cost import rest_costs
-from peagle_sm.core.words import usd
+from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -46,12 +45,14 @@ def pause(state: State, name: str, yes: bool) -> None:
     need_terminal(state, yes, f"peagle-sm status {name}{state.flags}")
     session = open_session(state)
     with termination_is_ctrl_c(), follower(state) as follow:
-
-        def ask(running: EndpointSummary) -> bool:
-            follow.pause()
-            show_offer(state, yes, render_running(running), {"pausing": running.to_dict()})
-            return confirmed(state, f"Pause {name}? It stops answering.", yes)
-
+        ask = asking(
+            state,
+            yes,
+            "pausing",
+            render_running,
+            lambda _: f"Pause {name}? It stops answering.",
+            before=follow.pause,
+        )
         report = turn_off(name, session=session, confirm=ask, progress=follow)
     emit(
         state,
@@ -82,19 +83,22 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 
     need_terminal(state, yes, f"peagle-sm status {name}{state.flags}")
     session = open_session(state)
     with termination_is_ctrl_c(), follower(state) as follow:
-
-        def ask(offer: ResumeOffer) -> bool:
-            follow.pause()
-            show_offer(state, yes, render_offer(offer), {"resume": offer.to_dict()})
-            return confirmed(state, f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?", yes)
+        ask = asking(
+            state,
+            yes,
+            "resume",
+            render_offer,
+            lambda offer: f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?",
+            before=follow.pause,
+        )
 
         def attempt() -> ResumeOffer:
             return bring_back(name, session=session, confirm=ask, progress=follow, unguarded=unguarded)
@@ -127,11 +131,7 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
     wanted = _length(words[-1])
     name = words[0] if len(words) == 2 else name_from_spec(ctx)
     session = open_session(state)
-
-    def ask(lease: Lease) -> bool:
-        show_offer(state, yes, render_lease(lease), {"keep": lease.to_dict()})
-        return confirmed(state, f"Keep {name}?", yes)
-
+    ask = asking(state, yes, "keep", render_lease, lambda _: f"Keep {name}?")
     lease = renew(name, wanted, session=session, confirm=ask)
     emit(state, table=lambda: render_kept(lease), data=lease.to_dict, names=[name])
 

@@ -13,10 +13,15 @@ import click
 from peagle_sm.cli.arguments import endpoint_argument
 from peagle_sm.cli.base import Command, State, as_seconds, global_options
 from peagle_sm.cli.console import emit, note, to_json
+from peagle_sm.cli.terminal import render_table
+from peagle_sm.core.words import cause_first, elapsed, relative
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.service import EndpointStatus
+    from peagle_sm.service import EndpointStatus, EndpointSummary
 
 
 @click.command("list", cls=Command)
@@ -35,7 +40,6 @@ def list_(state: State, everything: bool) -> None:
     tag:GetResources.
     """
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.endpoint_status import render_list
     from peagle_sm.service import list_endpoints
 
     session = open_session(state)
@@ -49,6 +53,56 @@ def list_(state: State, everything: bool) -> None:
         data=lambda: [each.to_dict() for each in found],
         names=[each.name for each in found],
     )
+
+
+_HEADERS = ("name", "status", "mode", "instance", "age", "usd/hour", "spent", "expires")
+
+
+def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
+    """Render one row for each endpoint; a dash means unknown."""
+    from peagle_sm.service.inventory.endpoint_status import instance_text
+
+    rows = [
+        (
+            each.name,
+            each.status,
+            _short_mode(each),
+            instance_text(each),
+            "-" if each.age_s is None else elapsed(each.age_s),
+            _amount(each, each.usd_per_hour),
+            _amount(each, each.spent_usd),
+            "-" if each.expires_at is None else relative(each.expires_at, now),  # the date is in `status`
+        )
+        for each in summaries
+    ]
+    return render_table(_HEADERS, rows, right=("age", "usd/hour", "spent"))
+
+
+def _short_mode(each: EndpointSummary) -> str:
+    if each.mode is None:
+        return "-"
+    return (
+        each.mode if each.num_speculative_tokens is None else f"{each.mode} K={each.num_speculative_tokens}"
+    )
+
+
+def _amount(each: EndpointSummary, value: float | None) -> str:
+    """Render an amount of USD; `~` marks an estimate, because of autoscaling."""
+    if value is None:
+        return "-"
+    return f"~{value:,.2f}" if each.instance_bounds else f"{value:,.2f}"
+
+
+def change_line(status: EndpointStatus) -> str:
+    """Render the line that `status --watch` prints on a pipe when it changes.
+
+    It has no times and no costs, which always change.
+    """
+    each = status.summary
+    parts = [f"{each.name} is {each.status}", f"config {status.config or 'unknown'}", *status.warnings]
+    if status.failure_reason:
+        parts.insert(1, f"failure: {cause_first(status.failure_reason, '').splitlines()[0]}")
+    return " · ".join(" ".join(part.split()) for part in parts)
 
 
 _LEAST_PAUSE_S = 1.0
@@ -76,21 +130,20 @@ def status(state: State, name: str, watch: bool, verbose: bool) -> None:
     session = open_session(state)
     found = read_status(name, session=session)
     if not watch:
-        _show(state, session, found, verbose)
+        _show(state, found, verbose)
         return
     with until_ctrl_c(state, follow=True):
         watch_status(state, session, found, verbose)
 
 
-def _show(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
-    from peagle_sm.cli.endpoint_status import is_stand_in, render_status, status_data
+def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
+    from peagle_sm.cli.ready import status_data
+    from peagle_sm.core.display import text
 
     emit(
         state,
-        table=lambda: render_status(
-            found, stand_in=is_stand_in(state, found), now=session.now(), verbose=verbose
-        ),
-        data=lambda: status_data(state, found),
+        table=lambda: text(found.card(verbose)),
+        data=lambda: status_data(found),
         names=[found.summary.name],
     )
 
@@ -108,7 +161,7 @@ def watch_status(state: State, session: Session, found: EndpointStatus, verbose:
     while True:
         if redraw:
             click.clear()
-            _show(state, session, found, verbose)
+            _show(state, found, verbose)
             note(state, "\nCtrl-C ends the watch; the endpoint is not changed.")
         else:
             shown = _line_if_new(state, session, found, shown)
@@ -125,12 +178,12 @@ def watch_status(state: State, session: Session, found: EndpointStatus, verbose:
 
 
 def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: str | None) -> str:
-    from peagle_sm.cli.endpoint_status import change_line, status_data
+    from peagle_sm.cli.ready import status_data
 
     line = change_line(found)
     if line != shown:
         if state.format == "json":
-            click.echo(to_json(status_data(state, found), indent=None))
+            click.echo(to_json(status_data(found), indent=None))
         elif state.format == "quiet":
             click.echo(found.summary.name)
         else:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.benchmark.plan import BenchPlan
-    from peagle_sm.measure.benchmark.run import Outcome
     from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 
@@ -116,6 +116,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     so at every load.
     """
     need_packages()
+    if options["yes"] and not options["managed"]:
+        raise click.UsageError("peagle-sm bench asks for confirmation only with --managed. Leave out --yes.")
     outcome, stand_in = _run(state, endpoint, options)
     from peagle_sm.measure.load.points import is_withheld
 
@@ -132,7 +134,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.progress import follower
-    from peagle_sm.measure.benchmark.acceptance import engine_source
+    from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
     from peagle_sm.measure.benchmark.plan import check_plan
     from peagle_sm.measure.benchmark.run import BenchDependencies, bench
@@ -161,6 +163,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
                 look=lambda: look_at(session, arm),
                 provenance=lambda: origin(plan.seed),
                 source=engine_source(session, arm, state.sleep),
+                metrics=metrics_page(session, arm),
                 every_s=5.0 if state.format == "json" else 0.5,
             ),
             expected=options["expect_mode"],
@@ -452,7 +455,7 @@ def withheld(outcome: Outcome) -> PeagleError:
     """Return the error for a run in which the figures of every load are withheld."""
     return PeagleError(
         "all figures are withheld: at every load this client, not the endpoint, was the bottleneck",
-        next_step="run it on a machine with a free core, or at a lower concurrency; the requests are in"
+        next_step="run `bench` on a machine with a free core, or at a lower concurrency; the requests are in"
         f" {outcome.path}",
         details={"file": str(outcome.path)},
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.measuring.modes import dependencies, measure_modes, run_comparison
 from peagle_sm.cli.commands.measuring.options import (
     FILE,
     Numbers,
@@ -22,20 +23,15 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import confirmed, emit, show_offer
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
-from peagle_sm.core.words import usd
-from peagle_sm.measure import need_packages, results_file
+from peagle_sm.cli.console import emit
+from peagle_sm.cli.terminal import STAND_IN, render_table
+from peagle_sm.measure import need_packages
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.cli.progress import Follower
-    from peagle_sm.core.plan.plan import Plan
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
-    from peagle_sm.measure.compare.deployments import Round
-    from peagle_sm.measure.compare.measurement import Estimate, Setup
-    from peagle_sm.measure.compare.run import CompareDependencies, Outcome
+    from peagle_sm.measure.compare.measurement import Setup
     from peagle_sm.measure.results.records import (
         ArmRecord,
         ComparisonRecord,
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
         Percentiles,
         PointRecord,
     )
+    from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
 
@@ -60,6 +57,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--head", "heads", metavar="MODE=ID", multiple=True, help="Draft head of a mode. May be repeated."
+)
+@click.option(
+    "--head-uri",
+    "head_uris",
+    metavar="MODE=S3URI",
+    multiple=True,
+    help="S3 prefix of a mode's draft head. May be repeated.",
 )
 @workload_option
 @workload_file_option
@@ -140,17 +144,13 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     rounds = existing_rounds(arms, session)
     config = {"arms": list(texts), **_settings(options)}
     with follower(state) as follow:
-        around = _around(state, opened[0] if opened else None, follow, options)
-        return _compare(rounds, setup, workload, around, options, config)
+        around = dependencies(state, opened[0] if opened else None, follow, options)
+        return run_comparison(rounds, setup, workload, around, options, config)
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
     from peagle_sm.cli.arguments import open_session, read_spec
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.core.errors import Declined, SpecError
-    from peagle_sm.measure.compare.deployments import deployed_rounds, refuse_taken_names
-    from peagle_sm.service.inventory.guard_state import require_guard
+    from peagle_sm.core.errors import SpecError
 
     if texts:
         raise SpecError(
@@ -162,30 +162,16 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     workload = chosen_workload(options)
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
-    if not options["unguarded"]:
-        with follower(state) as follow:
-            with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
-    refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
-    _show_price(state, session, specs, setup, options)
-    names = ", ".join(spec.name for spec in specs[0].values())
-    if not confirmed(state, f"Deploy {names}, measure them and delete them?", options["yes"]):
-        raise Declined("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
-    config = {"modes": list(specs[0]), "deployments": len(specs), **_settings(options)}
-    config["specs"] = {
-        mode: spec.model_dump(mode="json", exclude_unset=True) for mode, spec in specs[0].items()
-    }
-    with follower(state) as follow:
-        rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
-        around = _around(state, session, follow, options)
-        return _compare(rounds, setup, workload, around, options, config)
+    return measure_modes(state, session, specs, setup, workload, options, _settings(options))
 
 
 def _refuse_options_of_modes(options: dict[str, Any]) -> None:
     from peagle_sm.core.errors import SpecError
 
-    alone = [name for name in ("spec_path", "deployments", "ks", "heads", "unguarded") if options[name]]
+    names = ("spec_path", "deployments", "ks", "heads", "head_uris", "unguarded")
+    alone = [name for name in names if options[name]]
     if alone:
-        flags = {"spec_path": "--spec", "ks": "--k", "heads": "--head"}
+        flags = {"spec_path": "--spec", "ks": "--k", "heads": "--head", "head_uris": "--head-uri"}
         raise SpecError(
             f"{', '.join(flags.get(name, '--' + name) for name in alone)}: allowed only with --modes",
             next_step="Add --modes, for example --modes none,p-eagle, or leave the option out.",
@@ -198,8 +184,11 @@ def _specs(base: EndpointSpec, options: dict[str, Any]) -> list[dict[SpecMode, E
     modes = parse_modes(options["modes"])
     ks = parse_ks(options["ks"], modes)
     heads = parse_by_mode("--head", options["heads"], modes)
-    count = options["deployments"] or 1
-    return [specs_of(base, modes, ks=ks, heads=heads, deployment=number) for number in range(1, count + 1)]
+    uris = parse_by_mode("--head-uri", options["head_uris"], modes)
+    return [
+        specs_of(base, modes, ks=ks, heads=heads, head_uris=uris, deployment=number)
+        for number in range(1, (options["deployments"] or 1) + 1)
+    ]
 
 
 def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
@@ -221,111 +210,12 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("seed", "max_tokens", "temperature", "api", "first_turn_only")}
 
 
-def _show_price(
-    state: State,
-    session: Session,
-    specs: list[dict[SpecMode, EndpointSpec]],
-    setup: Setup,
-    options: dict[str, Any],
-) -> None:
-    from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-    from peagle_sm.core.errors import PlanRefused
-    from peagle_sm.measure.compare.arms import in_terms_of_the_options
-    from peagle_sm.measure.compare.measurement import estimate
-    from peagle_sm.service import plan_for
-
-    plans = [plan_for(spec, session) for spec in specs[0].values()]
-    for mode, made in zip(specs[0], plans, strict=True):
-        try:
-            refuse_if_needed(made)
-        except PlanRefused as error:
-            raise in_terms_of_the_options(error, mode) from error
-    arms = len(plans) + bool(options["control"])
-    found = estimate(plans, setup, arms=arms, deployments=len(specs))
-    show_offer(state, options["yes"], render_estimate(plans, found), {"plan": estimate_data(plans, found)})
-
-
-def _around(
-    state: State, session: Session | None, follow: Follower, options: dict[str, Any]
-) -> CompareDependencies:
-    from peagle_sm.measure.benchmark.acceptance import engine_source
-    from peagle_sm.measure.benchmark.endpoint_arm import look_at
-    from peagle_sm.measure.compare.run import CompareDependencies
-    from peagle_sm.measure.load import make_target
-    from peagle_sm.measure.results.provenance import origin
-
-    def look(arm: ArmRecord) -> str | None:
-        return look_at(session, arm)
-
-    def drafts_of(arm: ArmRecord) -> bool | None:
-        # The mode of a SageMaker endpoint is read from its model; the mode of a URL is only the user's label.
-        source = engine_source(session, arm) if arm.transport == "http" else None
-        return source.drafts if source is not None else None
-
-    return CompareDependencies(
-        progress=follow,
-        target_of=lambda arm: make_target(session, arm),
-        look=look,
-        drafts_of=drafts_of,
-        provenance=lambda: origin(options["seed"]),
-        every_s=5.0 if state.format == "json" else 0.5,
-    )
-
-
-def _compare(
-    rounds: list[Round],
-    setup: Setup,
-    workload: Workload,
-    around: CompareDependencies,
-    options: dict[str, Any],
-    config: dict[str, Any],
-) -> Outcome:
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.measure.compare.run import compare as run
-
-    path = options["out"] or results_file("compare")
-    with termination_is_ctrl_c():
-        return run(rounds, setup, workload, path, around, control=options["control"], config=config)
-
-
 NO_DIFFERENCE = "no significant difference"
 WITHHELD = "withheld"
 FINE = 1.02  #: the verdict estimates how many prompts are needed to detect this ratio
 CONTROL_WITHIN = 0.10  #: the A/A interval must be within 1 +- this for "1, as expected"
 _RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
 _ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
-
-
-def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
-    """Render what --modes deploys, and what it is likely to cost."""
-    rows = [
-        (
-            plan.names.endpoint,
-            plan.spec.speculation.mode,
-            usd(plan.usd_per_hour, "hour"),
-        )
-        for plan in plans
-    ]
-    times = "" if found.deployments == 1 else f", {found.deployments} times, one after the other"
-    minutes = max(1, round(found.minutes))
-    about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
-    fields = [
-        ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
-        ("price", usd(found.usd_per_hour, "hour") + " for all of them"),
-        ("likely", f"{about}, {usd(found.usd)}"),
-        ("at most", f"{usd(found.most_usd)}, if all of them run until the end of their lifetime"),
-        ("price from", "\n".join(found.price_sources)),
-    ]
-    return (
-        render_table(("endpoint", "mode", "price"), rows, right=("price",)) + "\n\n" + render_fields(fields)
-    )
-
-
-def estimate_data(plans: Sequence[Plan], found: Estimate) -> dict[str, Any]:
-    """Return the same data for --format json."""
-    from dataclasses import asdict
-
-    return {"endpoints": [plan.names.endpoint for plan in plans], **asdict(found)}
 
 
 def render_outcome(outcome: Outcome) -> str:

@@ -95,6 +95,7 @@ def render_report(view: View) -> str:
     measured = (
         tables.ratios(view),
         tables.points(view),
+        tables.controllers(view),
         tables.by_load(view),
         tables.validations(view.tables, view),
         tables.alternatives(view.tables, view),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.checks import Check
     from peagle_sm.core.checks.base import Result
     from peagle_sm.core.errors import PeagleError
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
 
 
 _DEFAULT = Path("peagle.yaml")

@@ -7,8 +7,6 @@ functions here. `lock` writes what JumpStart resolves the spec to, shows what ch
 from __future__ import annotations
 
 import re
-import textwrap
-from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ from peagle_sm.cli.console import emit, note, to_json
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks.base import Result
-    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.planning import Plan
     from peagle_sm.service.jumpstart_lock import Locking
 
 
@@ -42,7 +40,6 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
     """
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
     from peagle_sm.service import plan_for
 
     spec = read_spec(spec_path)
@@ -54,8 +51,8 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     else:
         emit(
             state,
-            table=lambda: render_plan(made) + _results_text(results, state.flags),
-            data=lambda: plan_data(made) | _results_data(results),
+            table=lambda: str(made) + _results_text(results, state.flags),
+            data=lambda: made.to_dict() | _results_data(results),
             names=[made.names.endpoint],
         )
     refuse_if_needed(made, shown=state.format == "table" and not dry_run)
@@ -87,9 +84,7 @@ def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
 
 def print_requests(made: Plan) -> None:
     """Print the requests as a JSON array on stdout, with any --format."""
-    from peagle_sm.cli.commands.planning.rendering import requests_data
-
-    click.echo(to_json(requests_data(made)))
+    click.echo(to_json(made.to_dict()["requests"]))
 
 
 def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
@@ -101,9 +96,8 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
         PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
     from peagle_sm.core.errors import PlanRefused
-    from peagle_sm.service.spec_to_plan import errors_of
 
-    errors = errors_of(made, skip)
+    errors = made.errors(skip)
     if not errors:
         return
     details = {"findings": [finding.to_dict() for finding in errors]}
@@ -187,16 +181,6 @@ def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
     )
 
 
-_HEADS = {
-    "error": "Errors",
-    "warning": "Warnings",
-    "unknown": "Unknown (could not be checked)",
-    "skipped": "Skipped",
-}
-
-
-# The AWS operation before a cause. Different operations often fail for the same cause.
-_OPERATION = re.compile(r"^[A-Z][A-Za-z0-9]+: ")
 # A command that lacks --local, --region or --profile.
 _COMMAND = re.compile(
     r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`"
@@ -209,70 +193,11 @@ def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool 
     ``verbose`` adds reasons, sources and the passed checks. ``flags`` are added to suggested commands, so
     that they have the same target.
     """
-    return _COMMAND.sub(rf"`\1{flags}`", _rendered(results, verbose))
+    from peagle_sm.core.display import text
+    from peagle_sm.service.preflight import Checkup
 
-
-def _rendered(results: Sequence[Result], verbose: bool) -> str:
-    blocks = []
-    for status, title in _HEADS.items():
-        chosen = [each for each in results if each.status == status]
-        if not chosen:
-            continue
-        if status in ("unknown", "skipped") and not verbose:
-            blocks.append("\n".join([title, *_by_cause(chosen)]))
-        else:
-            blocks.append("\n".join([title, *(line for each in chosen for line in _lines(each, verbose))]))
-    remarks = [each for each in results if each.status == "ok" and each.message]
-    if remarks:
-        blocks.append("\n".join(["Good to know", *(f"  {each.check}: {each.message}" for each in remarks)]))
-    good = list(dict.fromkeys(each.check for each in results if each.status == "ok" and not each.message))
-    if good and verbose:
-        blocks.append("Passed\n" + _wrapped(good))
-    counts = summary(results)
-    return "\n\n".join([*blocks, counts if verbose else f"{counts}\n(--verbose: all checks, with sources)"])
-
-
-def _by_cause(results: Sequence[Result]) -> list[str]:
-    """Render one line for each cause: many checks are unknown for the same cause."""
-    causes: dict[str, list[str]] = {}
-    for each in results:
-        causes.setdefault(_OPERATION.sub("", each.message), []).append(each.check)
-    return [
-        f"  {', '.join(dict.fromkeys(checks))}: {cause}"
-        if len(checks) < 4
-        else f"  {len(set(checks))} checks: {cause}"
-        for cause, checks in causes.items()
-    ]
-
-
-def _lines(result: Result, verbose: bool) -> list[str]:
-    lines = [f"  {result.check}: {result.message}"]
-    if verbose and result.status in ("error", "warning"):
-        lines.append(f"    why: {result.why}")
-    if result.next_step:
-        lines.append(f"    next: {result.next_step}")
-    if result.fix:
-        lines.append(f"    --fix: {result.fix}")
-    if verbose and result.source:
-        lines.append(f"    source: {result.source}" + (f" <{result.url}>" if result.url else ""))
-    return lines
-
-
-def _wrapped(names: Sequence[str]) -> str:
-    return textwrap.fill(
-        " ".join(names), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-    )
-
-
-def summary(results: Sequence[Result]) -> str:
-    """Render the number of checks by status; each counts with its worst status."""
-    worst: dict[str, str] = {}
-    for each in results:
-        worst.setdefault(each.check, each.status)
-    counts = Counter(worst.values())
-    words = {"error": "with errors", "warning": "with warnings", "unknown": "unknown", "skipped": "skipped"}
-    parts = [f"{counts[key]} {text}" for key, text in words.items() if counts[key]]
-    return f"{len(worst)} checks: " + ", ".join([*parts, f"{counts['ok']} passed"])
+    shown = _COMMAND.sub(rf"`\1{flags}`", text(Checkup(tuple(results)).card(verbose)))
+    return shown if verbose else f"{shown}\n(--verbose: all checks, with sources)"
 
 
 def render_deploy_notes(results: Sequence[Result]) -> str:

@@ -1,6 +1,6 @@
-"""Rendering of specs, plans and locks: commented YAML, text and JSON.
+"""Rendering of specs and locks: commented YAML, text and JSON.
 
-`init`, `plan`, `deploy` and `lock` use it. The YAML is generated from the fields of EndpointSpec, so that it
+`init` and `lock` use it. The YAML is generated from the fields of EndpointSpec, so that it
 always matches them. This module imports pydantic and yaml: commands import it inside functions, so that
 --help stays fast.
 """
@@ -16,23 +16,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from peagle_sm.cli.terminal import render_fields
-from peagle_sm.core.plan.plan import (
-    at_most,
-    draft_tokens,
-    engine_settings,
-    instances,
-    is_stand_in,
-    price,
-    request_name,
-    where,
-)
+from peagle_sm.core.planning import finding_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import STAND_IN, speculation_text, worst_first
 
 if TYPE_CHECKING:
-    from peagle_sm.core.jumpstart.lock import Change, Lock
-    from peagle_sm.core.plan.plan import Plan
-    from peagle_sm.core.words import Finding
+    from peagle_sm.core.spec.lock import LockChange
     from peagle_sm.service.jumpstart_lock import Locking
 
 
@@ -99,110 +87,6 @@ def _value(value: Any) -> str:
     return text.strip().removesuffix("...").strip()
 
 
-def render_plan(plan: Plan) -> str:
-    """Render the whole plan: facts, price, memory, requests, findings."""
-    blocks = [_heading(plan), render_fields(_facts(plan), "  ")]
-    if plan.memory is not None:
-        verdict = "fits" if plan.memory.fits else "DOES NOT FIT"
-        blocks.append("\n".join([f"Memory: {verdict}", *(f"  {line}" for line in plan.memory.lines)]))
-    if plan.requests:
-        rows = [(f"{r.service}.{r.operation}", request_name(r)) for r in plan.requests]
-        blocks.append("Requests, in this order\n" + render_fields(rows, "  "))
-    if plan.findings:
-        blocks.append("Findings\n" + render_findings(plan.findings))
-    return "\n\n".join(blocks)
-
-
-def _heading(plan: Plan) -> str:
-    return f"Plan for {plan.spec.name} in {where(plan)}"
-
-
-def _facts(plan: Plan) -> list[tuple[str, str]]:
-    spec = plan.spec
-    model = spec.model
-    if is_stand_in(plan):
-        model += f"\n({STAND_IN})"
-    facts = [
-        ("model", model),
-        ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
-        *engine_settings(plan),
-        ("instance", instances(plan)),
-    ]
-    if plan.unused_gpus:
-        facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: billed but not used"))
-    return [
-        *facts,
-        ("price", price(plan)),
-        ("at most", at_most(plan)),
-        ("price from", plan.price_source),
-        *([("hours", spec.hours)] if spec.hours else []),
-        *_lock(plan),
-    ]
-
-
-def used_lock(plan: Plan) -> Lock | None:
-    """Return the plan's lock; None if there is none, or the source is not JumpStart."""
-    from peagle_sm.core.catalog import load_catalog
-
-    source = plan.spec.source or load_catalog().model(plan.spec.model).sources[0]
-    return plan.spec.lock("local" if plan.context.local else "aws") if source == "jumpstart" else None
-
-
-def _lock(plan: Plan) -> list[tuple[str, str]]:
-    lock = used_lock(plan)
-    if lock is None:
-        return []
-    found = lock.jumpstart
-    return [("locked", f"{found.model_id} {found.version}, config {found.config}, on {lock.written_at[:10]}")]
-
-
-def render_findings(findings: Sequence[Finding]) -> str:
-    """Render each finding with severity, next step and source; errors first."""
-    lines = []
-    for finding in worst_first(findings):
-        lines.append(f"  {finding.severity.ljust(7)}  {finding.check}: {finding.message}")
-        if finding.next_step:
-            lines.append(f"           next: {finding.next_step}")
-        if finding.source:
-            lines.append(f"           source: {finding.source}")
-    return "\n".join(lines)
-
-
-def requests_data(plan: Plan) -> list[dict[str, Any]]:
-    """Return the exact requests in order, with boto3's names."""
-    return [asdict(request) for request in plan.requests]
-
-
-def plan_data(plan: Plan) -> dict[str, Any]:
-    """Return the plan for --format json; costs are null if the price is unknown."""
-    return {
-        "name": plan.spec.name,
-        "model": plan.spec.model,
-        "mode": plan.spec.speculation.mode,
-        "num_speculative_tokens": draft_tokens(plan),
-        "engine_settings": dict(engine_settings(plan)),
-        "account": plan.context.account,
-        "region": plan.context.region,
-        "local": plan.context.local,
-        "stand_in_weights": is_stand_in(plan),
-        "names": asdict(plan.names),
-        "spec_hash": plan.spec_hash,
-        "lock": None if (lock := used_lock(plan)) is None else lock.jumpstart.model_dump(mode="json"),
-        "usd_per_hour": plan.usd_per_hour,
-        "most_usd_per_hour": plan.most_usd_per_hour,
-        "update_usd_per_hour": plan.update_usd_per_hour,
-        "usd_per_day": plan.usd_per_day,
-        "max_usd": plan.max_usd,
-        "kept_until": None if plan.kept_until is None else plan.kept_until.isoformat(timespec="seconds"),
-        "price_source": plan.price_source,
-        "memory": None if plan.memory is None else asdict(plan.memory),
-        "unused_gpus": plan.unused_gpus,
-        "refused": plan.refused,
-        "findings": [finding.to_dict() for finding in plan.findings],
-        "requests": requests_data(plan),
-    }
-
-
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
@@ -212,11 +96,11 @@ def render_lock(made: Locking, *, written: bool) -> str:
     if made.before is not None and made.changes:
         blocks.append(f"Changes\n{render_changes(made.changes)}")
     if made.findings:
-        blocks.append("Findings\n" + render_findings(made.findings))
+        blocks.append("Findings\n" + render_fields(finding_rows(made.findings), "  "))
     return "\n\n".join(blocks)
 
 
-def render_changes(changes: Sequence[Change]) -> str:
+def render_changes(changes: Sequence[LockChange]) -> str:
     """Render each changed field, with the old and the new value below it."""
     lines = []
     for one in changes:

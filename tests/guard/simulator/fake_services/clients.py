@@ -1,0 +1,123 @@
+"""boto3's clients, as far as the guard's functions call them, over a simulated account."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tests.guard.simulator.fake_services.account import ACCOUNT, REGION, Account
+from tests.guard.simulator.fake_services.errors import NoSuchEndpoint, NoSuchSchedule, ScheduleExists
+from tests.guard.simulator.fake_services.fake_aws import moment, seconds
+
+Functions = Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
+UNIVERSAL = "aws-sdk:sagemaker:"
+
+
+@dataclass(slots=True)
+class SageMakerClient:
+    """boto3's client of SageMaker, for waking."""
+
+    account: Account
+
+    def describe_endpoint(self, **request: Any) -> dict[str, Any]:
+        """DescribeEndpoint."""
+        now = self.account.call("DescribeEndpoint")
+        name: str = request["EndpointName"]
+        life = self.account.sagemaker.live.get(name)
+        if life is None:
+            raise NoSuchEndpoint(f"Could not find endpoint {self.account.sagemaker.arn(name)}.")
+        return {
+            "EndpointName": name,
+            "EndpointArn": life.arn,
+            "CreationTime": moment(life.created_at),
+            "LastModifiedTime": moment(life.modified_at(now)),
+            "EndpointStatus": life.status(now),
+        }
+
+    def create_endpoint(self, **request: Any) -> dict[str, Any]:
+        """CreateEndpoint of an endpoint that was there before, with its kept config."""
+        now = self.account.call("CreateEndpoint")
+        plan = self.account.plans[request["EndpointName"]]
+        tags = {each["Key"]: each["Value"] for each in request["Tags"]}
+        life = self.account.sagemaker.create(plan, now, tags, request["EndpointConfigName"])
+        return {"EndpointArn": life.arn}
+
+
+@dataclass(slots=True)
+class SchedulerClient:
+    """boto3's client of EventBridge Scheduler; what is armed here really fires."""
+
+    account: Account
+    functions: Functions
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def create_schedule(self, **request: Any) -> dict[str, Any]:
+        """CreateSchedule."""
+        self.account.call("CreateSchedule")
+        if request["Name"] in self.account.scheduler.armed:
+            raise ScheduleExists(f"Schedule {request['Name']} already exists.")
+        return self._arm(request)
+
+    def update_schedule(self, **request: Any) -> dict[str, Any]:
+        """UpdateSchedule."""
+        self.account.call("UpdateSchedule")
+        if request["Name"] not in self.account.scheduler.armed:
+            raise NoSuchSchedule(f"Schedule {request['Name']} does not exist.")
+        return self._arm(request)
+
+    def get_schedule(self, **request: Any) -> dict[str, Any]:
+        """GetSchedule."""
+        name: str = request["Name"]
+        self.account.call("GetSchedule")
+        if name not in self.account.scheduler.armed:
+            raise NoSuchSchedule(f"Schedule {name} does not exist.")
+        return self.requests[name]
+
+    def delete_schedule(self, **request: Any) -> dict[str, Any]:
+        """DeleteSchedule."""
+        name: str = request["Name"]
+        self.account.call("DeleteSchedule")
+        if not self.account.scheduler.remove(name):
+            raise NoSuchSchedule(f"Schedule {name} does not exist.")
+        return {}
+
+    def _arm(self, request: dict[str, Any]) -> dict[str, Any]:
+        name, target = request["Name"], request["Target"]
+        self.requests[name] = request
+        start, end = seconds(_aware(request["StartDate"])), seconds(_aware(request["EndDate"]))
+        if request["ScheduleExpression"] != "rate(10 minutes)":
+            raise ValueError(
+                f"the simulator knows rate(10 minutes) only, found {request['ScheduleExpression']}"
+            )
+        event = json.loads(target["Input"])
+        self.account.scheduler.arm(name, start, end, lambda now: self._fire(target["Arn"], event, now))
+        return {"ScheduleArn": f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/{name}"}
+
+    def _fire(self, arn: str, event: dict[str, Any], now: int) -> None:
+        """What a schedule calls: SageMaker itself, or a function of the guard if it runs at all."""
+        account = self.account
+        if UNIVERSAL in arn:
+            operation = arn.rpartition(":")[2]
+            if operation == "deleteEndpoint":
+                account.may_delete(event["EndpointName"])
+                account.sagemaker.delete(event["EndpointName"], now, "schedule")
+            elif operation == "deleteInferenceComponent":
+                account.sagemaker.delete_component(event["InferenceComponentName"], now, "schedule")
+            else:
+                raise ValueError(f"the simulator knows no universal target {operation}")
+            return
+        if account.functions_run(now):
+            account.actor = "schedule"
+            try:
+                self.functions[arn.rpartition(":")[2]](event)
+            finally:
+                account.actor = "guard"
+
+
+def _aware(at: datetime) -> datetime:
+    if at.tzinfo is None:
+        raise ValueError(f"a schedule's date without a time zone: {at}")
+    return at

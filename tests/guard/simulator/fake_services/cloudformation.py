@@ -1,0 +1,76 @@
+"""The simulated CloudFormation: a stack with a switch, whose updates take time and cannot be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchStack, NothingToUpdate, StackBusy
+from tests.guard.simulator.fake_services.events import Events
+from tests.guard.simulator.worlds.world import Interval
+
+UPDATE_S = 40
+"""From UpdateStack to the moment at which the stack deletes or creates the endpoint."""
+
+
+@dataclass(slots=True)
+class Stack:
+    """One Peagle-<endpoint> stack."""
+
+    name: str
+    endpoint: str
+    busy: tuple[Interval, ...]
+    state: str = "on"
+    status: str = "CREATE_COMPLETE"
+    by: str = "guard"
+    """Who asked for the last update."""
+    updates: int = 0
+    refused: int = 0
+
+    def status_at(self, now: int) -> str:
+        """Return StackStatus, somebody else's updates included."""
+        if any(begin <= now < end for begin, end in self.busy):
+            return "UPDATE_IN_PROGRESS"
+        return self.status
+
+
+@dataclass(slots=True)
+class CloudFormation:
+    """Stacks by name. ``turn`` creates or deletes the endpoint of a stack, and may fail."""
+
+    events: Events
+    turn: Callable[[Stack, str, int], None]
+    asked: Callable[[Stack, str], None] = lambda *_: None
+    """Called as an update is accepted."""
+    stacks: dict[str, Stack] = field(default_factory=dict)
+
+    def describe(self, name: str, now: int) -> Stack:
+        """DescribeStacks of one stack."""
+        if name not in self.stacks:
+            raise NoSuchStack(f"Stack with id {name} does not exist")
+        return self.stacks[name]
+
+    def update(self, name: str, state: str, now: int) -> None:
+        """UpdateStack with the previous template and another EndpointState."""
+        stack = self.describe(name, now)
+        if stack.status_at(now).endswith("_IN_PROGRESS"):
+            stack.refused += 1
+            raise StackBusy(f"Stack:{name} is in {stack.status_at(now)} state and can not be updated.")
+        if stack.state == state:
+            raise NothingToUpdate("No updates are to be performed.")
+        stack.state, stack.status = state, "UPDATE_IN_PROGRESS"
+        stack.updates += 1
+        self.asked(stack, state)
+        self.events.at(now + UPDATE_S, lambda moment: self._cleanup(stack, state, moment))
+
+    def _cleanup(self, stack: Stack, state: str, now: int) -> None:
+        """The resource goes in the clean-up; a failure there is swallowed and the update still completes."""
+        try:
+            self.turn(stack, state, now)
+        except AwsFault:
+            stack.refused += 1
+        stack.status = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS" if state == "off" else "UPDATE_IN_PROGRESS"
+        self.events.at(now + UPDATE_S, lambda _: self._complete(stack))
+
+    def _complete(self, stack: Stack) -> None:
+        stack.status = "UPDATE_COMPLETE"

@@ -1,0 +1,161 @@
+"""The shipped register over a simulated DynamoDB table, for worlds in which an item becomes unreadable."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from peagle_guard.records import Record
+from peagle_guard.register import PREFIX, DynamoRegister, Item, read, written
+from tests.guard.simulator.fake_services.account import Account
+
+_CONDITION = re.compile(
+    r"attribute_not_exists\((?P<absent>#\w+)\)"
+    r"|NOT attribute_type\((?P<typed>#\w+), (?P<type>:\w+)\)"
+    r"|(?P<name>#\w+) (?P<operator>=|<=|<|>=) (?P<value>:\w+)"
+)
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+
+
+class ConditionFailed(ClientError):
+    """The condition of a write did not hold."""
+
+    def __init__(self) -> None:
+        message = "The conditional request failed"
+        code = "ConditionalCheckFailedException"
+        super().__init__({"Error": {"Code": code, "Message": message}}, "UpdateItem")
+
+
+@dataclass(slots=True)
+class Table:
+    """boto3's client of DynamoDB with one table, as far as the register calls it."""
+
+    account: Account
+    items: dict[str, Item] = field(default_factory=dict)
+
+    def scan(self, **request: Any) -> dict[str, Any]:
+        """Scan: one page."""
+        self.account.call("Scan")
+        return {"Items": [dict(self.items[key]) for key in sorted(self.items)]}
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        """GetItem."""
+        self.account.call("GetItem")
+        item = self.items.get(request["Key"]["pk"]["S"])
+        return {} if item is None else {"Item": dict(item)}
+
+    def update_item(self, **request: Any) -> dict[str, Any]:
+        """UpdateItem with a condition, SET and REMOVE."""
+        self.account.call("UpdateItem")
+        key = request["Key"]["pk"]["S"]
+        names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
+        item = self.items.get(key, {})
+        if not _holds(request.get("ConditionExpression", ""), item, names, values):
+            raise ConditionFailed
+        item = {"pk": {"S": key}, **item}
+        for clause, body in _clauses(request["UpdateExpression"]):
+            for part in body.split(", "):
+                name, _, value = part.partition(" = ")
+                if clause == "SET":
+                    item[names[name]] = values[value]
+                else:
+                    item.pop(names[name], None)
+        self.items[key] = item
+        return {}
+
+    def delete_item(self, **request: Any) -> dict[str, Any]:
+        """DeleteItem with a condition."""
+        self.account.call("DeleteItem")
+        key = request["Key"]["pk"]["S"]
+        names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+        if not _holds(request["ConditionExpression"], self.items.get(key, {}), names, values):
+            raise ConditionFailed
+        self.items.pop(key, None)
+        return {}
+
+
+def _clauses(expression: str) -> list[tuple[str, str]]:
+    parts = re.split(r"\b(SET|REMOVE) ", expression)[1:]
+    return [(parts[i], parts[i + 1].strip()) for i in range(0, len(parts), 2)]
+
+
+def _holds(condition: str, item: Item, names: dict[str, str], values: Item) -> bool:
+    """Evaluate ``a AND b OR c`` of the forms that the register writes; no condition always holds."""
+    return not condition or any(
+        all(_one(part, item, names, values) for part in all_of.split(" AND "))
+        for all_of in condition.split(" OR ")
+    )
+
+
+def _one(part: str, item: Item, names: dict[str, str], values: Item) -> bool:
+    found = _CONDITION.fullmatch(part)
+    if found is None:
+        raise ValueError(f"the simulated DynamoDB does not know the condition {part!r}")
+    if found["absent"]:
+        return names[found["absent"]] not in item
+    if found["typed"]:
+        return values[found["type"]]["S"] not in item.get(names[found["typed"]], {})
+    held, wanted = item.get(names[found["name"]]), values[found["value"]]
+    if held is None or held.keys() != wanted.keys():
+        return False
+    return _COMPARE[found["operator"]](_comparable(held), _comparable(wanted))
+
+
+def _comparable(value: dict[str, Any]) -> Any:
+    """A number as such, a text as such: of one type, which the caller has checked."""
+    ((kind, held),) = value.items()
+    return Decimal(held) if kind == "N" else held
+
+
+class TableRegister(DynamoRegister):
+    """The shipped register; ``records`` is what can be read of it."""
+
+    def __init__(self, account: Account) -> None:
+        """Begin with an empty table."""
+        self._account = account
+        self.table = Table(account)
+        super().__init__(self.table, "peagle-guard")
+
+    def put(self, record: Record, now: datetime) -> bool:
+        """Write a record; note when a mark was really made."""
+        done = super().put(record, now)
+        if done:
+            self._account.note_mark(record)
+        return done
+
+    @property
+    def records(self) -> dict[str, Record]:
+        """Read every item that can be read."""
+        found = {}
+        for key, item in self.table.items.items():
+            if key.startswith(PREFIX):
+                with suppress(ValueError, TypeError, AttributeError, OverflowError):
+                    record = read(item)
+                    found[record.name] = record
+        return found
+
+    def write(self, record: Record, now: datetime) -> None:
+        """Write a record as the command line does."""
+        item = {name: value for name, value in written(record, now).items() if value is not None}
+        key = PREFIX + record.name
+        self.table.items[key] = {**self.table.items.get(key, {}), **item, "pk": {"S": key}}
+
+    def spoil(self, name: str, attribute: str, value: dict[str, str]) -> None:
+        """Make an attribute of an item unreadable; an item that does not exist is made of it."""
+        item = self.table.items.setdefault(PREFIX + name, {"pk": {"S": PREFIX + name}})
+        item[attribute] = value

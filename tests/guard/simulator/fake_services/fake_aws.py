@@ -1,0 +1,276 @@
+"""The guard's own view of AWS (``peagle_guard.aws``), answered by a simulated account with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from peagle_guard.aws import Component, Page, Query, Register, Result, Tagged, Unanswered
+from peagle_guard.boto_aws import FunctionFailed, endpoint_of
+from peagle_guard.records import Endpoint, Record
+from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
+from tests.guard.simulator.fake_services.cloudwatch import Points
+from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchEndpoint
+from tests.guard.simulator.fake_services.sagemaker import Life
+
+PAGE = 100
+MOST_QUERIES = 500
+VARIANT = "AllTraffic"
+INVOKE_TIMEOUT_S = 60
+"""After this the guard's client gives up an Invoke (peagle_guard.boto_aws)."""
+
+WAKE_AGAIN_S = 240
+"""A wake that is delivered twice comes again within this."""
+
+_moments: dict[int, datetime] = {}
+
+
+def moment(seconds: int) -> datetime:
+    """Return seconds since 1970 as an aware datetime; remembered, since a world asks for few, often."""
+    found = _moments.get(seconds)
+    if found is None:
+        if len(_moments) > 20_000:
+            _moments.clear()
+        found = _moments[seconds] = datetime.fromtimestamp(seconds, UTC)
+    return found
+
+
+def seconds(at: datetime) -> int:
+    """Return a datetime as whole seconds since 1970."""
+    return int(at.timestamp())
+
+
+@dataclass(slots=True)
+class FakeRegister:
+    """The table: records by name, each write conditional on the version that was read."""
+
+    account: Account
+    records: dict[str, Record] = field(default_factory=dict)
+    locked_until: datetime | None = None
+    last_sweep_at: datetime | None = None
+
+    def scan(self, token: str | None) -> Page[Record]:
+        """Return all records, a page at a time."""
+        self.account.call("Scan")
+        return _page(sorted(self.records.values(), key=lambda record: record.name), token)
+
+    def get(self, name: str) -> Record:
+        """Read one record."""
+        self.account.call("GetItem")
+        return self.records.get(name, Record(name))
+
+    def put(self, record: Record, now: datetime) -> bool:
+        """Write one record as its next version."""
+        self.account.call("PutItem")
+        known = self.records.get(record.name)
+        if (known.version if known else 0) != record.version:
+            return False
+        self.records[record.name] = replace(record, version=record.version + 1)
+        self.account.note_mark(record)
+        return True
+
+    def write(self, record: Record, now: datetime) -> None:
+        """Write a record as the command line does."""
+        self.records[record.name] = record
+
+    def forget(self, record: Record) -> bool:
+        """Remove one record."""
+        self.account.call("DeleteItem")
+        known = self.records.get(record.name)
+        if known is None or known.version != record.version:
+            return False
+        del self.records[record.name]
+        return True
+
+    def lock(self, now: datetime, until: datetime) -> bool:
+        """Take the lock of the sweep."""
+        self.account.call("UpdateItem")
+        if self.locked_until is not None and self.locked_until > now:
+            return False
+        self.locked_until = until
+        return True
+
+    def unlock(self, now: datetime, *, finished: bool = True) -> None:
+        """Give the lock back."""
+        self.account.call("UpdateItem")
+        self.locked_until = None
+        if finished:
+            self.last_sweep_at = now
+
+
+@dataclass(slots=True)
+class FakeAws:
+    """One method per call; each is counted, and each may fail."""
+
+    account: Account
+    register: Register
+    functions: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
+    notices: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often each operation was called, since the world began."""
+        return self.account.calls
+
+    def time(self) -> datetime:
+        """The Date header of an answer: AWS's own clock, whatever the guard's shows."""
+        return moment(self.account.call("ListEndpoints"))
+
+    def list_endpoints(self, token: str | None) -> Page[Endpoint]:
+        """ListEndpoints, 100 a page."""
+        now = self.account.call("ListEndpoints")
+        return _page([_views(life, now)[0] for life in self.account.sagemaker.live.values()], token)
+
+    def describe_endpoint(self, name: str) -> Endpoint | None:
+        """DescribeEndpoint."""
+        now = self.account.call("DescribeEndpoint")
+        life = self.account.sagemaker.live.get(name)
+        return None if life is None else described(life, now)
+
+    def list_components(self, token: str | None) -> Page[Component]:
+        """ListInferenceComponents of all endpoints."""
+        self.account.call("ListInferenceComponents")
+        lives = self.account.sagemaker.live.values()
+        found = [Component(name, life.plan.name, VARIANT) for life in lives for name in life.components]
+        return _page(found, token)
+
+    def tagged_endpoints(self, token: str | None) -> Page[Tagged]:
+        """GetResources: as things were some time ago, endpoints that are gone included."""
+        then = self.account.call("GetResources") - self.account.world.tag_lag_s
+        found: dict[str, Tagged] = {}
+        for life in self.account.sagemaker.lives:
+            if life.created_at <= then and (life.gone_at is None or life.gone_at > then):
+                found.pop(life.arn, None)
+                if life.tags.get(MANAGED_BY):
+                    found[life.arn] = Tagged(life.arn, life.tags)
+        return _page(list(found.values()), token)
+
+    def endpoint_tags(self, arn: str) -> Mapping[str, str]:
+        """ListTags: the truth."""
+        self.account.call("ListTags")
+        for life in self.account.sagemaker.live.values():
+            if life.arn == arn:
+                return life.tags
+        raise NoSuchEndpoint(f"Could not find {arn}")
+
+    def stack_exists(self, name: str) -> bool:
+        """DescribeStacks."""
+        self.account.call("DescribeStacks")
+        return name in self.account.cloudformation.stacks
+
+    def metric_data(
+        self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
+    ) -> Page[Result]:
+        """GetMetricData by minute."""
+        now = self.account.call("GetMetricData")
+        if self.account.metrics.failing(now):
+            raise AwsFault("GetMetricData: Internal failure")
+        if len(queries) > MOST_QUERIES:
+            raise AwsFault(
+                f"The collection MetricDataQueries must not have a size greater than {MOST_QUERIES}."
+            )
+        begin, stop = seconds(start), seconds(end)
+        return Page(tuple(self._result(query, begin, stop, now) for query in queries))
+
+    def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Invoke one of the guard's functions."""
+        now = self.account.call("Invoke")
+        if not self.account.functions_run(now):
+            raise AwsFault(f"{function}: Service exception")
+        if self._hangs(event, now):
+            self.account.spend(INVOKE_TIMEOUT_S)
+            raise Unanswered(f"{function}: Read timeout")
+        if event.get("action") == "wake" and self.account.world.lambdas.redelivered:
+            again = now + self.account.chance.randint(1, WAKE_AGAIN_S)
+            self.account.events.at(again, lambda _: self._again(function, event))
+        try:
+            return self.functions[function](event)
+        except Exception as error:
+            raise FunctionFailed(f"{function}: {type(error).__name__}: {error}") from error
+
+    def _hangs(self, event: Mapping[str, Any], now: int) -> bool:
+        target = str(event.get("endpoint") or event.get("stack") or "").removeprefix("Peagle-")
+        return any(
+            each.endpoint == target and each.begin <= now < each.end for each in self.account.world.hangs
+        )
+
+    def _again(self, function: str, event: Mapping[str, Any]) -> None:
+        """The same event once more; who sent it hears nothing of it."""
+        with suppress(ClientError):
+            self.functions[function](event)
+
+    def publish(self, subject: str, text: str) -> None:
+        """Publish a notice."""
+        now = self.account.call("Publish")
+        self.notices.append((now, subject, text))
+
+    def _result(self, query: Query, begin: int, stop: int, now: int) -> Result:
+        points = self._points(query, begin, stop, now)
+        return Result(query.id, {_moments.get(minute) or moment(minute): value for minute, value in points})
+
+    def _points(self, query: Query, begin: int, stop: int, now: int) -> Points:
+        metrics, dimensions = self.account.metrics, dict(query.dimensions)
+        component = dimensions.get("InferenceComponentName")
+        if component is not None:
+            name, lane = component.rpartition("-copy-")[0], component
+        elif "VariantName" in dimensions:
+            name, lane = dimensions["EndpointName"], dimensions["VariantName"]
+        elif query.metric == "ApproximateBacklogSize":
+            return metrics.backlog(dimensions["EndpointName"], begin, stop, now)
+        else:
+            return []
+        if query.metric.startswith("GPUUtilization"):
+            return metrics.gpu(name, begin, stop, now)
+        if "Utilization" in query.metric:
+            return metrics.utilisation(name, begin, stop, now, samples=query.stat == "SampleCount")
+        if query.metric == "Invocations":
+            return metrics.invocations(name, lane, begin, stop, now)
+        if query.metric in ("ConcurrentRequestsPerModel", "ConcurrentRequestsPerCopy"):
+            return metrics.concurrency(name, lane, begin, stop, now)
+        return []
+
+
+def _page(items: list[Any], token: str | None) -> Page[Any]:
+    first = int(token or 0)
+    more = first + PAGE < len(items)
+    return Page(tuple(items[first : first + PAGE]), str(first + PAGE) if more else None)
+
+
+def _views(life: Life, now: int) -> tuple[Endpoint, Endpoint]:
+    """An endpoint as ListEndpoints and DescribeEndpoint show it, read by the guard's own code."""
+    key = (life.status(now), life.modified_at(now))
+    found: tuple[Endpoint, Endpoint] | None = life.views.get(key)
+    if found is None:
+        found = life.views[key] = _read(life, now, *key)
+    return found
+
+
+def _read(life: Life, now: int, status: str, modified_at: int) -> tuple[Endpoint, Endpoint]:
+    plan = life.plan
+    row: dict[str, Any] = {
+        "EndpointName": plan.name,
+        "EndpointArn": life.arn,
+        "CreationTime": moment(life.created_at),
+        "LastModifiedTime": moment(modified_at),
+        "EndpointStatus": status,
+    }
+    variants = (VARIANT,) if plan.components else tuple(name for name, _ in plan.traffic)
+    count = max([1, *(count for begin, count in plan.instances if begin <= now)])
+    described = row | {
+        "EndpointConfigName": life.config_name,
+        "ProductionVariants": [{"VariantName": name, "CurrentInstanceCount": count} for name in variants],
+        "MetricsConfig": {"MetricPublishFrequencyInSeconds": plan.publish_s},
+    }
+    if plan.async_config:
+        described["AsyncInferenceConfig"] = {"OutputConfig": {"S3OutputPath": "s3://answers/"}}
+    return endpoint_of(row), endpoint_of(described)
+
+
+def described(life: Life, now: int) -> Endpoint:
+    """Return an endpoint as DescribeEndpoint shows it."""
+    return _views(life, now)[1]

@@ -1,0 +1,59 @@
+"""The timetable in worlds: kept by the guard, over the change of clocks too; and a miss is seen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.guard.simulator.guard_run import run_guard
+from tests.guard.simulator.judging.judge_hours import missed_hours
+from tests.guard.simulator.making import plan, run
+from tests.guard.simulator.worlds.traffic import DAY, HOUR, Traffic
+from tests.guard.simulator.worlds.world import Hours, World
+
+
+def _at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+BERLIN = Hours(
+    "Mon-Sun 08:00-18:00 Europe/Berlin",
+    (
+        (_at("2026-10-24 06:00"), _at("2026-10-24 16:00")),  # summer time
+        (_at("2026-10-25 07:00"), _at("2026-10-25 17:00")),  # from this night on winter time
+        (_at("2026-10-26 07:00"), _at("2026-10-26 17:00")),
+    ),
+)
+
+
+def _world(owner: str) -> World:
+    begin = _at("2026-10-24 06:30")
+    busy = Traffic.of([(at, at + 5) for at in range(begin, begin + 3 * DAY, 400)])
+    one = plan(
+        owner=owner, created_at=begin, traffic=(("AllTraffic", busy),), hours=BERLIN, lifetime_hours=200.0
+    )
+    return World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(one,))
+
+
+@pytest.mark.parametrize("owner", ["direct", "stack"])
+def test_it_goes_and_comes_with_local_time(owner: str) -> None:
+    found, verdict = run(_world(owner))
+    assert verdict.hours_missed == 0, verdict.notes
+    lives = found.account.sagemaker.lives
+    assert len(lives) == 3
+    for life, (opens, closes) in zip(lives[1:], BERLIN.open[1:], strict=True):
+        assert opens <= life.created_at <= opens + 700
+        assert life.turning_off_at is not None
+        assert closes <= life.turning_off_at <= closes + 1300
+
+
+def test_a_timetable_that_nobody_keeps_is_missed() -> None:
+    given = _world("direct")
+    found = run_guard(given)
+    late = Hours(BERLIN.text, tuple((opens - 2 * HOUR, closes - 2 * HOUR) for opens, closes in BERLIN.open))
+    lives = [(each.life, each.cause) for each in found.ended()]
+    other = plan(hours=late)
+    for life, _ in lives:
+        life.plan = other
+    assert len(missed_hours(given, lives)) >= 2

@@ -1,0 +1,1 @@
+"""Worlds of endpoints, traffic and faults, made from a seed."""

@@ -1,0 +1,93 @@
+"""Timetables for worlds; their open times are worked out here, apart from the guard's own reading."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from random import Random
+from zoneinfo import ZoneInfo
+
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import Hours, Interval
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC")
+
+# Weekends on which clocks change: Berlin, New York, Lord Howe (by half an hour).
+CLOCK_CHANGES = (
+    date(2026, 3, 29),
+    date(2026, 10, 25),
+    date(2026, 3, 8),
+    date(2026, 11, 1),
+    date(2026, 4, 5),
+    date(2026, 10, 4),
+)
+
+REPEATED_HOURS = (
+    ("Europe/Berlin", "2026-10-25T01:00", 60),
+    ("America/New_York", "2026-11-01T06:00", 60),
+    ("Australia/Lord_Howe", "2026-04-04T15:00", 30),
+)
+"""(zone, the moment in UTC at which its clocks go back, by how many minutes)."""
+
+
+def timetable(random: Random, begin: int, end: int) -> Hours:
+    """Draw a timetable and work out when it is open between two moments.
+
+    Its readings of the clock exist on every day (none falls into a skipped or doubled hour): those edges have
+    tests of their own, and here the meaning must be beyond dispute.
+    """
+    zone = random.choice(ZONES)
+    first, last = random.choice(((0, 4), (0, 6), (1, 5), (5, 6)))
+    opens, closes = random.randint(4, 11), random.randint(14, 23)
+    minute = random.choice((0, 0, 15, 30))
+    text = f"{DAYS[first]}-{DAYS[last]} {opens:02}:{minute:02}-{closes:02}:{minute:02} {zone}"
+    info = ZoneInfo(zone)
+    day = datetime.fromtimestamp(begin, UTC).date() - timedelta(days=2)
+    found: list[Interval] = []
+    while datetime.combine(day, time(), tzinfo=UTC).timestamp() < end + 2 * 86400:
+        if first <= day.weekday() <= last:
+            on = datetime.combine(day, time(opens, minute), tzinfo=info)
+            off = datetime.combine(day, time(closes, minute), tzinfo=info)
+            found.append((int(on.timestamp()), int(off.timestamp())))
+        day += timedelta(days=1)
+    return Hours(text, tuple(found))
+
+
+def repeated_hour(random: Random) -> tuple[Hours, int, int]:
+    """Draw a timetable that closes at, or in, the hour that comes twice when the clocks go back.
+
+    Return it with the beginning and the end of a world around the change.
+    """
+    zone, text, back = random.choice(REPEATED_HOURS)
+    info, change = ZoneInfo(zone), int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    first_reading = datetime.fromtimestamp(change, info)
+    offset = random.choice((0, 0, 0, back // 2, back, -30))
+    closes = (first_reading.hour * 60 + first_reading.minute + offset) % 1440
+    opens = (closes - random.choice((3, 5, 8)) * 60) % 1440
+    words = f"{DAYS[0]}-{DAYS[6]} {_clock(opens)}-{_clock(closes)} {zone}"
+    begin = change - random.choice((4, 9)) * HOUR
+    end = change + 4 * HOUR
+    return Hours(words, tuple(_open(info, opens, closes, begin - 24 * HOUR, end + 24 * HOUR))), begin, end
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _open(zone: ZoneInfo, opens: int, closes: int, begin: int, end: int) -> list[Interval]:
+    """The open times: from the first to the last moment at which the clock's reading is in the range.
+
+    Found by reading the zone's clock every quarter of an hour, which divides every change of it.
+    """
+    found: list[Interval] = []
+    for moment in range(begin // 900 * 900, end, 900):
+        reading = datetime.fromtimestamp(moment, zone)
+        minute = reading.hour * 60 + reading.minute
+        inside = opens <= minute < closes if opens < closes else minute >= opens or minute < closes
+        if not inside:
+            continue
+        if found and moment - found[-1][1] <= HOUR:  # A reading that comes twice does not close in between.
+            found[-1] = (found[-1][0], moment + 900)
+        else:
+            found.append((moment, moment + 900))
+    return found

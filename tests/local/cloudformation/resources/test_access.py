@@ -1,0 +1,187 @@
+"""Roles and policies, and what AWS checks when a role is handed to a service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sagemaker_local.cloudformation.resources import ResourceFailure
+from sagemaker_local.cloudformation.resources.access.roles import check_role, may
+from tests.local.cloudformation.resources.conftest import Stack
+
+LAMBDA = "lambda.amazonaws.com"
+REFUSAL = "refused"
+
+
+def document(*statements: dict[str, Any]) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def allow(action: str, resource: str = "*", **more: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": action, "Resource": resource, **more}
+
+
+TRUST = document({"Effect": "Allow", "Principal": {"Service": [LAMBDA]}, "Action": "sts:AssumeRole"})
+
+
+def test_a_role_with_its_policies_is_made_changed_and_deleted(stack: Stack) -> None:
+    properties: dict[str, Any] = {
+        "RoleName": "changing",
+        "AssumeRolePolicyDocument": TRUST,
+        "Policies": [{"PolicyName": "one", "PolicyDocument": document(allow("s3:GetObject"))}],
+        "ManagedPolicyArns": ["arn:aws:iam::aws:policy/AdministratorAccess"],
+    }
+    made = stack.create("AWS::IAM::Role", **properties)
+    assert made.physical_id == "changing"
+    assert made.attributes["Arn"] == "arn:aws:iam::123456789012:role/changing"
+    iam = stack.client("iam")
+    attached = iam.list_attached_role_policies(RoleName="changing")["AttachedPolicies"]
+    assert [policy["PolicyName"] for policy in attached] == ["AdministratorAccess"]
+    new = {
+        "RoleName": "changing",
+        "AssumeRolePolicyDocument": TRUST,
+        "Policies": [{"PolicyName": "two", "PolicyDocument": document(allow("s3:PutObject"))}],
+        "Tags": [{"Key": "a", "Value": "b"}],
+    }
+    stack.update("AWS::IAM::Role", made, properties, new)
+    assert iam.list_role_policies(RoleName="changing")["PolicyNames"] == ["two"]
+    assert iam.list_attached_role_policies(RoleName="changing")["AttachedPolicies"] == []
+    stack.delete("AWS::IAM::Role", made, **new)
+    stack.delete("AWS::IAM::Role", made, **new)
+    with pytest.raises(ClientError, match="NoSuchEntity"):
+        iam.get_role(RoleName="changing")
+
+
+def test_a_role_whose_policy_is_refused_leaves_nothing(stack: Stack) -> None:
+    with pytest.raises(ResourceFailure, match="does not exist or is not attachable"):
+        stack.create(
+            "AWS::IAM::Role",
+            RoleName="half",
+            AssumeRolePolicyDocument=TRUST,
+            ManagedPolicyArns=["arn:aws:iam::aws:policy/NoSuchPolicy"],
+        )
+    with pytest.raises(ClientError, match="NoSuchEntity"):
+        stack.client("iam").get_role(RoleName="half")
+
+
+def test_a_taken_role_name_is_refused(stack: Stack) -> None:
+    stack.create("AWS::IAM::Role", RoleName="taken", AssumeRolePolicyDocument=TRUST)
+    with pytest.raises(ResourceFailure, match=r"already exists.*HandlerErrorCode: AlreadyExists"):
+        stack.create("AWS::IAM::Role", RoleName="taken", AssumeRolePolicyDocument=TRUST)
+
+
+def test_an_inline_policy_moves_between_roles(stack: Stack) -> None:
+    for name in ("from", "to"):
+        stack.create("AWS::IAM::Role", RoleName=name, AssumeRolePolicyDocument=TRUST)
+    old = {"PolicyName": "p", "PolicyDocument": document(allow("s3:*")), "Roles": ["from"]}
+    made = stack.create("AWS::IAM::Policy", **old)
+    stack.update("AWS::IAM::Policy", made, old, {**old, "Roles": ["to"]})
+    iam = stack.client("iam")
+    assert iam.list_role_policies(RoleName="from")["PolicyNames"] == []
+    assert iam.list_role_policies(RoleName="to")["PolicyNames"] == ["p"]
+    stack.delete("AWS::IAM::Policy", made, **{**old, "Roles": ["to"]})
+    assert iam.list_role_policies(RoleName="to")["PolicyNames"] == []
+    with pytest.raises(ResourceFailure, match="At least one of"):
+        stack.create("AWS::IAM::Policy", PolicyName="p", PolicyDocument=document(allow("s3:*")))
+
+
+def test_a_managed_policy_keeps_one_version_and_detaches_when_deleted(stack: Stack) -> None:
+    stack.create("AWS::IAM::Role", RoleName="holder", AssumeRolePolicyDocument=TRUST)
+    old: dict[str, Any] = {
+        "ManagedPolicyName": "narrow",
+        "PolicyDocument": document(allow("s3:*")),
+        "Roles": ["holder"],
+    }
+    made = stack.create("AWS::IAM::ManagedPolicy", **old)
+    new = {**old, "PolicyDocument": document(allow("sqs:*"))}
+    for _ in range(6):  # AWS keeps five versions at most
+        stack.update("AWS::IAM::ManagedPolicy", made, old, new)
+        old, new = new, old
+    versions = stack.client("iam").list_policy_versions(PolicyArn=made.physical_id)["Versions"]
+    assert len(versions) == 1
+    stack.delete("AWS::IAM::ManagedPolicy", made, **new)
+    stack.delete("AWS::IAM::ManagedPolicy", made, **new)
+
+
+def test_a_role_that_is_missing_or_trusts_others_is_refused(stack: Stack) -> None:
+    other = stack.role("sagemaker.amazonaws.com")
+    for arn in (other, "arn:aws:iam::123456789012:role/nobody"):
+        with pytest.raises(ResourceFailure, match=REFUSAL):
+            check_role(stack.context, arn, LAMBDA, REFUSAL)
+
+
+@pytest.mark.parametrize(
+    ("statement", "passes"),
+    [
+        (allow("iam:PassRole"), True),
+        (allow("*"), True),
+        (allow("iam:passrole", Condition={"StringEquals": {"iam:PassedToService": LAMBDA}}), True),
+        (allow("iam:PassRole", Condition={"StringLike": {"iam:PassedToService": ["lambda.*"]}}), True),
+        (
+            allow("iam:PassRole", Condition={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}),
+            False,
+        ),
+        (allow("iam:PassRole", "arn:aws:iam::123456789012:role/other-*"), False),
+        (allow("s3:*"), False),
+        ({"Effect": "Allow", "NotAction": "iam:PassRole", "Resource": "*"}, False),
+        (allow("iam:PassRole", Condition={"Bool": {"aws:SecureTransport": "true"}}), False),
+    ],
+)
+def test_the_stack_s_role_must_be_allowed_to_pass_a_role(
+    stack: Stack, statement: dict[str, Any], passes: bool
+) -> None:
+    passed = stack.role(LAMBDA)
+    stack.with_role(stack.role("cloudformation.amazonaws.com", statement))
+    if passes:
+        check_role(stack.context, passed, LAMBDA, REFUSAL)
+    else:
+        with pytest.raises(ResourceFailure, match="is not authorized to perform: iam:PassRole on resource"):
+            check_role(stack.context, passed, LAMBDA, REFUSAL)
+
+
+def test_a_denial_is_stronger_than_a_permission(stack: Stack) -> None:
+    denial = {"Effect": "Deny", "Action": "sqs:Send*", "NotResource": "arn:aws:sqs:us-east-1:1:mine"}
+    role = stack.role(LAMBDA, allow("sqs:*"), denial)
+    assert may(stack.context, role, "sqs:SendMessage", "arn:aws:sqs:us-east-1:1:mine", {})
+    assert not may(stack.context, role, "sqs:SendMessage", "arn:aws:sqs:us-east-1:1:other", {})
+
+
+def test_aws_s_own_policies_are_read_too(stack: Stack) -> None:
+    """The role that `cdk bootstrap` makes for CloudFormation has AdministratorAccess."""
+    trust = document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudformation.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    )
+    made = stack.create(
+        "AWS::IAM::Role",
+        AssumeRolePolicyDocument=trust,
+        ManagedPolicyArns=["arn:aws:iam::aws:policy/AdministratorAccess"],
+    )
+    passed = stack.role(LAMBDA)
+    check_role(stack.with_role(made.attributes["Arn"]).context, passed, LAMBDA, REFUSAL)
+
+
+def test_a_key_and_its_alias(stack: Stack) -> None:
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "kms:*", "Resource": "*"}],
+    }
+    properties = {"KeyPolicy": policy, "EnableKeyRotation": True, "PendingWindowInDays": 7}
+    key = stack.create("AWS::KMS::Key", **properties)
+    kms = stack.client("kms")
+    assert kms.get_key_rotation_status(KeyId=key.physical_id)["KeyRotationEnabled"] is True
+    alias = stack.create("AWS::KMS::Alias", AliasName="alias/x", TargetKeyId=key.physical_id)
+    assert kms.describe_key(KeyId="alias/x")["KeyMetadata"]["Arn"] == key.attributes["Arn"]
+    stack.update("AWS::KMS::Key", key, properties, {**properties, "Enabled": "false"})
+    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["Enabled"] is False
+    with pytest.raises(ResourceFailure, match="You cannot update the KeySpec of a KMS key"):
+        stack.update("AWS::KMS::Key", key, properties, {**properties, "KeySpec": "RSA_2048"})
+    stack.delete("AWS::KMS::Alias", alias)
+    stack.delete("AWS::KMS::Key", key, **properties)
+    stack.delete("AWS::KMS::Key", key, **properties)
+    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["KeyState"] == "PendingDeletion"

@@ -1,0 +1,240 @@
+"""`peagle.lock`: what JumpStart resolved to, for which model, and how two locks differ.
+
+With a lock, deploy and synth need no look-up in JumpStart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.validation import explain, show
+
+Place = Literal["aws", "local"]
+LOCK_VERSION = 1
+_HEAD = """\
+# Written by `peagle-sm lock`: what JumpStart resolved to, for plan, deploy and cdk synth.
+# Commit it; do not edit it.
+# `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
+"""
+UNREADABLE_STEP = "Write it again with `peagle-sm lock SPEC`; it has no content of your own."
+
+_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+# The endings by which a repository on the hub names the number format of the same model.
+_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
+
+
+def hub_name(url: str) -> str:
+    """Return the repository of a Hugging Face URL or id, in lower case: "openai/gpt-oss-20b"."""
+    return _HUB.sub("", url.strip()).strip("/").lower()
+
+
+def model_name(url: str) -> str:
+    """Return the repository's name without a suffix for the number format, such as -FP8."""
+    return _FORMATS.sub("", hub_name(url))
+
+
+def is_same_model(url: str, hub_id: str) -> bool:
+    """Say whether a URL is that of a repository, or of the same model in another number format."""
+    return model_name(url) == model_name(hub_id)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LockInput(_Part):
+    """What the spec and the command line select; ``config`` None: the best config."""
+
+    model: str
+    instance_types: tuple[str, ...] = ()
+    config: str | None = None
+
+
+class LockedSource(_Part):
+    """Source document of the facts."""
+
+    place: Place
+    region: str
+    bucket: str
+    spec_key: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    etag: str | None = None
+    found_by: Literal["id", "url"]
+
+
+class LockedModel(_Part):
+    """JumpStart model, version and config; ``ranking`` is AWS's order of configs."""
+
+    model_id: str
+    version: str
+    config: str
+    ranking: tuple[str, ...]
+    url: str | None = None
+    min_sdk_version: str | None = None
+    deprecated: bool = False
+    vulnerable: bool = False
+    vulnerabilities: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+
+
+class LockedLicence(_Part):
+    """Licence: whether it must be accepted (``gated``), its terms, and acceptance."""
+
+    name: str | None = None
+    gated: bool
+    eula_uris: tuple[str, ...] = ()
+    accepted: bool
+
+
+class LockedHead(_Part):
+    """Draft head, mounted as a channel."""
+
+    channel: str
+    uri: str
+    artifact_version: str | None = None
+
+
+class LockedInstance(_Part):
+    """Image of one instance type; ``environment`` overrides the common one."""
+
+    image: str
+    target_uri: str
+    environment: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Lock(_Part):
+    """Content of a lock file."""
+
+    lock_version: Literal[1]
+    written_by: str
+    written_at: str
+    asked: LockInput
+    source: LockedSource
+    jumpstart: LockedModel
+    licence: LockedLicence
+    head: LockedHead | None = None
+    network_isolation: bool
+    download_timeout_s: int | None = None
+    startup_timeout_s: int | None = None
+    default_instance_type: str | None = None
+    supported_instance_types: tuple[str, ...] = ()
+    environment: Mapping[str, str]
+    instances: Mapping[str, LockedInstance] = Field(min_length=1)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields for a comparison: without writer, time and S3 ETag."""
+        return self.model_dump(
+            mode="json", exclude={"written_by": True, "written_at": True, "source": {"etag"}}
+        )
+
+
+def dump_lock(lock: Lock) -> str:
+    """Format a lock as YAML for `parse_lock`."""
+    return _HEAD + yaml.safe_dump(lock.model_dump(mode="json"), sort_keys=False, width=200)
+
+
+def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
+    """Parse a lock; ``origin`` (such as a file name) starts each message.
+
+    Raises:
+        SpecError: it is not a lock, or a newer version of this program wrote it.
+    """
+    try:
+        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise SpecError(
+            f"{origin}: not YAML{where}: {getattr(error, 'problem', error)}", next_step=UNREADABLE_STEP
+        ) from error
+    if not isinstance(data, dict):
+        raise SpecError(f"{origin}: found {show(data)}; allowed: a lock", next_step=UNREADABLE_STEP)
+    if data.get("lock_version") != LOCK_VERSION:
+        raise SpecError(
+            f"{origin}: lock_version: found {show(data.get('lock_version'))}; allowed: {LOCK_VERSION}",
+            next_step="Upgrade peagle-sm, or write it again with `peagle-sm lock SPEC`.",
+        )
+    try:
+        return Lock.model_validate(data)
+    except ValidationError as error:
+        told = explain(error, origin=origin, model=Lock)
+        raise SpecError(told.message, next_step=UNREADABLE_STEP, details=told.details) from error
+
+
+def lock_path(spec_path: Path, place: Place) -> Path:
+    """The path of a spec's lock: `peagle.lock` beside `peagle.yaml`, `peagle.local.lock` with --local."""
+    return spec_path.with_suffix(".lock" if place == "aws" else ".local.lock")
+
+
+def mismatches(
+    lock: Lock, *, model: str, instance_types: tuple[str, ...], region: str, place: Place
+) -> list[str]:
+    """Return the mismatches between a lock and a plan's input."""
+    said = []
+    if lock.asked.model != model:
+        said.append(f"it is for model {lock.asked.model}, but the spec has {model}")
+    if lock.source.place != place:
+        said.append(
+            "it was read from the local server, but this plan is for AWS"
+            if place == "aws"
+            else "it was read from AWS, but this plan is for the local server"
+        )
+    if lock.source.region != region:
+        said.append(f"it is for region {lock.source.region}, but the plan is for {region}")
+    missing = [name for name in instance_types if name not in lock.instances]
+    if missing:
+        said.append(f"it has {', '.join(lock.instances)}, but the spec needs {', '.join(missing)}")
+    return said
+
+
+Kind = Literal["added", "removed", "changed"]
+_ComparedFacts = Mapping[tuple[str, ...], Any]
+
+
+@dataclass(frozen=True)
+class LockChange:
+    """A changed field; ``before`` is None if added, ``after`` None if removed."""
+
+    field: str
+    kind: Kind
+    before: str | None
+    after: str | None
+
+
+def changes(before: Lock | None, after: Lock) -> tuple[LockChange, ...]:
+    """Return the differences in the file's order, without writer and time."""
+    old = dict(_flat((), before.facts())) if before else {}
+    new = dict(_flat((), after.facts()))
+    paths = [*new, *(path for path in old if path not in new)]
+    return tuple(
+        LockChange(".".join(path), _kind(path, old, new), old.get(path), new.get(path))
+        for path in paths
+        if (path in old) != (path in new) or old.get(path) != new.get(path)
+    )
+
+
+def _kind(path: tuple[str, ...], old: _ComparedFacts, new: _ComparedFacts) -> Kind:
+    if path not in old:
+        return "added"
+    return "changed" if path in new else "removed"
+
+
+def _flat(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield leaves with their path; a list is one text, None is left out."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _flat((*path, str(key)), part)
+    elif isinstance(value, list):
+        yield path, ", ".join(map(str, value))
+    elif isinstance(value, bool):
+        yield path, str(value).lower()
+    elif value is not None:
+        yield path, str(value)

@@ -1,0 +1,132 @@
+"""Status of one endpoint, as text, HTML and JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from peagle_sm.aws.control.lifetime import Lifetime
+from peagle_sm.core.display import Card, Shown, Tone
+from peagle_sm.core.plan.cost import rest_costs
+from peagle_sm.core.words import STAND_IN, cause_first, speculation_text, usd, when_to
+from peagle_sm.service.inventory.listing import EndpointSummary, plain
+
+_TONES: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService": "bad", "Paused": "plain"}
+_REASON = "in full: `peagle-sm status --verbose`, or failure_reason of the Python API"
+
+
+@dataclass(frozen=True)
+class EndpointStatus(Shown):
+    """Status of one endpoint in full, at the time ``read_at``.
+
+    ``config_asked`` is the config that the deploy created, ``config_name`` the one that runs: they differ
+    after a silent rollback. ``engine`` is the local server's report of the endpoint's engine, including its
+    overrides; None on AWS.
+    """
+
+    summary: EndpointSummary
+    arn: str
+    config_name: str
+    config_asked: str | None
+    model_name: str | None
+    image: str | None
+    failure_reason: str | None
+    speculative_config: dict[str, Any] | None
+    lifetime: Lifetime | None
+    engine: dict[str, Any] | None
+    warnings: tuple[str, ...]
+    read_at: datetime
+    stand_in_weights: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        document: dict[str, Any] = plain({**asdict(self), "summary": self.summary.to_dict()})
+        del document["read_at"]
+        if self.lifetime is not None:
+            del document["lifetime"]["raw"]
+        return document
+
+    @property
+    def config(self) -> str:
+        """The running config, and the one that the deploy created if it is another."""
+        if self.config_asked and self.config_asked != self.config_name:
+            return f"{self.config_name} (requested: {self.config_asked})"
+        return self.config_name or ""
+
+    def card(self, verbose: bool = False) -> Card:
+        """Return the view that terminals and notebooks show; lines without a value are left out.
+
+        ``verbose`` shows a long failure reason in full, and each override of the engine.
+        """
+        each, now, reason = self.summary, self.read_at, self.failure_reason or ""
+        ends, kept = each.expires_at, each.keep_until
+        since = f", since {when_to(each.off_since, now)}" if each.off_since else ""
+        fields = (
+            ("name", each.name),
+            ("status", each.status),
+            ("reason", reason if verbose else cause_first(reason, _REASON)),
+            ("off", (each.off_why or "") + since),
+            ("stack", each.stack or ""),
+            ("speculation", speculation_text(each.mode, each.num_speculative_tokens)),
+            ("weights", STAND_IN if self.stand_in_weights else ""),
+            ("instance", _instances_now(each)),
+            ("image", self.image or ""),
+            ("model", self.model_name or ""),
+            ("config", self.config),
+            ("created", when_to(each.created_at, now)),
+            ("price", _price(each)),
+            ("lifetime", f"deleted at {when_to(ends, now)} even if in use" if ends else ""),
+            ("kept", f"until {when_to(kept, now)}, even if idle" if kept else ""),
+            ("hours", each.hours or ""),
+            ("idle", _idle(each)),
+            *(_engine(self.engine, verbose) if self.engine else ()),
+            ("warning", "\n".join(self.warnings)),
+        )
+        tone = _TONES.get(each.status, "caution")
+        return Card(tone=tone, fields=tuple((name, value) for name, value in fields if value))
+
+
+def instance_text(each: EndpointSummary) -> str:
+    """Format `2 x ml.g7e.2xlarge`; with autoscaling `1-4 x ml.g7e.2xlarge`."""
+    if each.instance_type is None:
+        return "-"
+    count = each.instance_bounds or each.instance_count
+    return f"{count} x {each.instance_type}" if count else each.instance_type
+
+
+def _instances_now(each: EndpointSummary) -> str:
+    if each.instance_bounds is None or each.instance_type is None:
+        return instance_text(each)
+    return f"{each.instance_count} x {each.instance_type} (autoscaling: {each.instance_bounds})"
+
+
+def _price(each: EndpointSummary) -> str:
+    hourly = usd(each.usd_per_hour, "hour")
+    if each.off_why is not None:
+        return f"{hourly} when it is on\noff: {rest_costs(each.stack, each.usd_per_hour)}"
+    if each.instance_bounds is None:
+        return f"{hourly}, {usd(each.spent_usd)} spent so far"
+    return f"{hourly}, about {usd(each.spent_usd)} spent so far (at autoscaling's initial instance count)"
+
+
+def _idle(each: EndpointSummary) -> str:
+    if each.idle_minutes is None:
+        return ""
+    grace = f", checked again {each.grace_minutes} min later" if each.grace_minutes else ""
+    return f"counts as idle after {each.idle_minutes} min in which the metrics show no request{grace}"
+
+
+def engine_words(engine: Mapping[str, Any]) -> str:
+    """Format an engine as `vLLM 0.32.0 (image: 0.30.0-gpu-…), process 4711`."""
+    running = engine.get("engine_version") or "not running yet"
+    asked = str(engine.get("image") or "unknown").rpartition(":")[2]
+    return f"vLLM {running} (image: {asked}), process {engine.get('pid') or 'none'}"
+
+
+def _engine(engine: Mapping[str, Any], verbose: bool) -> tuple[tuple[str, str], ...]:
+    overrides = [str(line) for line in engine.get("overrides", ())]
+    if len(overrides) > 1 and not verbose:
+        overrides = [f"{len(overrides)} for this machine (`peagle-sm status --verbose` lists them)"]
+    return ("engine", engine_words(engine)), ("overrides", "\n".join(overrides))

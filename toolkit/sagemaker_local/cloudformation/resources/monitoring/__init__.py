@@ -1,0 +1,1 @@
+"""Alarms, dashboards and logs, and the topics and queues that alarms and functions send to."""

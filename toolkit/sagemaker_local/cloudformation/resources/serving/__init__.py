@@ -1,0 +1,1 @@
+"""SageMaker's models, endpoints and inference components, and their autoscaling."""

@@ -1,0 +1,1 @@
+"""Buckets, tables and image repositories."""
