@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from peagle_gate import acceptance
 from peagle_gate.acceptance import Counts, Profile, enough, fault, read_counts, read_profile
 from peagle_gate.acceptance import emf_line as emf_line
+from peagle_gate.canary import verdict
+from peagle_gate.startup import Settings, Speculation
 from peagle_sm.core.plan import environment
 
 METRICS = """\
@@ -235,3 +238,21 @@ def test_a_controller_that_is_off_says_why() -> None:
 def test_without_a_controller_there_are_no_such_figures() -> None:
     text, _ = emf_line(counts(3, 1, 0), counts(3, 1, 0), parallel=True, namespace="x", unix_ms=1)
     assert not {"KSwitches", "MeanK", "KControllerOff", "controller"} & json.loads(text).keys()
+
+
+async def test_the_canary_names_its_k_where_the_engine_would_choose_one() -> None:
+    """At a K of the controller's own the head would miss its profile, and the endpoint would never start."""
+    bodies: list[dict[str, Any]] = []
+
+    async def ask(method: str, path: str, body: object) -> tuple[int, bytes]:
+        if isinstance(body, dict):
+            bodies.append(body)
+        return 200, b""
+
+    settings = Settings(canary_prompts=2)
+    for table, k in (((), 7), (((1, 4, 5), (5, 9, 0)), 5)):
+        await verdict(ask, settings, Speculation(7, True, "", table, adaptive=True))
+        assert {body["vllm_xargs"]["num_speculative_tokens"] for body in bodies} == {k}
+        bodies.clear()
+    await verdict(ask, settings, Speculation(7, True, ""))
+    assert not any("vllm_xargs" in body for body in bodies)
