@@ -45,7 +45,7 @@ FIELDS = (
 def test_any_json_body_has_slices_of_known_dimensions(body: dict[str, Any]) -> None:
     found = slices_of_body(body)
     assert set(found) <= set(DIMENSIONS)
-    assert all(isinstance(value, str) and value and len(value) <= 64 for value in found.values())
+    assert all(0 < len(value) <= 64 for value in found.values())
 
 
 @pytest.mark.parametrize(
