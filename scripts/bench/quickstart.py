@@ -109,7 +109,7 @@ def advice(results: Results) -> list[str]:
     if ratio is None or ratio.high >= 1:
         return []
     return [
-        "P-EAGLE lost on this machine. Its one pass has K slots, and a CPU computes one after another;\n"
+        "P-EAGLE lost on this machine. Its one pass has K slots, and this processor pays for each of them;\n"
         "a GPU computes them at once. Do not choose a mode from this run. Run this command on the instance\n"
         "type that you will use: peagle-sm compare --modes none,eagle3,p-eagle --spec peagle.yaml"
     ]

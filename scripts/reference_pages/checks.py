@@ -51,6 +51,9 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Registry accounts differ by region; the public mirror cannot be deployed", ("image-registry",), ""),
     ("A tag that was never published", ("image-tag", "image-version", "image-exists"), ""),
     ("SGLang and others have no P-EAGLE", ("other-engine",), ""),
+    ("Some vLLM versions load a draft head without its norm, in silence", ("head-engine",), ""),
+    ("A tensor parallel size that the attention heads cannot be split into", ("tensor-parallel-heads",), ""),
+    ("A CUDA graph mode has no effect on a CPU", ("cudagraphs-on-cpu",), ""),
     (
         "Environment: 100 entries, 1,024 bytes each, 32 KB in all; components 16",
         ("environment-limits", "component-environment"),

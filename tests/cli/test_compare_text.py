@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome, verdict
-from peagle_sm.measure.results.records import ClientHealth, Header, Interval
+from peagle_sm.measure.results.records import ClientHealth, Header
 from peagle_sm.measure.results.result_file import Outcome, Results
 from tests.measure.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, point
 
@@ -33,7 +33,7 @@ def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> 
 def outcome(client: ClientHealth) -> Outcome:
     """One point of such a client, and one comparison on it."""
     header = Header("run", "compare", {}, {}, stand_in_weights=True)
-    row = comparison(1.1, 1.3, deployments=1, categories={"code": Interval(1.2, 0.9, 1.5)})
+    row = comparison(1.1, 1.3, deployments=1)
     results = Results(header, arms=(ARM,), points=(point(client, ttft=12.0),), comparisons=(row,))
     return Outcome(Path("r.jsonl"), results, ("mind this",))
 
@@ -60,8 +60,7 @@ def test_the_whole_of_it(client: ClientHealth, mark: str) -> None:
     lines = [line for line in lines if not line.startswith("(*")]
     interval = "[1.100, 1.300] over 9 prompts, this deployment only"
     assert lines[4] == f"c=1 p-eagle over none 1.200 {interval} - - p-eagle is faster in this deployment"
-    assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no significant difference"
-    assert lines[10:] == [
+    assert lines[7:] == [
         "note: mind this",
         "note: small stand-in weights on a CPU: these figures say nothing about a GPU",
         "",

@@ -248,7 +248,7 @@ def same_in_parts(product: Any, x: torch.Tensor, whole: torch.Tensor) -> bool:
 
 def same_without_rejected() -> bool:
     """Whether two requests keep their first rows, 5 less 2 and 4 less 0, with everything that says where."""
-    from peagle_cpu_fixes import drafting  # type: ignore[import-not-found]
+    from peagle_cpu_fixes import drafting
     from vllm.v1.attention.backend import CommonAttentionMetadata
 
     starts = torch.tensor([0, 5, 9], dtype=torch.int32)

@@ -79,6 +79,21 @@ RECORDS: dict[str, Record] = {
         (records.Alternative(Load("closed", concurrency=8), "none", 0, records.Interval(1.1, 0.9, 1.2)),),
     ),
     "window": records.WindowRecord("p-eagle", 7, 8, 1, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", "late"),
+    "slice": records.SliceRecord(
+        "p-eagle",
+        Load("closed", concurrency=1),
+        "script",
+        "han",
+        9,
+        9,
+        records.Interval(2.0, 1.8, 2.2),
+        (0.9, 0.5),
+        "none",
+        records.Interval(0.8, 0.7, 0.9),
+        9,
+        9,
+        0.998,
+    ),
     "check": records.CheckRecord("seeds", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -271,6 +271,14 @@ class Measured:
         """Return (block, window) pairs of one arm; meaningless if `one_at_a_time`."""
         return [(run.block, run.window) for run in self.runs.get(arm, [])]
 
+    def only(self, keep: Callable[[RequestRecord], bool]) -> Measured:
+        """Return a copy with some of the requests."""
+        kept = {
+            arm: [replace(run, records=tuple(filter(keep, run.records))) for run in runs]
+            for arm, runs in self.runs.items()
+        }
+        return replace(self, runs=kept)
+
     def whole(self) -> Measured:
         """Return a copy without incomplete blocks, in which not every arm had both windows."""
         if self.one_at_a_time:
@@ -298,7 +306,7 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
         ValueError: the two sides share too little for an interval.
     """
     load, alone = measured[0].load, measured[0].one_at_a_time
-    ratios = compare_cells(*(_cells_of_side(side, measured) for side in (pair.faster, pair.slower)))
+    ratios = compare_cells(_cells_of_side(pair.faster, measured), _cells_of_side(pair.slower, measured))
     over: Over = "deployments" if len(measured) > 1 else "prompts" if alone else "blocks"
     alike = identical_outputs(pair, measured) if temperature == 0 else None
     return ComparisonRecord(
@@ -342,25 +350,32 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
         return {}
     found: dict[str, Interval] = {}
     for name in sorted(names):
-        ratios = _within(name, pair, measured)
+        ratios = ratios_of_requests(pair, [each.only(_of_category(name)) for each in measured])
         if ratios is not None:
             found[name] = ratios.rate
     return found
 
 
-def _within(category: str, pair: Pair, measured: Sequence[Measured]) -> Ratios | None:
+def _of_category(name: str) -> Callable[[RequestRecord], bool]:
+    return lambda record: record.category == name
+
+
+def ratios_of_requests(
+    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE
+) -> Ratios | None:
+    """Compare whole requests by their waiting time, for a part of the prompts; None if there are too few."""
+
     def cells(side: ArmDeployments) -> list[Cells]:
-        found: list[Cells] = []
-        for each in measured:
-            records = each.requests(side.arms[each.deployment].name)
-            own = [one for one in records if one.category == category]
-            cut = of_prompts if each.one_at_a_time else of_requests_in_blocks
-            found.append(cut(own, speculates=side.speculates))
-        return found
+        return [
+            (of_prompts if each.one_at_a_time else of_requests_in_blocks)(
+                each.requests(side.arms[each.deployment].name), speculates=side.speculates
+            )
+            for each in measured
+        ]
 
     try:
-        return compare_cells(cells(pair.faster), cells(pair.slower))
-    except ValueError:  # too few prompts of this category
+        return compare_cells(cells(pair.faster), cells(pair.slower), confidence=confidence)
+    except ValueError:
         return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -24,7 +24,8 @@ from peagle_sm.measure.compare.alternating import (
     requests_per_window,
     warming,
 )
-from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare, pairs_of
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, compare, pairs_of
+from peagle_sm.measure.compare.slices import slices_of_pairs
 from peagle_sm.measure.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.load.run import run_quietly
@@ -108,6 +109,7 @@ class Setup:
     blocks: int = 6
     repeat: bool = False
     temperature: float | None = 0.0
+    slices: tuple[str, ...] | None = None  #: dimensions to split by; None: all with several values
 
     def prompts_of(self, load: Load) -> int:
         """Return the number of measured prompts of each arm under a load."""
@@ -218,6 +220,21 @@ class Contest:
     def conclude(self, sides: Sequence[ArmDeployments]) -> list[ComparisonRecord]:
         """Compare and write every pair under every load, over the deployments that measured both."""
         found = []
+        parts = list(self._parts(sides))
+        for pair, measured in parts:
+            try:
+                found.append(compare(pair, measured, temperature=self.setup.temperature))
+            except ValueError as error:
+                names = f"{pair.faster.name} over {pair.slower.name}"
+                self.notes.append(f"{names}, {measured[0].load.label}: {error}")
+        slices = slices_of_pairs(parts, temperature=self.setup.temperature, dimensions=self.setup.slices)
+        records: list[Record] = [*found, *slices]
+        for record in records:
+            self.writer.append(record)
+        return found
+
+    def _parts(self, sides: Sequence[ArmDeployments]) -> Iterator[tuple[Pair, list[Measured]]]:
+        """Yield every pair under every load with the deployments that measured both of its arms."""
         for load in self.setup.loads:
             every = [each.whole() for each in self.measured if each.load == load]
             for pair in pairs_of(sides):
@@ -228,14 +245,8 @@ class Contest:
                         each.runs.get(side.arms[each.deployment].name) for side in (pair.faster, pair.slower)
                     )
                 ]
-                try:
-                    if both:
-                        found.append(compare(pair, both, temperature=self.setup.temperature))
-                except ValueError as error:
-                    self.notes.append(f"{pair.faster.name} over {pair.slower.name}, {load.label}: {error}")
-        for comparison in found:
-            self.writer.append(comparison)
-        return found
+                if both:
+                    yield pair, both
 
 
 START_UP_MINUTES = 15.0  #: until an endpoint on AWS is in service, plus its deletion

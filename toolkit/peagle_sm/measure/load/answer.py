@@ -72,6 +72,7 @@ class Answer:
     drafts: int | None = None
     accepted: int | None = None
     histogram: tuple[int, ...] = ()
+    cached_tokens: int | None = None
     error: str | None = None
     error_message: str | None = None
 
@@ -149,6 +150,7 @@ class AnswerReader:
             drafts=speculation.get("num_spec_steps"),
             accepted=speculation.get("num_accepted_draft_tokens"),
             histogram=tuple(speculation.get("acceptance_histogram") or ()),
+            cached_tokens=(self._usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
             error=error,
             error_message=message,
         )

@@ -17,6 +17,7 @@ from peagle_sm.measure.load.answer import Answer
 from peagle_sm.measure.load.http_client import Sender, Target
 from peagle_sm.measure.load.work import Clock, LoadOptions, LoadStopped, Observer, WorkItem
 from peagle_sm.measure.results.records import Load, Phase, RequestRecord
+from peagle_sm.measure.results.request_slices import slices_of_body
 
 
 def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[float]:
@@ -345,6 +346,8 @@ class Drive:
             text=answer.text if self._options.keep_text else None,
             client_lag_ms=(answer.sent - due) * 1000,
             distinct_4_grams=answer.distinct_4_grams,
+            cached_tokens=answer.cached_tokens,
+            slices=slices_of_body(item.body, item.labels),
         )
 
 

@@ -19,7 +19,7 @@ class WorkItem:
 
     ``stream`` and ``stream_options.include_usage`` are set on sending. ``then`` makes the next turn of a
     conversation from the text of this answer (None: it ends here). The same slot sends that turn at once, and
-    it counts neither in ``LoadOptions.requests`` nor as an arrival.
+    it counts neither in ``LoadOptions.requests`` nor as an arrival. ``labels`` are the user's own slices.
     """
 
     prompt_id: str
@@ -27,6 +27,7 @@ class WorkItem:
     category: str | None = None
     turn: int = 0
     then: Callable[[str], WorkItem | None] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

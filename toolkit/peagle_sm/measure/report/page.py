@@ -12,6 +12,7 @@ from peagle_sm.measure.report import by_load, performance, speed_up, trust
 from peagle_sm.measure.report.files import embed
 from peagle_sm.measure.report.merging import Part, parts_of
 from peagle_sm.measure.report.section import Section, section
+from peagle_sm.measure.report.slices import by_slice
 from peagle_sm.measure.report.verdict import Tile, Verdict, tiles, verdict, workload_name
 from peagle_sm.measure.report.view import View, cautions
 from peagle_sm.measure.results.result_file import Results
@@ -119,6 +120,7 @@ def _sections(view: View) -> list[Section]:
         performance.throughput(view),
         performance.latency(view),
         performance.acceptance(view),
+        by_slice(view),
         by_load.by_load(view),
         performance.curve(view),
         performance.money(view),

@@ -95,7 +95,8 @@ def speed_ups(view: View) -> Section | None:
         body = [_ratios(view, ordered(view), "Speed-up of each pair", paired=True)]
     else:
         body = [_group(view, rows) for rows in groups]
-    categories = [row for row in ordered(view) if row.categories]
+    split = any(each.slices for _, each in view.files)  # then the section on slices has them
+    categories = [] if split else [row for row in ordered(view) if row.categories]
     if categories:
         body.append(folded("By category of prompt", *(_categories(view, row) for row in categories)))
     return Section("speed-up", "Speed-up", _range(view), join(*body))

@@ -104,6 +104,8 @@ class RequestRecord:
     text: str | None = None  #: only if the run keeps texts
     client_lag_ms: float | None = None  #: how late the client sent the request
     distinct_4_grams: float | None = None  #: share of distinct 4-grams of its tokens: 1 repeats nothing
+    cached_tokens: int | None = None  #: prompt tokens found in the prefix cache; None if not reported
+    slices: dict[str, str] = field(default_factory=dict)  #: of its body, by dimension (`request_slices`)
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,35 @@ class ComparisonRecord:
     control: bool = False  #: an A/A pair, whose interval should cover 1
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
+
+
+@dataclass(frozen=True)
+class SliceRecord:
+    """One slice of the requests of an arm under one load, and the arm's speed-up in it.
+
+    ``prompts`` and ``requests`` are those of ``arm``. All speed-ups of a run cover their true values together
+    in 95% of runs, and so do all acceptance lengths; ``confidence`` is that of each interval alone, which is
+    higher the more slices there are. An interval is None if too few prompts are in the slice.
+    """
+
+    arm: str
+    load: Load
+    dimension: str
+    value: str
+    prompts: int
+    requests: int
+    acceptance_length: Interval | None
+    survival: tuple[float, ...] = ()
+    baseline: str | None = None  #: the arm that ``speed_up`` and the answers are compared with
+    speed_up: Interval | None = None
+    identical_outputs: int | None = None  #: prompts with identical answers
+    compared_outputs: int | None = None
+    confidence: float = 0.95
+
+    @property
+    def costs_money(self) -> bool:
+        """Whether the arm is significantly slower than its baseline in this slice."""
+        return self.speed_up is not None and self.speed_up.high < 1
 
 
 @dataclass(frozen=True)
@@ -380,6 +411,7 @@ Record = (
     | WindowRecord
     | ValidationRecord
     | TableRecord
+    | SliceRecord
 )
 #: The ``kind`` of each line.
 KINDS: dict[str, type[Any]] = {
@@ -393,4 +425,5 @@ KINDS: dict[str, type[Any]] = {
     "window": WindowRecord,
     "validation": ValidationRecord,
     "table": TableRecord,
+    "slice": SliceRecord,
 }

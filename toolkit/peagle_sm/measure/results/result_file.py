@@ -55,6 +55,7 @@ class Results:
     windows: tuple[records.WindowRecord, ...] = ()
     validations: tuple[records.ValidationRecord, ...] = ()
     tables: tuple[records.TableRecord, ...] = ()
+    slices: tuple[records.SliceRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
 
@@ -248,6 +249,7 @@ def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
         windows=tuple(by_kind["window"]),
         validations=tuple(by_kind["validation"]),
         tables=tuple(by_kind["table"]),
+        slices=tuple(by_kind["slice"]),
         warnings=warnings,
     )
 

@@ -59,7 +59,9 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
         SpecError: the chosen API cannot send this question.
     """
     if question.body is not None:
-        return WorkItem(question.id, _own_body(question.body, shape), question.category)
+        return WorkItem(
+            question.id, _own_body(question.body, shape), question.category, labels=question.labels
+        )
     settings = {
         "max_tokens": shape.max_tokens or parameters.get("max_tokens") or MAX_TOKENS,
         "temperature": TEMPERATURE if shape.temperature is None else shape.temperature,
@@ -76,7 +78,8 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
                     f"{question.id} is a conversation of {len(turns)} turns; the completion API sends one",
                     next_step="use --api chat, or --first-turn-only",
                 )
-            return WorkItem(question.id, {"prompt": turns[0], **settings}, question.category)
+            body = {"prompt": turns[0], **settings}
+            return WorkItem(question.id, body, question.category, labels=question.labels)
         return _turn(question, turns, [], settings)
     if shape.api == "chat":
         if not isinstance(question.prompt, str):
@@ -114,6 +117,7 @@ def _turn(
         question.category,
         turn=number,
         then=then if number + 1 < len(turns) else None,
+        labels=question.labels,
     )
 
 

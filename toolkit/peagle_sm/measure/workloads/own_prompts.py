@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.results.request_slices import checked_labels, refuse_many_values
 from peagle_sm.measure.workloads.prompt_files import (
     Question,
     Source,
@@ -28,15 +29,15 @@ from peagle_sm.measure.workloads.prompt_files import (
 )
 
 #: Fields of a line that peagle-sm reads and that are not part of the request.
-_OURS = ("id", "custom_id", "category")
+_OURS = ("id", "custom_id", "category", "labels")
 
 
 def read_own(path: Path) -> Source:
     """Read a JSON lines file of request bodies.
 
-    A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), optionally with ``id`` and
-    ``category``; or OpenAI's batch form ``{"custom_id": …, "body": {…}}``; or a conversation
-    ``{"turns": ["…", "…"]}``.
+    A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), optionally with ``id``, ``category``
+    and ``labels`` (``{"team": "search"}``, by which figures are split); or OpenAI's batch form
+    ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``.
 
     Raises:
         SpecError: a line is none of these, or the file has no prompts.
@@ -48,6 +49,7 @@ def read_own(path: Path) -> Source:
     if not questions:
         raise empty(str(path))
     refuse_repeated_ids(questions, str(path))
+    refuse_many_values((question.labels for question in questions), str(path))
     return Source(path.name, tuple(questions), path.name, sha256_of(content), license=None)
 
 
@@ -58,13 +60,14 @@ def _lines(content: bytes, path: Path) -> list[tuple[int, Mapping[str, Any]]]:
 def _own_question(line: Mapping[str, Any], where: str, number: int) -> Question:
     name = str(line.get("id", line.get("custom_id", f"line/{number:05}")))
     category = None if line.get("category") is None else str(line["category"])
+    labels = checked_labels(line.get("labels") or {}, where)
     if "turns" in line:
-        return Question(name, turns=turns_of(line["turns"], where), category=category)
+        return Question(name, turns=turns_of(line["turns"], where), category=category, labels=labels)
     body = line.get("body", line)
     if not isinstance(body, dict):
         raise SpecError(f"{where}: body is not a JSON object", next_step='write {"body": {"messages": […]}}')
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
-    return Question(name, body=checked_body(body, where), category=category)
+    return Question(name, body=checked_body(body, where), category=category, labels=labels)
 
 
 def turns_of(value: Any, where: str) -> tuple[str, ...]:

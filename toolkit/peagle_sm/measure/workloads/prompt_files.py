@@ -84,7 +84,7 @@ class Question:
     """One prompt: a text, the user's turns of a conversation, or a whole request body.
 
     ``prompt`` is a text (or token ids) to continue, ``turns`` are the user's messages in a chat, ``body`` is
-    the user's own OpenAI request. Exactly one of the three is given.
+    the user's own OpenAI request. Exactly one of the three is given. ``labels`` are the user's own slices.
     """
 
     id: str
@@ -92,6 +92,7 @@ class Question:
     turns: tuple[str, ...] = ()
     body: Mapping[str, Any] | None = None
     category: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

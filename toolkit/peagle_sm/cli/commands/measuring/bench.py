@@ -19,7 +19,9 @@ from peagle_sm.cli.commands.measuring.options import (
     chosen_workload,
     first_turn_option,
     max_tokens_option,
+    render_slices,
     repeat_option,
+    slices_data,
     temperature_option,
     workload_file_option,
     workload_option,
@@ -335,6 +337,7 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
             + "\n(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)"
             + _star(any(is_late(point.client) for point in published), "latencies"),
             _survival(published),
+            render_slices(results),
         ]
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
@@ -447,6 +450,7 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
         "stand_in_weights": stand_in,
         "arm": encode(outcome.results.arms[-1]),
         "points": points,
+        "slices": slices_data(outcome.results),
         "notes": list(outcome.notes),
     }
 

@@ -15,10 +15,14 @@ from peagle_sm.cli.commands.measuring.options import (
     FILE,
     Numbers,
     api_option,
+    chosen_slices,
     chosen_workload,
     first_turn_option,
     max_tokens_option,
+    render_slices,
     repeat_option,
+    slices_data,
+    slices_option,
     temperature_option,
     workload_file_option,
     workload_option,
@@ -89,6 +93,7 @@ if TYPE_CHECKING:
 @temperature_option
 @api_option
 @first_turn_option
+@slices_option
 @click.option(
     "--control/--no-control",
     default=True,
@@ -201,6 +206,7 @@ def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
         blocks=options["blocks"],
         repeat=options["repeat"],
         temperature=workload.temperature,
+        slices=chosen_slices(options, workload),
     )
     setup.check()
     return setup
@@ -231,7 +237,7 @@ def render_outcome(outcome: Outcome) -> str:
     parts = [
         render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]) + _star(shown),
         render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
-        _categories(found.comparisons),
+        render_slices(results),
         "\n".join(f"note: {note}" for note in _notes(outcome)),
         f"results: {outcome.path}",
     ]
@@ -341,23 +347,6 @@ def verdict(one: ComparisonRecord) -> str:
     return text + ")"
 
 
-def _categories(comparisons: Sequence[ComparisonRecord]) -> str:
-    rows = [
-        (one.load.label, f"{one.faster} over {one.slower}", name, *_interval(found))
-        for one in comparisons
-        if not one.control
-        for name, found in one.categories.items()
-    ]
-    if not rows:
-        return ""
-    return render_table(("load", "pair", "category", "x", "interval"), rows, right=("x",))
-
-
-def _interval(found: Interval) -> tuple[str, str]:
-    interval = f"[{found.low:.3f}, {found.high:.3f}]"
-    return f"{found.value:.3f}", interval if found.shown else f"{interval} {NO_DIFFERENCE}"
-
-
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_sm.measure.load.points import separate_withheld
@@ -377,5 +366,6 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
             {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}
             for one in found.withheld_comparisons
         ],
+        "slices": slices_data(results),
         "notes": list(outcome.notes),
     }

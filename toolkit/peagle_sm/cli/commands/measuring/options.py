@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.terminal import render_table
+
 if TYPE_CHECKING:
+    from peagle_sm.measure.results.result_file import Results
     from peagle_sm.measure.workloads import Workload
 
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
@@ -72,6 +75,26 @@ api_option = click.option(
 first_turn_option = click.option(
     "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
 )
+slices_option = click.option(
+    "--slices",
+    metavar="LIST",
+    help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
+    " label:NAME …  [default: all with several values]",
+)
+
+
+def chosen_slices(options: Mapping[str, Any], workload: Workload) -> tuple[str, ...] | None:
+    """Return the dimensions of --slices; None for all.
+
+    Raises:
+        SpecError: an unknown dimension.
+    """
+    from peagle_sm.measure.results.request_slices import checked_dimensions
+
+    if options["slices"] is None:
+        return None
+    names = [] if options["slices"] == "none" else options["slices"].split(",")
+    return checked_dimensions(names, {name for item in workload.items for name in item.labels})
 
 
 def chosen_workload(options: Mapping[str, Any]) -> Workload:
@@ -117,3 +140,34 @@ class Numbers(_Type):
                 f"{value!r}: give {what} above 0, separated by commas, without duplicates: 1,8,32", param, ctx
             )
         return numbers
+
+
+def render_slices(results: Results) -> str:
+    """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
+    from peagle_sm.measure.report import slices
+
+    records = slices.slices_in(results)
+    if not records:
+        return ""
+    shown = slices.groups(records, results.arms)[0]
+    first = shown[0]
+    names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
+    rows = [slices.row(one) for one in shown]
+    used = [
+        at for at, head in enumerate(slices.HEADS) if any(row[at] not in ("", slices.DASH) for row in rows)
+    ]
+    heads = [slices.HEADS[at] for at in used]
+    table = render_table(heads, [[row[at] for at in used] for row in rows], right=slices.FIGURES)
+    lines = [f"{names} at {first.load.label}, by slice:", table, f"({slices.HOW})"]
+    return "\n".join([*lines, *slices.costs_lines(records, results.arms)])
+
+
+def slices_data(results: Results) -> list[dict[str, Any]]:
+    """Return the figures by slice for --format json."""
+    from peagle_sm.measure.report import slices
+    from peagle_sm.measure.results.result_file import encode
+
+    return [
+        {**encode(one), "verdict": slices.verdict(one), "costs_money": one.costs_money}
+        for one in slices.slices_in(results)
+    ]
