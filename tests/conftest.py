@@ -6,6 +6,7 @@ import concurrent.futures.thread
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -54,6 +55,9 @@ def _refuse_the_network(event: str, args: tuple[Any, ...]) -> None:
 
 def pytest_configure() -> None:
     """Cuts the tests, and the processes that they start, off from the user's account and state."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background job ignores Ctrl-C, and so would every process that a test interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # until the tests are collected: next to nothing of what is made until then is garbage
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
