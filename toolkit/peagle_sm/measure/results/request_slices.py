@@ -125,12 +125,18 @@ def _end_of_prompt(body: Mapping[str, Any]) -> str:
 
 def _script(text: str) -> str:
     """Return the script of most letters (``latin``, ``han`` …), ``mixed``, ``symbols``, or ``unknown``."""
-    characters = [one for one in text if not one.isspace()]
+    counts: Counter[str] = Counter()
+    characters = 0
+    # Each distinct character once: this runs in the load client's event loop, for every request.
+    for character, times in Counter(text).items():
+        if not character.isspace():
+            characters += times
+            if character.isalpha():
+                counts[_script_of(character)] += times
     if not characters:
         return "unknown"
-    counts = Counter(_script_of(one) for one in characters if one.isalpha())
     letters = sum(counts.values())
-    if letters < _LETTERS_SHARE * len(characters):
+    if letters < _LETTERS_SHARE * characters:
         return "symbols"
     if sum(counts[one] for one in _JAPANESE) >= 0.1 * letters:  # Japanese writes Han beside its own scripts
         return "japanese"
