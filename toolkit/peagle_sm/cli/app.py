@@ -272,6 +272,12 @@ ENTRIES = (
         "Measuring",
     ),
     Entry(
+        "packs",
+        "peagle_sm.cli.commands.measuring.packs:packs",
+        "List the workload packs: what each shows, and what it needs.",
+        "Measuring",
+    ),
+    Entry(
         "cost",
         "peagle_sm.cli.commands.measuring.cost:cost",
         "Show what tokens cost: USD per million output tokens at each measured load.",

@@ -48,6 +48,8 @@ def records_of(results: Results) -> Iterable[Record]:
     yield from results.fits
     yield from results.checks
     yield from results.tables
+    yield from results.slices
+    yield from results.packs
 
 
 def embed(files: Sequence[Results]) -> Safe:

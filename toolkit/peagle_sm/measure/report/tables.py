@@ -325,6 +325,22 @@ def checks(view: View, *, power: bool = True) -> Rows | None:
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
 
 
+PACK_RESULTS = {True: "pass", False: "FAIL", None: "not measured"}
+
+
+def packs(view: View) -> Rows | None:
+    """Make the scorecard: a row for each workload pack and arm."""
+    if not view.packs:
+        return None
+    heads = ("pack", "arm", "result", "figure", "why")
+    rows = tuple(
+        (one.pack, view.label(one.arm), PACK_RESULTS[one.passed], one.figure or formatting.DASH, one.why)
+        for one in view.packs
+    )
+    table = _with_runs(view, Rows(heads, rows, ()), view.packs, 2)
+    return table if len({one.arm for one in view.packs}) > 1 else _without(table, "arm")
+
+
 def _without(table: Rows, head: str) -> Rows:
     at = table.heads.index(head)
     return Rows(
@@ -375,6 +391,7 @@ def _run(view: View, heading: str) -> str:
             _titled("Other modes at each load", alternatives(view.tables, view)),
             _titled("Best K", best_k(view)),
             _titled("Rate at each K", rates(view)),
+            _titled("Workload packs", packs(view)),
             _titled(checked(view.checks) if view.checks else "", checks(view)),
         )
         if text

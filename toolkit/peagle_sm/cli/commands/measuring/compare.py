@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.modes import dependencies, measure_modes, run_comparison
+from peagle_sm.cli.commands.measuring.modes import (
+    comparing,
+    dependencies,
+    measure_modes,
+    run_comparison,
+)
 from peagle_sm.cli.commands.measuring.options import (
     FILE,
     Numbers,
@@ -27,6 +32,17 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
+from peagle_sm.cli.commands.measuring.packs import (
+    checked_packs,
+    context_option,
+    expected_setup,
+    failure_of,
+    packs_data,
+    packs_option,
+    refuse_context_alone,
+    render_packs,
+    run_chosen,
+)
 from peagle_sm.cli.console import emit
 from peagle_sm.cli.terminal import STAND_IN, render_table
 from peagle_sm.measure import need_packages
@@ -35,7 +51,9 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+    from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Setup
+    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.results.records import (
         ArmRecord,
         ComparisonRecord,
@@ -69,6 +87,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="S3 prefix of a mode's draft head. May be repeated.",
 )
+@packs_option
+@context_option
 @workload_option
 @workload_file_option
 @click.option(
@@ -118,8 +138,21 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
     them at the end, also after an error. Use the best K of each mode (--k), chosen with other prompts.
     """
     need_packages()
+    if options["packs"] is None:
+        refuse_context_alone(options)
+    else:
+        checked_packs(options)  # before anything is deployed
     outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
-
+    if options["packs"] is not None:
+        emit(
+            state,
+            table=lambda: render_packs(outcome),
+            data=lambda: packs_data(outcome),
+            names=[str(outcome.path)],
+        )
+        if (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
+            raise failed
+        return
     emit(
         state,
         table=lambda: render_outcome(outcome),
@@ -135,8 +168,10 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
     _refuse_options_of_modes(options)
     arms = parse_arms(texts)
-    workload = chosen_workload(options)
-    setup = _setup(workload, options)
+    measured: tuple[Setup, Workload] | None = None
+    if options["packs"] is None:
+        workload = chosen_workload(options)
+        measured = _setup(workload, options), workload
     opened: list[Session] = []
 
     def session() -> Session:
@@ -147,10 +182,13 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         return opened[0]
 
     rounds = existing_rounds(arms, session)
-    config = {"arms": list(texts), **_settings(options)}
+    reached = opened[0] if opened else None
     with follower(state) as follow:
-        around = dependencies(state, opened[0] if opened else None, follow, options)
-        return run_comparison(rounds, setup, workload, around, options, config)
+        around = dependencies(state, reached, follow, options)
+        if measured is None:
+            return run_chosen(rounds, around, reached, options, {"arms": list(texts)})
+        config = {"arms": list(texts), **_settings(options)}
+        return run_comparison(rounds, *measured, around, options, config)
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
@@ -164,10 +202,19 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         )
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     specs = _specs(base, options)
+    if options["packs"] is not None:
+        session = open_session(state, base.placement.region)
+        expected = expected_setup(base, options)
+
+        def run(rounds: list[Round], around: CompareDependencies, config: Mapping[str, Any]) -> Outcome:
+            return run_chosen(rounds, around, session, options, config)
+
+        return measure_modes(state, session, specs, expected, run, {**options, "control": False}, {})
     workload = chosen_workload(options)
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
-    return measure_modes(state, session, specs, setup, workload, options, _settings(options))
+    compared = comparing(setup, workload, options)
+    return measure_modes(state, session, specs, setup, compared, options, _settings(options))
 
 
 def _refuse_options_of_modes(options: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.base import State
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
+Run = Callable[[list["Round"], "CompareDependencies", Mapping[str, Any]], "Outcome"]
+"""Measures the rounds and writes the results file; the mapping is its config."""
 Specs = Sequence[Mapping["SpecMode", "EndpointSpec"]]
 """The spec of each mode, for each deployment."""
 
@@ -36,13 +38,14 @@ def measure_modes(
     session: Session,
     specs: Specs,
     setup: Setup,
-    workload: Workload,
+    run: Run,
     options: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> Outcome:
-    """Show the price, ask, deploy the modes, measure them in turns and delete them.
+    """Show the price, ask, deploy the modes, measure them with ``run`` and delete them.
 
-    ``options`` are the command's: unguarded, yes, control, seed and out. ``config`` is for the results file.
+    ``setup`` is for the estimate. ``options`` are the command's: unguarded, yes, control, seed and out.
+    ``config`` is for the results file.
 
     Raises:
         PlanRefused: a plan has an error, or a name is in use. Nothing was created.
@@ -72,7 +75,7 @@ def measure_modes(
     with follower(state) as follow:
         rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
         around = dependencies(state, session, follow, options)
-        return run_comparison(rounds, setup, workload, around, options, whole)
+        return run(rounds, around, whole)
 
 
 def plans_of(
@@ -147,6 +150,11 @@ def run_comparison(
     path = options["out"] or results_file("compare")
     with termination_is_ctrl_c():
         return run(rounds, setup, workload, path, around, control=options["control"], config=config)
+
+
+def comparing(setup: Setup, workload: Workload, options: Mapping[str, Any]) -> Run:
+    """Return the run of a comparison, for `measure_modes`."""
+    return lambda rounds, around, config: run_comparison(rounds, setup, workload, around, options, config)
 
 
 def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:

@@ -102,7 +102,7 @@ def render_report(view: View) -> str:
         tables.best_k(view),
         tables.rates(view),
     )
-    for table in (*measured, tables.checks(view, power=False)):
+    for table in (*measured, tables.packs(view), tables.checks(view, power=False)):
         if table is not None:
             blocks.append(render_rows(table))
     if view.checks:

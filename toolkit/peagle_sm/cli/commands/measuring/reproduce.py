@@ -14,6 +14,7 @@ import click
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome
 from peagle_sm.cli.commands.measuring.modes import (
+    comparing,
     estimate_data,
     estimated,
     measure_modes,
@@ -180,7 +181,8 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
     }
     out = options["out"] or results_file("reproduce", name)
     try:
-        return measure_modes(state, session, specs, setup, workload, {**options, "out": out}, config)
+        asked = {**options, "out": out}
+        return measure_modes(state, session, specs, setup, comparing(setup, workload, asked), asked, config)
     except PeagleError as error:
         if error.details.get("file"):
             step = f"peagle-sm reproduce {name} --results {error.details['file']}"
