@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: The packs in the order of the scorecard, and the module of each.
 PACKS = {
     "rag": "rag",
+    "long-context": "long_context",
+    "agents": "agents",
+    "speed-bench": "speed_bench",
 }
 ALL = "all"
 

@@ -7,7 +7,7 @@ Each decides from samples with a stated chance of error. A judge of n looks give
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from peagle_sm.measure.benchmark.acceptance import from_requests
@@ -70,8 +70,8 @@ def falls(
     """Judge whether the acceptance length falls from the first of ``parts`` to a later one.
 
     Each unit has requests in several parts, so the parts are compared on the same units. A part fails if its
-    interval is below `FALLEN`, and passes if the interval excludes a fall below `EXCLUDED`. ``by`` names what
-    the parts are, as in "prompt tokens".
+    interval is below `FALLEN`, and passes if the interval excludes a fall below `EXCLUDED`. ``by`` says what
+    a part is: ``turn {}``.
     """
     own = answered(records)
     if not any(one.drafts for one in own):
@@ -82,25 +82,22 @@ def falls(
     figures |= {f"ratio_at_{name}": one.value for name, one in ratios.items()}
     first = parts[0]
     if not ratios:
-        return undecided(f"fewer than {FEWEST_UNITS} prompts were answered at several {by}", figures)
+        return undecided(f"fewer than {FEWEST_UNITS} units were answered in several parts", figures)
     bad = {name: one for name, one in ratios.items() if one.high < FALLEN}
     open_ = [name for name, one in ratios.items() if one.low <= EXCLUDED and name not in bad]
+    last = list(ratios)[-1]
     worst = min(ratios, key=lambda name: ratios[name].value)
     power = (
-        f"detects acceptance at {_last(ratios)} {by} below"
-        f" {FALLEN * ratios[_last(ratios)].low / ratios[_last(ratios)].value:.2f} of that at {first}"
+        f"detects acceptance at {by.format(last)} below"
+        f" {FALLEN * ratios[last].low / ratios[last].value:.2f} of that at {by.format(first)}"
     )
-    said = f"{_x(ratios[worst])} at {worst} {by} of the acceptance length at {first}"
+    said = f"{_x(ratios[worst])} at {by.format(worst)} of the acceptance length at {by.format(first)}"
     if bad:
-        examples = [f"{name} {by}: {_x(one)}" for name, one in bad.items()]
+        examples = [f"{by.format(name)}: {_x(one)}" for name, one in bad.items()]
         return CheckVerdict(False, f"falls to {said}", power, figures, examples)
     if open_:
         return undecided(f"{said}; too few prompts to exclude a fall below {EXCLUDED:g}", figures)
     return CheckVerdict(True, f"holds: {said}", power, figures)
-
-
-def _last(ratios: Mapping[str, Interval]) -> str:
-    return list(ratios)[-1]
 
 
 def _x(interval: Interval) -> str:

@@ -51,7 +51,7 @@ class PackWork:
     """Requests of a pack in the order in which each arm gets them, and their source.
 
     The prompt ids are ``UNIT/PART``: intervals are over units, a judge compares parts. ``facts`` are the
-    pack's own, by prompt id. ``notes`` are for the reader of the scorecard, for example that the pack was scaled down.
+    pack's own, by prompt id. ``notes`` are for the reader of the scorecard, for example on a smaller context.
     """
 
     items: tuple[WorkItem, ...]

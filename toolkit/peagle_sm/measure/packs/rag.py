@@ -1,13 +1,14 @@
 """Pack RAG: long retrieved contexts, with and without shared prefixes, and answers that quote them. Pure.
 
-Each group of questions has its own documents. The same questions are asked with more and more documents, so
-the parts differ in length alone; a longer prompt begins with the documents of the shorter one. A group's
-questions share their documents in the prefix cache. One of them is also asked with a cache of its own, for
-the time to first token without sharing.
+Each group of questions has its own documents, and is a unit of the intervals. The same questions are asked
+with more and more documents, so the parts differ in length alone; a longer prompt begins with the documents
+of the shorter one. A group's questions share their documents in the prefix cache. One of them is also asked
+with a cache of its own, for the time to first token without sharing.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -34,8 +35,10 @@ from peagle_sm.measure.packs.texts import (
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.statistics import CheckVerdict
 
-QUESTIONS, GROUP = 24, 4
+GROUPS = 12
+GROUP = 4  #: questions of a group, if so many documents fit into the shortest prompt
 _SHORTEST = 90  #: tokens of a prompt
+SHARED, ALONE = "shared", "own"  #: whether a question finds its documents in the prefix cache
 _FULL = 4096  #: a context that shows what the pack is for
 _SYSTEM = "Answer from the documents alone. Quote them word for word, and write nothing else."
 
@@ -46,7 +49,7 @@ def make(asked: Make) -> PackWork:
     Raises:
         NotMeasured: the context has no room for two lengths.
     """
-    model, units = asked.model, asked.units or QUESTIONS
+    model, units = asked.model, asked.units or GROUPS
     answer = 96 if model.context >= 1024 else 64
     parts = lengths(model.context, answer, shortest=_SHORTEST)
     if len(parts) < 2:
@@ -57,35 +60,29 @@ def make(asked: Make) -> PackWork:
     rate = tokens_a_character(model)
     items: list[WorkItem] = []
     facts: dict[str, Any] = {}
-    for group in range(-(-units // GROUP)):
-        asked_here = min(GROUP, units - group * GROUP)
+    for group in range(units):
         own = _documents(asked, group, int(parts[-1] / rate))
+        # Two questions about one document would be the same prompt twice.
+        questions = max(1, min(GROUP, _fitting(own, int(parts[0] / rate))))
         for part in parts:
             room = int(part / rate) - 2 * len(BETWEEN) - _overhead(model.stand_in)
-            for number in range(asked_here):
-                document = own[number % max(1, _fitting(own, int(parts[0] / rate)))]
-                context = _cut(own, room - len(document.question))
-                unit = f"{group}.{number}"
-                for prefix in ("shared", "own") if number == 0 else ("shared",):
-                    name = f"{unit}/{part}/{prefix}"
-                    share = f"rag {group}" if prefix == "shared" else f"rag {name}"
-                    body = {**_body(model.stand_in, context, document), "max_tokens": answer}
+            for number, document in enumerate(own[:questions]):
+                body = _body(model.stand_in, _cut(own, room - len(document.question)), document)
+                body |= {"max_tokens": answer, "temperature": 0.0}
+                for prefix in (SHARED, ALONE) if number == 0 else (SHARED,):
+                    name = f"{group}/{part}/{number}/{prefix}"
                     items.append(
                         WorkItem(
                             name,
-                            {**body, "temperature": 0.0},
+                            body,
                             category=f"{part} tokens",
                             labels={"prefix": prefix},
-                            share=share,
+                            share=f"rag {group}" if prefix == SHARED else f"rag {name}",
                         )
                     )
                     facts[name] = document.passage
-    notes = (
-        ()
-        if model.context >= _FULL
-        else (f"scaled down to the context of {model.context} tokens: prompts of up to {parts[-1]}",)
-    )
-    return PackWork(tuple(items), SOURCE, LICENSE, notes, facts)
+    notes = [f"scaled down to the context of {model.context:,} tokens: prompts of up to {parts[-1]:,}"]
+    return PackWork(tuple(items), SOURCE, LICENSE, tuple(notes) if model.context < _FULL else (), facts)
 
 
 def _documents(asked: Make, group: int, characters: int) -> list[Document]:
@@ -124,7 +121,8 @@ def judge(observed: Observed) -> Judgement:
     parts = sorted({part_of(one) for one in own}, key=int)
     checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
     if parts:
-        by_length = falls(own, parts, alpha=observed.alpha, by="prompt tokens")
+        shared = [one for one in own if one.prompt_id.endswith(f"/{SHARED}")]
+        by_length = falls(shared, parts, alpha=observed.alpha, by="{} prompt tokens")
         by_length = _with_figures(by_length, observed, own)
         checks["acceptance by length"] = drafts_applicable(observed.arm.mode, by_length)
     if observed.identity is not None:
@@ -134,14 +132,14 @@ def judge(observed: Observed) -> Judgement:
 
 def _with_figures(verdict: CheckVerdict, observed: Observed, own: list[RequestRecord]) -> CheckVerdict:
     figures = dict(verdict.figures)
-    for prefix in ("shared", "own"):
+    for prefix in (SHARED, ALONE):
         mine = [one for one in own if one.prompt_id.endswith(f"/{prefix}")]
         figures |= {f"ttft_ms_{prefix}_at_{part}": value for part, value in ttft_by(mine, part_of).items()}
     shown = [one for one in own if one.text is not None]
     if shown:
         quoted = sum(_quotes(one, observed) for one in shown)
         figures["quoted_share"] = quoted / len(shown)
-    return CheckVerdict(verdict.passed, verdict.summary, verdict.power, figures, verdict.examples)
+    return replace(verdict, figures=figures)
 
 
 def _quotes(record: RequestRecord, observed: Observed) -> bool:
