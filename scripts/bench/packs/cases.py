@@ -33,7 +33,7 @@ CASES = {
     for one in (
         Case("rag", 480, 10, {SHORT: "acceptance by length", OTHER: "identity"}),
         Case("long-context", 480, 10, {SHORT: "acceptance by position", OTHER: "identity"}),
-        Case("agents", 640, 8, {SHORT: "prefix cache", OTHER: "identity"}),
+        Case("agents", 800, 8, {SHORT: "prefix cache", OTHER: "identity"}),
         Case("speed-bench", 8192, 22, {"placeholders": REFUSED}),
     )
 }

@@ -13,11 +13,12 @@ _INTRODUCTION = """\
 # Runs of the workload packs
 
 **Small stand-in weights on a CPU.** `scripts/bench-packs` writes this page and the record
-`docs/reference/packs/runs.json`; do not edit them. Real vLLM serves every arm behind the local SageMaker. Each
-run has its own seed and sends its pack, made small, to an arm without speculation and to the arm in question.
+`docs/reference/packs/runs.json`; do not edit them. Real vLLM serves every arm behind the local SageMaker.
+Each run has its own seed, and sends its pack, made small, to an arm without speculation and to the arm in
+question.
 
 A clean run must pass. A run on a fault must fail by the check that is named, or be refused. The sizes are in
-`scripts/bench/packs/cases.py`, the faults in `scripts/bench/packs/arms.py`: a draft head, or a target, that is
+`scripts/bench/packs/cases.py`, the faults in `scripts/bench/packs/arms.py`: a draft head or a target that is
 damaged from position 200 on; an engine without a prefix cache (it has the damaged head, too); a file with
 placeholders. [The packs](../how-to/packs.md) says what each pack shows."""
 

@@ -73,9 +73,10 @@ def test_only_what_the_arm_alone_fails_counts(failed: int, sent: int) -> None:
     failed = min(failed, sent)
     records = [request(f"{n}/1", error="ModelError" if n < failed else None) for n in range(sent)]
     theirs = [replace(one, arm="plain") for one in records]
-    assert judge_answered(records, theirs).passed is (None if failed == sent else True)
+    assert judge_answered(records, theirs).passed is (None if 2 * failed > sent else True)
     plain = [replace(one, arm="plain", error=None) for one in records]
-    assert judge_answered(records, plain).passed is (failed <= max(1, 0.05 * sent))
+    alone = failed > max(1, 0.05 * sent)
+    assert judge_answered(records, plain).passed is (False if alone else None if 2 * failed > sent else True)
 
 
 @pytest.mark.parametrize(("cached", "passed"), [(256, True), (0, False), (None, None)])

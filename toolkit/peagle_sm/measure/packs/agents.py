@@ -38,6 +38,8 @@ CONVERSATIONS = 12
 TURNS = 6
 _MOST = 16_384  #: tokens of the last prompt; more shows the pack "long context"
 _ANSWER = 64  #: tokens
+_LEAST_TURN = 90  #: tokens of a turn with its question and answer
+_AROUND = 60  #: characters of a turn that are neither: separators, and the chat template's
 _FEWEST_CACHED = 384  #: tokens of the turn before: three blocks of 128, of which an engine may drop two
 _HITS = 0.5  #: share of the turns that must find the turn before in the cache
 _FULL = 2048  #: tokens of the last prompt that show what the pack is for
@@ -53,28 +55,29 @@ def make(asked: Make) -> PackWork:
     model, units = asked.model, asked.units or CONVERSATIONS
     last = min(lengths(model.context, _ANSWER, shortest=1, most=1)[0], _MOST)
     rate = tokens_a_character(model)
-    spare = 0 if model.stand_in else 40 * TURNS  # characters of the chat template
-    each = int((last / rate - spare) / TURNS)
-    items = tuple(_conversation(model, asked.seed, unit, each) for unit in range(units))
+    count = max(2, min(TURNS, last // _LEAST_TURN))
+    each = int((last / rate - (0 if model.stand_in else len(_SYSTEM))) / count)
+    items = tuple(_conversation(model, asked.seed, unit, count, each) for unit in range(units))
     notes = () if last >= _FULL else (f"scaled down: the last turn's prompt has about {last:,} tokens",)
     return PackWork(items, SOURCE, LICENSE, notes)
 
 
-def _conversation(model: Model, seed: int, unit: int, characters: int) -> WorkItem:
+def _conversation(model: Model, seed: int, unit: int, count: int, characters: int) -> WorkItem:
     rng = random.Random(f"agents {seed} {unit}")
     source = documents(model, f"agents {seed} {unit}")
-    turns = [_observation(rng, source, characters) for _ in range(TURNS)]
+    turns = [_observation(rng, source, characters) for _ in range(count)]
     build = _code_body if model.stand_in else _chat_body
     return _turn(unit, 0, turns, build)
 
 
 def _observation(rng: random.Random, source: Any, characters: int) -> tuple[str, Document]:
-    """Return a tool's result of about ``characters``, and the document that is asked about."""
+    """Return a tool's result and the document that is asked about: with its answer about ``characters``."""
     found: list[Document] = []
     while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
         found.append(next(source))
     about = rng.choice(found)
-    return BETWEEN.join(one.text for one in found)[: max(1, characters - len(about.question) - 40)], about
+    room = characters - len(about.question) - len(about.passage) - _AROUND
+    return BETWEEN.join(one.text for one in found)[: max(1, room)], about
 
 
 Turn = tuple[str, Document]
@@ -119,7 +122,7 @@ def _by_turn(record: RequestRecord) -> str:
 def judge(observed: Observed) -> Judgement:
     """Judge acceptance by turn, and that turns find the one before in the prefix cache."""
     own = answered(observed.requests)
-    parts = [str(turn + 1) for turn in range(TURNS)]
+    parts = [str(turn + 1) for turn in range(max((one.turn for one in own), default=0) + 1)]
     by_turn = falls(own, parts, alpha=observed.alpha, by="turn {}", part=_by_turn, unit=unit_of)
     checks = {
         "answered": judge_answered(observed.requests, observed.baseline_requests),

@@ -138,6 +138,8 @@ def judge_answered(records: Sequence[RequestRecord], baseline: Sequence[RequestR
     if len(alone) > max(1, MOST_FAILED * len(sent)):
         examples = [f"{one.prompt_id}: {one.error}: {one.error_message}" for one in alone]
         return CheckVerdict(False, said, power, figures, examples)
+    if 2 * len(failed) > len(sent):  # on both arms: what is left says little about this traffic
+        return undecided(f"{said}; the first error: {failed[0].error}: {failed[0].error_message}", figures)
     return CheckVerdict(True, said, power, figures)
 
 

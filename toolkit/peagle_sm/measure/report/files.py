@@ -22,9 +22,11 @@ from peagle_sm.measure.results.records import (
     ComparisonRecord,
     FitRecord,
     Header,
+    PackRecord,
     PointRecord,
     Record,
     RequestRecord,
+    SliceRecord,
     TableRecord,
     ValidationRecord,
     WindowRecord,
@@ -107,6 +109,8 @@ def _results(lines: Sequence[str], name: str | None) -> Results:
         of(WindowRecord),
         of(ValidationRecord),
         of(TableRecord),
+        of(SliceRecord),
+        of(PackRecord),
         source=name,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,9 @@ def _described(pack: Pack) -> str:
         ("data", pack.data),
         ("stand-ins", pack.stand_ins),
     ]
-    return f"{pack.name}\n{render_fields(fields)}"
+    width = 80 - max(len(name) for name, _ in fields) - 2
+    lines = [(name, "\n".join(textwrap.wrap(text, width))) for name, text in fields]
+    return f"{pack.name}\n{render_fields(lines)}"
 
 
 def pack_data(pack: Pack) -> dict[str, Any]:
