@@ -31,9 +31,9 @@ class Case:
 CASES = {
     one.pack: one
     for one in (
-        Case("rag", 480, 10, {SHORT: "acceptance by length", OTHER: "identity"}),
-        Case("long-context", 480, 10, {SHORT: "acceptance by position", OTHER: "identity"}),
-        Case("agents", 800, 8, {SHORT: "prefix cache", OTHER: "identity"}),
+        Case("rag", 480, 16, {SHORT: "acceptance by length", OTHER: "identity"}),
+        Case("long-context", 480, 24, {SHORT: "acceptance by position", OTHER: "identity"}),
+        Case("agents", 512, 24, {SHORT: "prefix cache", OTHER: "identity"}),
         Case("speed-bench", 8192, 22, {"placeholders": REFUSED}),
     )
 }

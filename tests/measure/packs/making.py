@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from zlib import crc32
 
 from peagle_sm.measure.packs.pack import Make, Model, Observed, PackWork
 from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
@@ -16,7 +17,11 @@ WORK = PackWork((), "made by a test", "none")
 
 def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -> Model:
     """A model whose tokens are so many characters."""
-    return Model(context, stand_in, lambda text: tuple(range(-(-len(text) // characters))))
+
+    def tokenize(text: str) -> tuple[int, ...]:
+        return tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
+
+    return Model(context, stand_in, tokenize)
 
 
 def asked(context: int = 8192, *, stand_in: bool = False, **more: object) -> Make:

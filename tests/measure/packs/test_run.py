@@ -60,12 +60,7 @@ def judge(observed: Observed) -> Judgement:
     return Judgement(checks, f"{acceptance_by(observed.requests, part_of)['near']:.2f}")
 
 
-PACK = Pack(
-    **{name: "text" for name in ("name", "shows", "passes", "finds", "data", "stand_ins")},
-    needs=("nothing",),
-    make=make,
-    judge=judge,
-)
+PACK = Pack("text", "text", "text", "text", ("nothing",), "text", "text", make, judge)
 
 
 class PackPlay(Play):

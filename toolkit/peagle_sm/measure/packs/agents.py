@@ -34,13 +34,13 @@ from peagle_sm.measure.packs.texts import (
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.statistics import CheckVerdict, percent, undecided
 
-CONVERSATIONS = 12
+CONVERSATIONS = 24
 TURNS = 6
 _MOST = 16_384  #: tokens of the last prompt; more shows the pack "long context"
 _ANSWER = 64  #: tokens
 _LEAST_TURN = 90  #: tokens of a turn with its question and answer
 _AROUND = 60  #: characters of a turn that are neither: separators, and the chat template's
-_FEWEST_CACHED = 384  #: tokens of the turn before: three blocks of 128, of which an engine may drop two
+_FEWEST_CACHED = 256  #: tokens of the turn before: two blocks of 128, of which an engine may drop one
 _HITS = 0.5  #: share of the turns that must find the turn before in the cache
 _FULL = 2048  #: tokens of the last prompt that show what the pack is for
 

@@ -18,7 +18,7 @@ from peagle_sm.measure.verify.statistics import CheckVerdict, counted, not_appli
 #: A fall of acceptance below this share of the first part's is a fault, if it is significant.
 FALLEN = 0.7
 #: A pass needs that a fall below this share is excluded; else there were too few prompts.
-EXCLUDED = 0.5
+EXCLUDED = 0.35
 FEWEST_UNITS = 6  #: of an interval of a pack: below it the jackknife's spread is itself uncertain
 MOST_FAILED = 0.05  #: of the requests; more of them on the arm alone are a fault
 
@@ -91,13 +91,13 @@ def falls(
         f"detects acceptance at {by.format(last)} below"
         f" {FALLEN * ratios[last].low / ratios[last].value:.2f} of that at {by.format(first)}"
     )
-    said = f"{_x(ratios[worst])} at {by.format(worst)} of the acceptance length at {by.format(first)}"
+    said = f"{by.format(worst)}: {_x(ratios[worst])} of the acceptance length at {by.format(first)}"
     if bad:
         examples = [f"{by.format(name)}: {_x(one)}" for name, one in bad.items()]
-        return CheckVerdict(False, f"falls to {said}", power, figures, examples)
+        return CheckVerdict(False, f"falls; {said}", power, figures, examples)
     if open_:
         return undecided(f"{said}; too few prompts to exclude a fall below {EXCLUDED:g}", figures)
-    return CheckVerdict(True, f"holds: {said}", power, figures)
+    return CheckVerdict(True, f"holds; {said}", power, figures)
 
 
 def _x(interval: Interval) -> str:

@@ -23,7 +23,7 @@ from peagle_sm.measure.packs.texts import BETWEEN, LICENSE, SOURCE, documents, t
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.statistics import CheckVerdict, counted, undecided
 
-UNITS = 16
+UNITS = 24
 PARTS = 4  #: of the context, by length; one more reaches its limit
 _ANSWER = 48  #: tokens
 _END = 96  #: tokens at the end of every prompt of a unit, which are the same
@@ -89,7 +89,7 @@ def judge(observed: Observed) -> Judgement:
     """Judge acceptance by position, the limit, and the identity of answers."""
     own = answered(observed.requests)
     parts = [str(part + 1) for part in range(PARTS)]
-    by_position = falls(own, parts, alpha=observed.alpha, by="quarter {} of the context")
+    by_position = falls(own, parts, alpha=observed.alpha, by="quarter {}")
     checks = {
         "answered": judge_answered(observed.requests, observed.baseline_requests),
         "limit": _judge_limit(own),

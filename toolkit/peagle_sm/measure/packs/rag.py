@@ -35,7 +35,7 @@ from peagle_sm.measure.packs.texts import (
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.statistics import CheckVerdict
 
-GROUPS = 12
+GROUPS = 16
 GROUP = 4  #: questions of a group, if so many documents fit into the shortest prompt
 _SHORTEST = 90  #: tokens of a prompt
 SHARED, ALONE = "shared", "own"  #: whether a question finds its documents in the prefix cache

@@ -82,8 +82,8 @@ def is_placeholder(texts: Any) -> bool:
 
     A prompt without any text is one too: some preparing scripts leave what they could not fetch empty.
     """
-    written = " ".join(json.dumps(texts, ensure_ascii=False).casefold().split())
     every = texts if isinstance(texts, list) else [texts]
+    written = " ".join(" ".join(map(str, every)).casefold().split())
     blank = all(isinstance(one, str) and not one.strip() for one in every)
     return _PLACEHOLDER in written or blank
 
