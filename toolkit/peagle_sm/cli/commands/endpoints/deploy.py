@@ -83,7 +83,7 @@ def deploy(
     if dry_run:
         known_ids(skip)
         made = plan_for(spec, session, account_from_spec=True)
-        print_requests(made)
+        print_requests(state, made, skip)
         refuse_if_needed(made, skip=skip)
         return
     states: list[str] = ["absent"]

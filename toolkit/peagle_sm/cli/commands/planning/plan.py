@@ -47,7 +47,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     made = plan_for(spec, session, stack=stack, account_from_spec=True)
     results = _preflight(session, made) if preflight and not made.refused else ()
     if dry_run:
-        print_requests(made)
+        print_requests(state, made)
     else:
         emit(
             state,
@@ -82,9 +82,16 @@ def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
     return {"preflight": results_data(results)} if results else {}
 
 
-def print_requests(made: Plan) -> None:
-    """Print the requests as a JSON array on stdout, with any --format."""
+def print_requests(state: State, made: Plan, skip: Collection[str] = ()) -> None:
+    """Print the requests as a JSON array on stdout, with any --format; warnings on stderr.
+
+    ``skip`` are the checks that --skip-check names.
+    """
     click.echo(to_json(made.to_dict()["requests"]))
+    for each in made.findings:
+        if each.severity == "warning" and each.check not in skip:
+            step = f"\n  next: {each.next_step}" if each.next_step else ""
+            note(state, f"warning: {each.check}: {each.message}{step}")
 
 
 def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
