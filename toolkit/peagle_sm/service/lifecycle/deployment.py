@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from peagle_sm.aws.control import lifetime
@@ -151,7 +152,7 @@ def create(run: Deploy, found: Survey) -> None:
         return
     create_free(run)
     create_group(run.session, run.name, run.report)
-    create_planned_endpoint(run)
+    create_endpoint(run, partial(_is_this_plans, run))
 
 
 def create_free(run: Deploy) -> None:
@@ -176,20 +177,8 @@ def create_free(run: Deploy) -> None:
     run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
 
 
-def create_planned_endpoint(run: Deploy) -> None:
-    """Create the plan's endpoint, or adopt the existing one.
-
-    Raises:
-        PlanRefused: another plan's endpoint has the name.
-        PeagleError: AWS refused, or did not answer several times.
-    """
-    create_endpoint(run, run.plan.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
-
-
-def create_endpoint(
-    run: Run, parameters: dict[str, Any], is_ours: Callable[[EndpointFacts | None], bool]
-) -> None:
-    """Create an endpoint, or adopt an existing one.
+def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -> None:
+    """Create the plan's endpoint, or adopt an existing one.
 
     ``is_ours`` decides whether an existing endpoint is adopted; it may raise PlanRefused.
 
@@ -202,7 +191,7 @@ def create_endpoint(
 
     def send() -> None:
         try:
-            control.create_endpoint(run.session, parameters)
+            control.create_endpoint(run.session, run.plan.parameters("create_endpoint"))
         except PeagleError as error:
             # CreateEndpoint's own answer counts; a refused DescribeEndpoint afterwards proves nothing.
             run.may_exist = run.unsettled = is_unsettled(error) or is_taken(error)
@@ -452,4 +441,4 @@ def _follow_with_retries(run: Deploy) -> None:
         run.pacing.sleep(wait)
         # Meanwhile the guard may have found no endpoint and removed its lifetime schedule.
         arm_anew(run)
-        create_planned_endpoint(run)
+        create_endpoint(run, partial(_is_this_plans, run))
