@@ -7,14 +7,17 @@ from ./peagle.yaml. Shell completion reads names from SageMaker and gives up aft
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.cli.base import State
 from peagle_sm.cli.console import note
 from peagle_sm.core.errors import EngineError
@@ -71,8 +74,6 @@ spec_argument = click.argument(
 
 def given(path: Path) -> str:
     """Return " SPEC" for a suggested command; empty for peagle.yaml."""
-    from shlex import quote
-
     return "" if str(path) == "peagle.yaml" else f" {quote(str(path))}"
 
 
@@ -88,6 +89,18 @@ def read_spec(path: Path) -> EndpointSpec:
     if str(path) == "-":
         return parse_spec(sys.stdin.read(), "stdin")
     return load_spec(path)
+
+
+def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write fields, by dotted name, into a spec file; the rest of it stays as it is.
+
+    Raises:
+        SpecError: a field cannot be written.
+        CannotWrite: the file cannot be written.
+    """
+    from peagle_sm.core.spec.editing import edit_spec
+
+    write_file(path, edit_spec(path.read_text(encoding="utf-8"), dict(fields), str(path)))
 
 
 SPEC = Path("peagle.yaml")

@@ -119,58 +119,31 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    return click.option(*names, expose_value=False, callback=_remember, is_eager=True, **attributes)
+
+
 _OPTIONS = (
-    click.option(
+    _option(
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
         help="Format of the results on stdout; quiet prints names only.  [default: table]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
     ),
-    click.option(
-        "--profile",
-        metavar="NAME",
-        help="AWS profile.  [env: AWS_PROFILE]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
-    ),
-    click.option(
-        "--region",
-        metavar="REGION",
-        help="AWS region; overrides the spec's.  [env: AWS_REGION]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
-    ),
-    click.option(
+    _option("--profile", metavar="NAME", help="AWS profile.  [env: AWS_PROFILE]"),
+    _option("--region", metavar="REGION", help="AWS region; overrides the spec's.  [env: AWS_REGION]"),
+    _option(
         "--local/--no-local",
         default=None,
         help="Use the local SageMaker that `peagle-sm local up` started.  [env: PEAGLE_SM_LOCAL]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
     ),
-    click.option(
+    _option(
         "--local-port",
         type=click.IntRange(1, 65535),
         metavar="PORT",
         help="Port of the local SageMaker, if several run; implies --local.  [env: PEAGLE_SM_LOCAL_PORT]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
     ),
-    click.option(
-        "--debug",
-        is_flag=True,
-        default=None,
-        help="Show the traceback of an error.",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
-    ),
+    _option("--debug", is_flag=True, default=None, help="Show the traceback of an error."),
 )
 GLOBAL_OPTION_NAMES = frozenset({"output_format", "profile", "region", "local", "local_port", "debug"})
 
@@ -191,7 +164,7 @@ class Entry:
 
     name: str
     target: str
-    """The command, as `module:attribute`."""
+    """The command, as `module:attribute` below `peagle_sm.cli`."""
     help: str
     """The line in the group's help; a test checks that the command's own help begins with it."""
     section: str = "Commands"
@@ -251,7 +224,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         module, _, attribute = entry.target.partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"peagle_sm.cli.{module}"), attribute)
         assert isinstance(command, click.Command), entry.target
         return command
 

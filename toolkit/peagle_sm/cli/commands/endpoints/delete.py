@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import complete_endpoint, name_from_spec
+from peagle_sm.cli.arguments import complete_endpoint, name_from_spec, open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import asking, confirmed, emit
+from peagle_sm.cli.console import asking, confirmed, emit, termination_is_ctrl_c
+from peagle_sm.cli.progress import follower
 from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
     the second prompt or give --with-logs. `cdk deploy` of a stack with the same name fails while the log
     group exists.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service import delete as remove
 
     state = ctx.ensure_object(State)

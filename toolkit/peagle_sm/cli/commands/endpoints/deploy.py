@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from peagle_sm.cli.arguments import given, read_spec, spec_argument
+from peagle_sm.cli.arguments import given, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.planning.doctor import skip_option
-from peagle_sm.cli.console import asking, emit, need_terminal, note, to_json
+from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed, render_deploy_notes
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.progress import follower
+from peagle_sm.cli.ready import emit_ready
 from peagle_sm.cli.terminal import render_fields
+from peagle_sm.core.errors import Declined
 from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
@@ -66,12 +71,6 @@ def deploy(
     next one of the same spec continues with the resources that exist. If the endpoint is already in service
     with this spec, nothing is created and you are not asked. To change its spec, use `peagle-sm update`.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
     from peagle_sm.service.preflight import known_ids
@@ -111,7 +110,6 @@ def deploy(
 
 def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
     """Run the preflight checks; print warnings, unknown and skipped checks on stderr."""
-    from peagle_sm.cli.commands.planning.plan import render_deploy_notes
     from peagle_sm.service.preflight import require_preflight, results_data
 
     results = require_preflight(session, made, skip=skip)
@@ -188,12 +186,6 @@ def update(
     off-update-on pauses the endpoint and starts it with the new spec. It is not in service meanwhile. If the
     start fails, `peagle-sm resume` starts the old config.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.cli.ready import emit_ready
-    from peagle_sm.core.errors import Declined
     from peagle_sm.service import update as bring_about
 
     spec = read_spec(spec_path)

@@ -6,14 +6,18 @@ they ask; `keep` also shows the end of the lifetime.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec
+from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec, open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import asking, emit, need_terminal, note
-from peagle_sm.cli.terminal import render_fields
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
+from peagle_sm.cli.progress import follower
+from peagle_sm.cli.ready import emit_ready
+from peagle_sm.cli.terminal import parse_duration, render_fields
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import usd, when
 
@@ -37,9 +41,6 @@ def pause(state: State, name: str, yes: bool) -> None:
     until `peagle-sm resume`. The command waits until AWS reports that the endpoint is gone. Without NAME, the
     name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service import pause as turn_off
 
     need_terminal(state, yes, f"peagle-sm status {name}{state.flags}")
@@ -80,11 +81,6 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
     stays paused. An endpoint of a stack is turned on by its stack. An endpoint without a stack needs the
     guard, as with `peagle-sm deploy`, or --unguarded. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 
@@ -122,7 +118,6 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
     never shortened. The budget still applies. To keep the endpoint longer, run the command again. Without
     NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import keep as renew
 
     state = ctx.ensure_object(State)
@@ -137,10 +132,6 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
 
 
 def _length(text: str) -> timedelta:
-    from datetime import timedelta
-
-    from peagle_sm.cli.terminal import parse_duration
-
     try:
         return timedelta(seconds=parse_duration(text))
     except (ValueError, OverflowError) as error:

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.arguments import endpoint_argument, open_session
 from peagle_sm.cli.base import Command, State, as_seconds, global_options
-from peagle_sm.cli.console import emit, note, to_json
+from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
+from peagle_sm.cli.progress import follower
+from peagle_sm.cli.ready import status_data
 from peagle_sm.cli.terminal import render_table
+from peagle_sm.core.display import text
+from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.words import cause_first, elapsed, relative
 
 if TYPE_CHECKING:
@@ -39,7 +43,6 @@ def list_(state: State, everything: bool) -> None:
     The number of AWS calls does not grow with the number of endpoints, unless you lack the permission
     tag:GetResources.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import list_endpoints
 
     session = open_session(state)
@@ -123,8 +126,6 @@ def status(state: State, name: str, watch: bool, verbose: bool) -> None:
     object per line). The watch ends with Ctrl-C, or when the endpoint no longer exists. To wait in a script,
     use `peagle-sm wait`. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import until_ctrl_c
     from peagle_sm.service import status as read_status
 
     session = open_session(state)
@@ -137,9 +138,6 @@ def status(state: State, name: str, watch: bool, verbose: bool) -> None:
 
 
 def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
-    from peagle_sm.cli.ready import status_data
-    from peagle_sm.core.display import text
-
     emit(
         state,
         table=lambda: text(found.card(verbose)),
@@ -151,7 +149,6 @@ def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
 def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
     """Show the status and its changes until the endpoint is gone, or Ctrl-C."""
     from peagle_sm.aws.session.errors import is_unsettled
-    from peagle_sm.core.errors import NotFound, PeagleError
     from peagle_sm.service import Pacing
     from peagle_sm.service import status as read_status
 
@@ -178,8 +175,6 @@ def watch_status(state: State, session: Session, found: EndpointStatus, verbose:
 
 
 def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: str | None) -> str:
-    from peagle_sm.cli.ready import status_data
-
     line = change_line(found)
     if line != shown:
         if state.format == "json":
@@ -212,8 +207,6 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
     there is no such endpoint. 7: it failed, or was deleted during the wait. 16: timeout. Ctrl-C stops the
     command and changes nothing. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service import wait as wait_for
 
     with follower(state) as follow:
@@ -247,8 +240,6 @@ def logs(state: State, name: str, follow: bool, tail: int) -> None:
     With --format json, each line is a JSON object; with quiet, only the message is printed. Without NAME, the
     name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import until_ctrl_c
     from peagle_sm.service import logs as read_logs
 
     with until_ctrl_c(state, follow):

@@ -6,14 +6,18 @@ before the run and the results.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.options import (
+    COUNT,
     FILE,
+    POSITIVE,
     Numbers,
     api_option,
     chosen_workload,
@@ -26,9 +30,10 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import confirmed, emit, note
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c
+from peagle_sm.cli.progress import follower
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.errors import Declined, PeagleError, SpecError
 from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages, results_file
 
@@ -49,19 +54,15 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.argument("endpoint")
 @workload_option
 @workload_file_option
-@click.option(
-    "--prompts", type=click.IntRange(min=1), help="Number of prompts of the workload.  [default: all]"
-)
+@click.option("--prompts", type=COUNT, help="Number of prompts of the workload.  [default: all]")
 @click.option(
     "--concurrency",
     type=Numbers(whole=True),
     help="Requests in flight (closed loop).  [default: 1,8 unless --rate is given]",
 )
 @click.option("--rate", type=Numbers(whole=False), help="Arrivals per second (open loop, Poisson).")
-@click.option(
-    "--requests", type=click.IntRange(min=1), help="Requests measured per load.  [default: one per prompt]"
-)
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds measured per load.")
+@click.option("--requests", type=COUNT, help="Requests measured per load.  [default: one per prompt]")
+@click.option("--seconds", type=POSITIVE, help="Seconds measured per load.")
 @click.option(
     "--warm-up",
     type=click.IntRange(min=0),
@@ -73,15 +74,9 @@ _MODES = ("none", "eagle3", "p-eagle")
 @temperature_option
 @api_option
 @first_turn_option
-@click.option(
-    "--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: time to first token."
-)
-@click.option(
-    "--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: time per output token."
-)
-@click.option(
-    "--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: end-to-end latency."
-)
+@click.option("--ttft-ms", type=POSITIVE, help="Goodput limit: time to first token.")
+@click.option("--tpot-ms", type=POSITIVE, help="Goodput limit: time per output token.")
+@click.option("--e2e-ms", type=POSITIVE, help="Goodput limit: end-to-end latency.")
 @click.option("--expect-mode", type=click.Choice(_MODES), help="Fail if the endpoint runs in another mode.")
 @click.option("--component", help="Inference component to measure.")
 @click.option(
@@ -134,8 +129,6 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 
 
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
     from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
     from peagle_sm.measure.benchmark.plan import check_plan
@@ -202,8 +195,6 @@ def _describe(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Ses
     if is_url(endpoint):
         described = describe_url(endpoint, usd_per_hour=options["usd_per_hour"])
     else:
-        from peagle_sm.cli.arguments import open_session
-
         session = open_session(state)
         described = describe_endpoint(session, endpoint, component=options["component"])
         if options["usd_per_hour"] is not None:
@@ -237,11 +228,7 @@ def run_managed(
         SpecError: the endpoint is a URL, or an option is not supported by the jobs.
     """
     import secrets
-    from datetime import UTC, datetime
 
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.core.errors import Declined, SpecError
     from peagle_sm.measure.benchmark import managed
     from peagle_sm.measure.benchmark.managed_files import find_job_resources
     from peagle_sm.measure.results.provenance import origin

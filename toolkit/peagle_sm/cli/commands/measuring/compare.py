@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.modes import dependencies, measure_modes, run_comparison
 from peagle_sm.cli.commands.measuring.options import (
@@ -28,7 +29,9 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_option,
 )
 from peagle_sm.cli.console import emit
+from peagle_sm.cli.progress import follower
 from peagle_sm.cli.terminal import STAND_IN, render_table
+from peagle_sm.core.errors import SpecError
 from peagle_sm.measure import need_packages
 
 if TYPE_CHECKING:
@@ -129,7 +132,6 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
 
 
 def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
-    from peagle_sm.cli.progress import follower
     from peagle_sm.measure.compare.arms import parse_arms
     from peagle_sm.measure.compare.deployments import existing_rounds
 
@@ -140,8 +142,6 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     opened: list[Session] = []
 
     def session() -> Session:
-        from peagle_sm.cli.arguments import open_session
-
         if not opened:
             opened.append(open_session(state))
         return opened[0]
@@ -154,9 +154,6 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
-    from peagle_sm.cli.arguments import open_session, read_spec
-    from peagle_sm.core.errors import SpecError
-
     if texts:
         raise SpecError(
             f"--modes deploys the arms, but arms were given too: {' '.join(texts)}",
@@ -171,8 +168,6 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
 
 def _refuse_options_of_modes(options: dict[str, Any]) -> None:
-    from peagle_sm.core.errors import SpecError
-
     names = ("spec_path", "deployments", "ks", "heads", "head_uris", "unguarded")
     alone = [name for name in names if options[name]]
     if alone:

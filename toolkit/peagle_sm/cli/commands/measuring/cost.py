@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.options import RESULTS_FILE
+from peagle_sm.cli.commands.measuring.options import POSITIVE, RESULTS_FILE
 from peagle_sm.cli.commands.measuring.report import caution_lines, render_rows
 from peagle_sm.cli.console import emit, note
+from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -25,13 +27,10 @@ if TYPE_CHECKING:
     from peagle_sm.measure.results.records import ArmRecord
 
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
-
-
 @click.command(cls=Command)
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
-@click.option("--otps", type=_POSITIVE, help="Size a fleet for this many output tokens per second.")
-@click.option("--requests-per-s", type=_POSITIVE, help="Size a fleet for this many requests per second.")
+@click.option("--otps", type=POSITIVE, help="Size a fleet for this many output tokens per second.")
+@click.option("--requests-per-s", type=POSITIVE, help="Size a fleet for this many requests per second.")
 @click.option(
     "--headroom",
     type=click.FloatRange(0, 0.95),
@@ -39,12 +38,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     show_default=True,
     help="Share of the measured throughput to keep free.",
 )
-@click.option("--ttft-ms", type=_POSITIVE, help="Only loads with at most this p95 time to first token.")
-@click.option("--tpot-ms", type=_POSITIVE, help="Only loads with at most this p95 time per output token.")
-@click.option("--e2e-ms", type=_POSITIVE, help="Only loads with at most this p95 end-to-end latency.")
+@click.option("--ttft-ms", type=POSITIVE, help="Only loads with at most this p95 time to first token.")
+@click.option("--tpot-ms", type=POSITIVE, help="Only loads with at most this p95 time per output token.")
+@click.option("--e2e-ms", type=POSITIVE, help="Only loads with at most this p95 end-to-end latency.")
 @click.option(
     "--usd-per-hour",
-    type=_POSITIVE,
+    type=POSITIVE,
     help="Price of one instance, instead of the recorded price; for example with a savings plan.",
 )
 @click.option("--reprice", is_flag=True, help="Look up prices again: Price List API, else the catalogue.")
@@ -55,7 +54,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     show_default=True,
     help="Share of the capacity that you use over a day; idle hours cost the same.",
 )
-@click.option("--training-usd", type=_POSITIVE, help="Training cost of a custom head; shows its break-even.")
+@click.option("--training-usd", type=POSITIVE, help="Training cost of a custom head; shows its break-even.")
 @click.option("--head", metavar="ARM", help="Arm with the custom head.  [default: the P-EAGLE arm]")
 @click.option("--baseline", metavar="ARM", help="Arm to compare it with.  [default: EAGLE-3, else none]")
 @global_options
@@ -170,9 +169,6 @@ def _region_of(view: View) -> str | None:
 
 def _session(state: State, region: str | None) -> Session | None:
     """Open a session for price lookups; None without a region or profile."""
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.core.errors import CredentialsError
-
     try:
         return open_session(state, region)
     except CredentialsError as error:

@@ -6,11 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.base import State
-from peagle_sm.cli.console import confirmed, show_offer
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+from peagle_sm.cli.console import confirmed, show_offer, termination_is_ctrl_c
+from peagle_sm.cli.progress import follower
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import Declined, PlanRefused
 from peagle_sm.core.words import usd
 from peagle_sm.measure import results_file
 
@@ -49,9 +54,6 @@ def measure_modes(
         Declined: the user did not confirm.
         PeagleError: as in `peagle_sm.measure.compare.run.compare`.
     """
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.core.errors import Declined
     from peagle_sm.measure.compare.deployments import deployed_rounds, refuse_taken_names
     from peagle_sm.service.inventory.guard_state import require_guard
 
@@ -83,8 +85,6 @@ def plans_of(
     Raises:
         PlanRefused: a plan has an error; the next step names the command's option.
     """
-    from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-    from peagle_sm.core.errors import PlanRefused
     from peagle_sm.measure.compare.arms import in_terms_of_the_options
     from peagle_sm.service import plan_for
 
@@ -141,7 +141,6 @@ def run_comparison(
     config: Mapping[str, Any],
 ) -> Outcome:
     """Measure and compare, and write the results file; SIGTERM ends it like Ctrl-C."""
-    from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.measure.compare.run import compare as run
 
     path = options["out"] or results_file("compare")
@@ -178,6 +177,4 @@ def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
 
 def estimate_data(plans: Sequence[Plan], found: Estimate) -> dict[str, Any]:
     """Return the same data for --format json."""
-    from dataclasses import asdict
-
     return {"endpoints": [plan.names.endpoint for plan in plans], **asdict(found)}

@@ -22,6 +22,8 @@ else:
     _Type = click.ParamType
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+COUNT = click.IntRange(min=1)
+POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 class _ResultsFile(click.Path):
@@ -58,7 +60,7 @@ repeat_option = click.option(
     "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
 )
 max_tokens_option = click.option(
-    "--max-tokens", type=click.IntRange(min=1), help="Maximum output tokens per answer.  [default: 256]"
+    "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
 )
 temperature_option = click.option(
     "--temperature",

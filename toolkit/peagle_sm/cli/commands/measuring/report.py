@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,6 @@ def report(
     files make one report with one part for each run; figures of different runs cannot be compared. Exit code
     2 if a file is not a results file, or if no file contains a finished load.
     """
-    from dataclasses import asdict
-
     from peagle_sm.measure.report.files import read_files, write_page
     from peagle_sm.measure.report.merging import demand_figures, parts_of, view_of
     from peagle_sm.measure.report.page import html_page

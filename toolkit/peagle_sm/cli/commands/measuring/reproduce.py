@@ -6,11 +6,13 @@ It is `compare --modes` with the table's set-up: same arms, prices, confirmation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome
 from peagle_sm.cli.commands.measuring.modes import (
@@ -20,9 +22,10 @@ from peagle_sm.cli.commands.measuring.modes import (
     plans_of,
     render_estimate,
 )
-from peagle_sm.cli.commands.measuring.options import FILE, RESULTS_FILE, Numbers, workload_file_option
+from peagle_sm.cli.commands.measuring.options import COUNT, FILE, RESULTS_FILE, Numbers, workload_file_option
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.measure import need_packages, results_file
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ STAND_INS = (
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Maximum output tokens per answer.  [default: as published; 64 with --local]",
 )
 @click.option(
@@ -134,7 +137,6 @@ def reproduce(state: State, /, name: str | None, **options: Any) -> None:
 
 
 def _earlier(name: str, path: Path) -> Results:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.results.result_file import read
 
     results = read(path)
@@ -149,9 +151,7 @@ def _earlier(name: str, path: Path) -> Results:
 
 
 def _measured(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> Outcome:
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.core.errors import PeagleError
     from peagle_sm.measure.compare.deployments import refuse_not_offered, refuse_not_staged
     from peagle_sm.measure.compare.published_set_up import staging
     from peagle_sm.service.spec_to_plan import guards_roles
@@ -201,7 +201,6 @@ def _scale(state: State, table: PublishedTable, options: Mapping[str, Any]) -> S
 
 
 def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> None:
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.published_set_up import staging
     from peagle_sm.measure.load import WorkItem
@@ -246,7 +245,6 @@ def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, 
 def _modes_and_ks(
     table: PublishedTable, options: Mapping[str, Any]
 ) -> tuple[tuple[SpecMode, ...], dict[SpecMode, int]]:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.compare.arms import parse_ks, parse_modes
 
     modes = parse_modes(options["modes"]) if options["modes"] else table.modes
@@ -264,8 +262,6 @@ def _modes_and_ks(
 def _artifacts(
     name: str, table: PublishedTable, modes: Sequence[SpecMode], given: str | None, flags: str
 ) -> str:
-    from peagle_sm.core.errors import SpecError
-
     if given is not None:
         return given.removesuffix("/") + "/"
     from peagle_sm.core.catalog import load_catalog
@@ -283,7 +279,6 @@ def _artifacts(
 
 
 def _workload(table: PublishedTable, scale: Scale, options: Mapping[str, Any]) -> Workload:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.workloads import load_workload
     from peagle_sm.measure.workloads.public_datasets import PREPARE_SPEED_BENCH
 
@@ -480,8 +475,6 @@ def reproduction_data(
     published: Published, table: PublishedTable, found: Reproduction, stand_in: bool
 ) -> dict[str, Any]:
     """Return the same data for --format json."""
-    from dataclasses import asdict
-
     return {
         "title": table.title,
         "stand_in_weights": stand_in,

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import read_spec, spec_argument
+from peagle_sm.cli.arguments import open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.measuring.options import FILE, Numbers, workload_file_option, workload_option
-from peagle_sm.cli.console import confirmed, emit, note, to_json
+from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.progress import follower
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure import PACKAGES, need_packages, results_file
 
 if TYPE_CHECKING:
@@ -112,11 +116,6 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     """
     need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
     from peagle_sm.measure.tune import job as tuning
     from peagle_sm.service.inventory.guard_state import require_guard
 
@@ -134,8 +133,6 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     cost = tuning.price_of(job, plans, session)
     note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
     if not confirmed(state, f"Continue ({cost.words()})?", yes):
-        from peagle_sm.core.errors import Declined
-
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
     every_s = 5.0 if state.format == "json" else 0.5
     with termination_is_ctrl_c(), follower(state) as follow:
@@ -151,7 +148,6 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 
 
 def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.compare.arms import parse_by_mode
     from peagle_sm.measure.tune.arms import parse_modes
     from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, most_deployments

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import read_spec
+from peagle_sm.cli.arguments import open_session, read_spec, write_fields
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import emit, note, say
+from peagle_sm.cli.commands.guard import install
+from peagle_sm.cli.commands.planning.plan import render_results
+from peagle_sm.cli.console import confirmed, emit, note, say
 from peagle_sm.cli.terminal import render_table
+from peagle_sm.core.errors import CredentialsError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +79,6 @@ def doctor(
     Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
     price of those that cost money, and asks first.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.core.errors import CredentialsError, SpecError
     from peagle_sm.service.preflight import planned
 
     state: State = ctx.obj
@@ -115,7 +116,6 @@ def _check(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: 
 
 
 def _print(state: State, results: tuple[Result, ...], verbose: bool) -> None:
-    from peagle_sm.cli.commands.planning.plan import render_results
     from peagle_sm.service.preflight import results_data
 
     emit(
@@ -127,7 +127,6 @@ def _print(state: State, results: tuple[Result, ...], verbose: bool) -> None:
 
 
 def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
-    from peagle_sm.core.errors import CredentialsError
     from peagle_sm.service.preflight import PreflightFailed, refuse_errors
 
     _print(state, results, verbose)
@@ -152,8 +151,6 @@ def _fix(
     yes: bool,
 ) -> bool:
     """Apply the fixes after confirmation; return whether anything was changed."""
-    from peagle_sm.cli.commands.guard import install
-    from peagle_sm.cli.console import confirmed
     from peagle_sm.service.preflight import draft_of, mending, own_buckets
 
     draft = draft_of(plan) if plan is not None else None
@@ -163,7 +160,7 @@ def _fix(
         for name, reason in found.reasons.items():
             click.echo(f"  {name}: {found.fields[name]!r}    ({reason})", err=True)
         if confirmed(ctx.obj, f"Write these fields into {path}?", yes):
-            _write(path, found.fields)
+            write_fields(path, found.fields)
             changed = True
     if ("guard", "install") in found.commands:
         say("peagle-sm guard install creates the guard and both roles:")
@@ -172,13 +169,6 @@ def _fix(
     if not found.fields and not found.commands:
         note(ctx.obj, "there is nothing that --fix can fix")
     return changed
-
-
-def _write(path: Path, fields: dict[str, object]) -> None:
-    from peagle_sm.aws.files import write_file
-    from peagle_sm.core.spec.editing import edit_spec
-
-    write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
 
 
 @click.command(cls=Command)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import emit, to_json
+from peagle_sm.core.errors import SpecError
 
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import Catalog
@@ -88,8 +90,6 @@ def init(
         chosen["head_uri"] = head_uri
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
-    from peagle_sm.aws.files import write_file
-
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
     write_file(schema, to_json(json_schema()) + "\n")
@@ -104,8 +104,6 @@ def init(
 
 
 def _known_model(model: str | None, catalog: Catalog) -> str:
-    from peagle_sm.core.errors import SpecError
-
     if model is None:
         raise SpecError(
             "no MODEL was given",
@@ -119,8 +117,6 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
 def _speculation(
     model: str, mode: str, tokens: int | None, draft_head: str | None, head_uri: str | None, catalog: Catalog
 ) -> dict[str, Any]:
-    from peagle_sm.core.errors import SpecError
-
     if mode == "none":
         return {"mode": mode}
     heads = [name for name, head in catalog.heads_for(model).items() if head.method == mode]
@@ -148,9 +144,6 @@ def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
 
 
 def _write(path: Path, text: str, force: bool) -> None:
-    from peagle_sm.aws.files import CannotWrite, write_file
-    from peagle_sm.core.errors import SpecError
-
     try:
         write_file(path, text, overwrite=force)
     except FileExistsError as error:
@@ -173,7 +166,7 @@ def schema() -> None:
     click.echo(to_json(json_schema()))
 
 
-CDK_ENTRIES = (Entry("init", f"{__name__}:cdk_init", "Write the CDK app into a folder."),)
+CDK_ENTRIES = (Entry("init", "commands.planning.init:cdk_init", "Write the CDK app into a folder."),)
 
 
 @click.group(cls=LazyGroup, entries=CDK_ENTRIES)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import read_spec, spec_argument
+from peagle_sm.cli.arguments import open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note, to_json
+from peagle_sm.core.display import text
+from peagle_sm.core.errors import LockStale, PlanRefused, SpecError
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -39,7 +41,6 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. Exit code 3 if a finding
     has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import plan_for
 
     spec = read_spec(spec_path)
@@ -102,8 +103,6 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
     Raises:
         PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
-    from peagle_sm.core.errors import PlanRefused
-
     errors = made.errors(skip)
     if not errors:
         return
@@ -141,9 +140,7 @@ def lock(
 
     The locked version stays the same until you give --upgrade.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
     from peagle_sm.service.spec_to_plan import load_spec
 
@@ -177,8 +174,6 @@ def lock(
 def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
     if not made.stale:
         return
-    from peagle_sm.core.errors import LockStale
-
     details: dict[str, Any] = {"path": str(made.path), "changes": [one.field for one in made.changes]}
     what = "does not exist" if made.before is None else f"is stale: {len(made.changes)} fields would change"
     raise LockStale(
@@ -200,7 +195,6 @@ def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool 
     ``verbose`` adds reasons, sources and the passed checks. ``flags`` are added to suggested commands, so
     that they have the same target.
     """
-    from peagle_sm.core.display import text
     from peagle_sm.service.preflight import Checkup
 
     shown = _COMMAND.sub(rf"`\1{flags}`", text(Checkup(tuple(results)).card(verbose)))
