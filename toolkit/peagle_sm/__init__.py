@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     )
     from peagle_sm.core.model_builder import spec_from_builder
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-    from peagle_sm.measure.notebook.calls import bench, compare, verify
+    from peagle_sm.measure.notebook.calls import bench, compare, tune, verify
     from peagle_sm.measure.notebook.results import report
-    from peagle_sm.measure.notebook.tune import tune
     from peagle_sm.service.heads import check_head
     from peagle_sm.service.lifecycle.endpoint import Endpoint
     from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
@@ -96,7 +95,7 @@ _HOME = {
     "plan": "peagle_sm.service.notebook",
     "report": "peagle_sm.measure.notebook.results",
     "spec_from_builder": "peagle_sm.core.model_builder",
-    "tune": "peagle_sm.measure.notebook.tune",
+    "tune": "peagle_sm.measure.notebook.calls",
     "verify": "peagle_sm.measure.notebook.calls",
 }
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
-from peagle_sm.measure.notebook.tune import tune
+from peagle_sm.measure.notebook.calls import tune
 from peagle_sm.measure.report import formatting, tables
 from peagle_sm.measure.report.charts import HALF
 from peagle_sm.measure.report.files import records_of

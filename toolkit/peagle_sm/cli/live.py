@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -12,13 +11,14 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from peagle_sm.cli import terminal
+from peagle_sm.cli.progress import Follower
 from peagle_sm.service.progress import event_line
 
 if TYPE_CHECKING:
     from peagle_sm.service import Event
 
 
-class LiveLine:
+class LiveLine(Follower):
     """Progress with a line for each finished phase, a spinner for the running one.
 
     Its clock runs between polls.
@@ -34,14 +34,6 @@ class LiveLine:
         self._live = Live(
             console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.pause()
 
     def __call__(self, event: Event) -> None:
         """Show the event; if it begins a new phase, print the previous one as a line."""

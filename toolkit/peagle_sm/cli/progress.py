@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from peagle_sm.cli.base import State
-from peagle_sm.cli.console import say, to_json
+from peagle_sm.cli.console import to_json
 from peagle_sm.service.progress import Lines
 
 if TYPE_CHECKING:
     from peagle_sm.service import Event
 
 
-class Follower(Protocol):
-    """Receiver of progress events while it is open as a context manager."""
+class Follower:
+    """Receiver of progress events while it is open as a context manager; for quiet, it prints nothing."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.pause()
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
@@ -31,27 +29,7 @@ class Follower(Protocol):
         """Stop drawing until the next event, so that a prompt can be shown."""
 
 
-class _Base:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def pause(self) -> None:
-        """Do nothing: printed lines do not disturb a prompt."""
-
-
-class SilentFollower(_Base):
-    """Follower for --format quiet."""
-
-    def __call__(self, event: Event) -> None:
-        """Print nothing."""
-
-
-class JsonLines(_Base):
+class JsonLines(Follower):
     """Follower for --format json: one JSON line on stderr for each event."""
 
     def __init__(self) -> None:
@@ -91,18 +69,5 @@ def _measured(event: Event) -> dict[str, Any]:
     return {"done": event.done, "total": event.total, "left_s": left}
 
 
-class PlainLines(_Base, Lines):
+class PlainLines(Lines, Follower):
     """Follower for pipes and CI."""
-
-
-def follower(state: State) -> Follower:
-    """Return the follower for the format and the terminal."""
-    if state.format == "json":
-        return JsonLines()
-    if state.format == "quiet":
-        return SilentFollower()
-    if state.stderr_is_tty():
-        from peagle_sm.cli.live import LiveLine
-
-        return LiveLine(state.monotonic)
-    return PlainLines(say)

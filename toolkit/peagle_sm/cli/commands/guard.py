@@ -15,8 +15,7 @@ import click
 
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import asking, confirmed, emit, need_terminal, note, say
-from peagle_sm.cli.progress import Follower, follower
+from peagle_sm.cli.console import asking, confirmed, emit, follower, need_terminal, note, say
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined, GuardMissing
 from peagle_sm.core.words import relative, usd, when_to
@@ -24,6 +23,7 @@ from peagle_sm.core.words import relative, usd, when_to
 if TYPE_CHECKING:
     from peagle_sm.aws.control.guard_resources import Watched
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
     from peagle_sm.core.guard import GuardPrice
     from peagle_sm.service import Pacing
     from peagle_sm.service.guard.installation import InstallPlan, InstallReport, UninstallReport

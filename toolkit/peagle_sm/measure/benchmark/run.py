@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.measure.benchmark import acceptance
 from peagle_sm.measure.benchmark.acceptance import EngineSource, is_ineffective
-from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.endpoint_arm import Described, look_at
 from peagle_sm.measure.benchmark.plan import (
     BenchPlan,
     Evidence,
@@ -33,6 +34,7 @@ from peagle_sm.measure.benchmark.plan import (
 from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
 from peagle_sm.measure.load.points import Objective, doubt_lines, is_withheld, withheld_lines
+from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import (
     Acceptance,
     ArmRecord,
@@ -139,6 +141,27 @@ class BenchDependencies:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     every_s: float = 0.5  #: seconds between two lines of progress
+
+    @classmethod
+    def of(
+        cls,
+        session: Session | None,
+        arm: ArmRecord,
+        progress: Progress,
+        *,
+        seed: int,
+        every_s: float = 0.5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> BenchDependencies:
+        """Return the real services for an arm of this session (None: a bare server)."""
+        return cls(
+            progress=progress,
+            look=lambda: look_at(session, arm),
+            provenance=lambda: origin(seed),
+            source=acceptance.engine_source(session, arm, sleep),
+            metrics=acceptance.metrics_page(session, arm),
+            every_s=every_s,
+        )
 
 
 def bench(

@@ -15,18 +15,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
-from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.acceptance import engine_source
+from peagle_sm.measure.benchmark.endpoint_arm import Described, look_at
 from peagle_sm.measure.benchmark.plan import check_evidence, probe
 from peagle_sm.measure.benchmark.progress import Spending
 from peagle_sm.measure.compare.alternating import OnRun, TurnContext
 from peagle_sm.measure.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Contest, Setup
-from peagle_sm.measure.load import LoadStopped, Target, Timeouts, measure_point
+from peagle_sm.measure.load import LoadStopped, Target, Timeouts, make_target, measure_point
 from peagle_sm.measure.load.http_client import open_sender
 from peagle_sm.measure.load.points import doubt_lines, separate_withheld, withheld_lines
 from peagle_sm.measure.load.run import Connect, run_quietly
+from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import (
     ArmRecord,
     ComparisonRecord,
@@ -193,6 +196,26 @@ class CompareDependencies:
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     timeouts: Timeouts = field(default_factory=Timeouts)
     every_s: float = 0.5  #: seconds between two lines of progress
+
+    @classmethod
+    def of(
+        cls, session: Session | None, progress: Progress, *, seed: int, every_s: float = 0.5
+    ) -> CompareDependencies:
+        """Return the real services for arms of this session (None: bare servers only)."""
+
+        def drafts_of(arm: ArmRecord) -> bool | None:
+            # The mode of a SageMaker endpoint is read from its model; that of a URL is only the user's label.
+            source = engine_source(session, arm) if arm.transport == "http" else None
+            return source.drafts if source is not None else None
+
+        return cls(
+            progress=progress,
+            target_of=lambda arm: make_target(session, arm),
+            look=lambda arm: look_at(session, arm),
+            drafts_of=drafts_of,
+            provenance=lambda: origin(seed),
+            every_s=every_s,
+        )
 
 
 def compare(

@@ -9,8 +9,7 @@ import click
 
 from peagle_sm.cli.arguments import complete_endpoint, name_from_spec, open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import asking, confirmed, emit, termination_is_ctrl_c
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import asking, confirmed, emit, follower, termination_is_ctrl_c
 from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:

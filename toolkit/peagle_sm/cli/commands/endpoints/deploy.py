@@ -16,9 +16,8 @@ from peagle_sm.cli.arguments import given, open_session, read_spec, spec_argumen
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.planning.doctor import skip_option
-from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed, render_deploy_notes
-from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.commands.planning.plan import print_dry_run, render_deploy_notes
+from peagle_sm.cli.console import asking, emit, follower, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.ready import emit_ready
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.errors import Declined
@@ -82,8 +81,7 @@ def deploy(
     if dry_run:
         known_ids(skip)
         made = plan_for(spec, session, account_from_spec=True)
-        print_requests(state, made, skip)
-        refuse_if_needed(made, skip=skip)
+        print_dry_run(state, made, skip)
         return
     states: list[str] = ["absent"]
     with termination_is_ctrl_c(), follower(state) as follow:

@@ -14,8 +14,7 @@ import click
 from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import asking, emit, follower, need_terminal, note, termination_is_ctrl_c
 from peagle_sm.cli.ready import emit_ready
 from peagle_sm.cli.terminal import parse_duration, render_fields
 from peagle_sm.core.plan.cost import rest_costs

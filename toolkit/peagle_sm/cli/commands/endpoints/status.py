@@ -12,8 +12,7 @@ import click
 
 from peagle_sm.cli.arguments import endpoint_argument, open_session
 from peagle_sm.cli.base import Command, State, as_seconds, global_options
-from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import emit, follower, note, to_json, until_ctrl_c
 from peagle_sm.cli.ready import status_data
 from peagle_sm.cli.terminal import render_table
 from peagle_sm.core.display import text

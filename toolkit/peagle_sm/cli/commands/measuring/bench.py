@@ -30,8 +30,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import confirmed, emit, follower, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.core.errors import Declined, PeagleError, SpecError
 from peagle_sm.core.words import usd
@@ -129,19 +128,24 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 
 
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
-    from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
-    from peagle_sm.measure.benchmark.endpoint_arm import look_at
+    from peagle_sm.measure.benchmark.endpoint_arm import describe_arm, is_url
     from peagle_sm.measure.benchmark.plan import check_plan
     from peagle_sm.measure.benchmark.run import BenchDependencies, bench
     from peagle_sm.measure.load import make_target
-    from peagle_sm.measure.results.provenance import origin
 
     workload = chosen_workload(options)
     plan = _plan(options, len(workload.items))
     check_plan(plan, workload)
-    session, described = _describe(state, endpoint, options)
+    session = None if is_url(endpoint) else open_session(state)
+    described = describe_arm(
+        session,
+        endpoint,
+        component=options["component"],
+        expected=options["expect_mode"],
+        usd_per_hour=options["usd_per_hour"],
+    )
     arm = described.arm
-    _show_before(state, described, workload, plan)
+    note(state, render_before(arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
     path = options["resume"] or options["out"] or results_file("bench", arm.name)
     if options["managed"]:
         managed = run_managed(state, session, described, workload, plan, path, options)
@@ -153,13 +157,13 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
             workload,
             plan,
             path,
-            BenchDependencies(
-                progress=follow,
-                look=lambda: look_at(session, arm),
-                provenance=lambda: origin(plan.seed),
-                source=engine_source(session, arm, state.sleep),
-                metrics=metrics_page(session, arm),
+            BenchDependencies.of(
+                session,
+                arm,
+                follow,
+                seed=plan.seed,
                 every_s=5.0 if state.format == "json" else 0.5,
+                sleep=state.sleep,
             ),
             expected=options["expect_mode"],
             resume=options["resume"] is not None,
@@ -186,26 +190,6 @@ def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
         keep_text=options["keep_text"],
         objective=Objective(*limits) if any(limits) else None,
     )
-
-
-def _describe(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Session | None, Described]:
-    from peagle_sm.measure.benchmark.endpoint_arm import demand_mode, describe_endpoint, describe_url, is_url
-
-    session = None
-    if is_url(endpoint):
-        described = describe_url(endpoint, usd_per_hour=options["usd_per_hour"])
-    else:
-        session = open_session(state)
-        described = describe_endpoint(session, endpoint, component=options["component"])
-        if options["usd_per_hour"] is not None:
-            described = described.priced(options["usd_per_hour"])
-    expected = options["expect_mode"]
-    return session, described if expected is None else demand_mode(described, expected)
-
-
-def _show_before(state: State, described: Described, workload: Workload, plan: BenchPlan) -> None:
-
-    note(state, render_before(described.arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
 
 
 # Options that AI benchmark jobs do not support, with their defaults.

@@ -11,7 +11,7 @@ import click
 
 from peagle_sm.cli.arguments import open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.modes import dependencies, measure_modes, run_comparison
+from peagle_sm.cli.commands.measuring.modes import measure_modes, run_comparison
 from peagle_sm.cli.commands.measuring.options import (
     FILE,
     Numbers,
@@ -28,8 +28,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import emit
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import emit, follower
 from peagle_sm.cli.terminal import STAND_IN, render_table
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure import need_packages
@@ -149,8 +148,8 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     rounds = existing_rounds(arms, session)
     config = {"arms": list(texts), **_settings(options)}
     with follower(state) as follow:
-        around = dependencies(state, opened[0] if opened else None, follow, options)
-        return run_comparison(rounds, setup, workload, around, options, config)
+        opened_session = opened[0] if opened else None
+        return run_comparison(state, opened_session, rounds, setup, workload, follow, options, config)
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:

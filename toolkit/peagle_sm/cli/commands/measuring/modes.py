@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from peagle_sm.cli.base import State
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-from peagle_sm.cli.console import confirmed, show_offer, termination_is_ctrl_c
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import confirmed, follower, show_offer, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined, PlanRefused
 from peagle_sm.core.words import usd
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Estimate, Setup
-    from peagle_sm.measure.compare.run import CompareDependencies
-    from peagle_sm.measure.results.records import ArmRecord
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
@@ -73,8 +70,7 @@ def measure_modes(
     }
     with follower(state) as follow:
         rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
-        around = dependencies(state, session, follow, options)
-        return run_comparison(rounds, setup, workload, around, options, whole)
+        return run_comparison(state, session, rounds, setup, workload, follow, options, whole)
 
 
 def plans_of(
@@ -104,46 +100,23 @@ def estimated(plans: Sequence[Plan], specs: Specs, setup: Setup, options: Mappin
     return estimate(plans, setup, arms=len(plans) + bool(options["control"]), deployments=len(specs))
 
 
-def dependencies(
-    state: State, session: Session | None, follow: Follower, options: Mapping[str, Any]
-) -> CompareDependencies:
-    """Return the services of a comparison of endpoints in this session (None: bare servers only)."""
-    from peagle_sm.measure.benchmark.acceptance import engine_source
-    from peagle_sm.measure.benchmark.endpoint_arm import look_at
-    from peagle_sm.measure.compare.run import CompareDependencies
-    from peagle_sm.measure.load import make_target
-    from peagle_sm.measure.results.provenance import origin
-
-    def look(arm: ArmRecord) -> str | None:
-        return look_at(session, arm)
-
-    def drafts_of(arm: ArmRecord) -> bool | None:
-        # The mode of a SageMaker endpoint is read from its model; the mode of a URL is only the user's label.
-        source = engine_source(session, arm) if arm.transport == "http" else None
-        return source.drafts if source is not None else None
-
-    return CompareDependencies(
-        progress=follow,
-        target_of=lambda arm: make_target(session, arm),
-        look=look,
-        drafts_of=drafts_of,
-        provenance=lambda: origin(options["seed"]),
-        every_s=5.0 if state.format == "json" else 0.5,
-    )
-
-
 def run_comparison(
+    state: State,
+    session: Session | None,
     rounds: list[Round],
     setup: Setup,
     workload: Workload,
-    around: CompareDependencies,
+    follow: Follower,
     options: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> Outcome:
     """Measure and compare, and write the results file; SIGTERM ends it like Ctrl-C."""
+    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.compare.run import compare as run
 
     path = options["out"] or results_file("compare")
+    every_s = 5.0 if state.format == "json" else 0.5
+    around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
     with termination_is_ctrl_c():
         return run(rounds, setup, workload, path, around, control=options["control"], config=config)
 

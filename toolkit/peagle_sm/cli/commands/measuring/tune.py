@@ -13,8 +13,7 @@ from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.measuring.options import FILE, Numbers, workload_file_option, workload_option
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
-from peagle_sm.cli.progress import follower
+from peagle_sm.cli.console import confirmed, emit, follower, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure import PACKAGES, need_packages, results_file
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
 @click.option(
     "--sweep",
+    "sweep_rounds",
     type=click.IntRange(0, 100),
     default=0,
     metavar="ROUNDS",
@@ -150,34 +150,25 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
     from peagle_sm.measure.compare.arms import parse_by_mode
     from peagle_sm.measure.tune.arms import parse_modes
-    from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, most_deployments
+    from peagle_sm.measure.tune.estimate import Settings
     from peagle_sm.measure.tune.job import Job, modes_of
-    from peagle_sm.measure.tune.loads import ROUNDS as LOAD_ROUNDS
-    from peagle_sm.measure.tune.run import Settings
-    from peagle_sm.measure.tune.windows import WindowSize
     from peagle_sm.measure.workloads import load_workload
 
     modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
-    by, loads = options["by"], options["loads"]
-    if loads and options["concurrency"]:
+    if options["loads"] and options["concurrency"]:
         raise SpecError("--loads: found together with --concurrency.", next_step="Give one of the two.")
-    by_default = by == "auto" and (session.is_local or bool(loads))
-    runtime = (by == "runtime" or by_default) and not options["components"]
+    same = ("max_k", "by", "max_deployments", "rounds", "requests", "sweep_rounds", "unguarded")
     return Job(
         spec=spec,
         spec_path=None if str(spec_path) == "-" else spec_path,
-        settings=Settings(
+        settings=Settings.of(
             modes=modes,
-            concurrencies=tuple(dict.fromkeys(sorted(loads) if loads else options["concurrency"] or (1, 8))),
-            max_k=options["max_k"],
-            runtime=runtime,
-            most_deployments=options["max_deployments"] or most_deployments(options["max_k"]),
-            rounds=options["rounds"] or (LOAD_ROUNDS if loads else RUNTIME_ROUNDS),
-            size=WindowSize(options["requests"]),
+            local=session.is_local,
+            concurrency=options["concurrency"] or (1, 8),
+            loads=options["loads"] or (),
             heads=parse_by_mode("--head", options["heads"], modes),
-            sweep_rounds=options["sweep"],
-            unguarded=options["unguarded"],
-            by_load=bool(loads),
+            components=options["components"] or 0,
+            **{name: options[name] for name in same},
         ),
         workload=load_workload(
             options["workload"],

@@ -48,7 +48,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     made = plan_for(spec, session, stack=stack, account_from_spec=True)
     results = _preflight(session, made) if preflight and not made.refused else ()
     if dry_run:
-        print_requests(state, made)
+        print_dry_run(state, made)
     else:
         emit(
             state,
@@ -56,7 +56,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
             data=lambda: made.to_dict() | _results_data(results),
             names=[made.names.endpoint],
         )
-    refuse_if_needed(made, shown=state.format == "table" and not dry_run)
+    refuse_if_needed(made, shown=state.format == "table")
     if results:
         from peagle_sm.service.preflight import refuse_errors
 
@@ -83,12 +83,16 @@ def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
     return {"preflight": results_data(results)} if results else {}
 
 
-def print_requests(state: State, made: Plan, skip: Collection[str] = ()) -> None:
-    """Print the requests as a JSON array on stdout, with any --format; warnings on stderr.
+def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
+    """Print the requests as a JSON array on stdout, with any --format, and the warnings on stderr.
 
     ``skip`` are the checks that --skip-check names.
+
+    Raises:
+        PlanRefused: a finding has the severity "error"; its message has these findings alone.
     """
     click.echo(to_json(made.to_dict()["requests"]))
+    refuse_if_needed(made, skip=skip)
     for each in made.findings:
         if each.severity == "warning" and each.check not in skip:
             step = f"\n  next: {each.next_step}" if each.next_step else ""
