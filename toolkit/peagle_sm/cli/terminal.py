@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import click
 
-from peagle_sm.core.display import aligned
+from peagle_sm.core.display import Table, aligned
 
 _GAP = 2
 # A cell that is narrower cannot be read.
@@ -178,6 +178,11 @@ def render_table(
         return [line(cells) for cells in zip_longest(*wrapped, fillvalue="")]
 
     return "\n".join(one for row in lines for one in row_lines(row))
+
+
+def show(table: Table) -> str:
+    """Render a table of a view; its title is left out."""
+    return render_table(table.heads, table.rows, right=table.right)
 
 
 render_fields = aligned

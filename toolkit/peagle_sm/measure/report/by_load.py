@@ -11,8 +11,8 @@ from peagle_sm.measure.report import formatting, tables
 from peagle_sm.measure.report.charts import WIDE, LineChart, Mark, Series, both
 from peagle_sm.measure.report.formatting import MODE_NAMES, Look
 from peagle_sm.measure.report.performance import looks_of_mode
-from peagle_sm.measure.report.section import Section, pair, table
-from peagle_sm.measure.report.tables import Rows, decision
+from peagle_sm.measure.report.section import Section, pair, shown
+from peagle_sm.measure.report.tables import decision
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import FitRecord, TableRecord
 
@@ -25,14 +25,14 @@ def by_load(view: View) -> Section | None:
     chart = _chart(view)
     parts = (
         reasons if chart is None else pair(chart, reasons),
-        _part(
+        shown(
+            tables.validations(view.tables, view),
             "Rate of the table's own endpoint over that of the fixed K; the intervals hold for all looks "
             "together",
-            tables.validations(view.tables, view),
         ),
-        _part(
-            "The other modes at each load; all run on the same instance, so a faster one is also cheaper",
+        shown(
             tables.alternatives(view.tables, view),
+            "The other modes at each load; all run on the same instance, so a faster one is also cheaper",
         ),
     )
     return Section("by-load", "K by load", _lead(view), tag("div", *parts, class_="stack"))
@@ -48,13 +48,6 @@ def _lead(view: View) -> str:
         ks = f"K={table_text(one.rows)} requests in flight"
         said.append(f"{MODE_NAMES[one.mode]}: {ks if one.accepted else f'K={one.fixed_k} at every load'}")
     return "; ".join(said) + "."
-
-
-def _part(caption: str, rows: Rows | None) -> Safe | None:
-    if rows is None:
-        return None
-    left = [at for at, head in enumerate(rows.heads) if head not in rows.figures]
-    return table(rows.heads, rows.rows, caption=caption, words=left)
 
 
 def _chart(view: View) -> Safe | None:

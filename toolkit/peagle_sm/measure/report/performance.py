@@ -22,6 +22,7 @@ from peagle_sm.measure.report.section import (
     grid,
     pair,
     pivot,
+    shown,
     table,
     values,
 )
@@ -176,15 +177,15 @@ _SOURCES = {
 
 def acceptance(view: View) -> Section | None:
     """Make the section on acceptance: by position at the lowest load, and lengths at every load."""
-    shown = _first_acceptance(view)
-    if not shown:
+    first = _first_acceptance(view)
+    if not first:
         return None
-    depth = max(len(found.survival) for _, found in shown)
+    depth = max(len(found.survival) for _, found in first)
     chart = LineChart(
         title="Share of drafts accepted up to each position",
         description=". ".join(
             f"{view.label(point.arm)}: " + ", ".join(formatting.share(s) for s in found.survival)
-            for point, found in shown
+            for point, found in first
         ),
         series=tuple(
             Series(
@@ -192,36 +193,33 @@ def acceptance(view: View) -> Section | None:
                 view.look(point.arm),
                 tuple(Mark(float(at), share) for at, share in enumerate(found.survival, start=1)),
             )
-            for point, found in shown
+            for point, found in first
         ),
         x_title="position in the draft",
-        y_title=f"drafts accepted up to this position, {shown[0][0].load.label}",
+        y_title=f"drafts accepted up to this position, {first[0][0].load.label}",
         x_ticks=tuple(float(at) for at in range(1, max(depth, 2) + 1)),
         y_label=formatting.share,
         y_high=1.0,
         watermark=view.watermark,
     )
-    sources = " and ".join(sorted({_SOURCES[found.source] for _, found in shown}))
+    sources = " and ".join(sorted({_SOURCES[found.source] for _, found in first}))
     beside = table(
         ["arm", "K", "per step", "per request", "temperature"],
-        [_row(view, point, found) for point, found in shown],
-        caption=f"Acceptance length at {shown[0][0].load.label}, from {sources}",
+        [_row(view, point, found) for point, found in first],
+        caption=f"Acceptance length at {first[0][0].load.label}, from {sources}",
     )
     lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
     every = pivot(view, lengths, "Acceptance length per step, by load")
     several = sum(len(view.loads(kind)) for kind in KINDS) > 1
-    right = tag("div", beside, every if several else None, _controller(view), class_="stack")
-    return Section(
-        "acceptance", "Acceptance", _acceptance_lead(view, shown), pair(both(chart, "survival"), right)
+    right = tag(
+        "div",
+        beside,
+        every if several else None,
+        shown(controllers(view), "K chosen by the controller"),
+        class_="stack",
     )
-
-
-def _controller(view: View) -> Safe | None:
-    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
-    found = controllers(view)
-    words = range(len(found.heads) - len(found.figures)) if found else ()
-    return (
-        table(found.heads, found.rows, caption="K chosen by the controller", words=words) if found else None
+    return Section(
+        "acceptance", "Acceptance", _acceptance_lead(view, first), pair(both(chart, "survival"), right)
     )
 
 
@@ -265,7 +263,8 @@ def curve(view: View) -> Section | None:
     loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
     size = HALF if len(loads) % 3 else THIRD
     drawn = [both(k_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
-    body = join(grid(*drawn), _chosen(ordered), _every(view))
+    every = shown(rates(view), "Rate at each K")
+    body = join(grid(*drawn), _chosen(ordered), None if every is None else folded("Rate at each K", every))
     return Section("k", "Best K", _curve_lead(ordered), body)
 
 
@@ -344,14 +343,6 @@ def _chosen(fits: list[FitRecord]) -> Safe:
         "why",
     ]
     return table(heads, rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10))
-
-
-def _every(view: View) -> Safe | None:
-    found = rates(view)
-    if found is None:
-        return None
-    left = [at for at, head in enumerate(found.heads) if head not in found.figures]
-    return folded("Rate at each K", table(found.heads, found.rows, caption="Rate at each K", words=left))
 
 
 def _curve_lead(fits: list[FitRecord]) -> str:

@@ -31,7 +31,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_option,
 )
 from peagle_sm.cli.console import confirmed, emit, follower, note, termination_is_ctrl_c
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined, PeagleError, SpecError
 from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages, results_file
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.benchmark.plan import BenchPlan
-    from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.results.records import ArmRecord
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
@@ -256,10 +256,6 @@ def run_managed(
         return managed.run_managed(session, described, workload, plan, resources, path, around, resume=resume)
 
 
-_RATES = ("load", "requests", "failed", "tokens/s", "per request", "requests/s", "acceptance")
-_TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
-
-
 def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
     """Render what will be measured, and what it costs."""
     lines = [
@@ -296,6 +292,7 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     """Render rates, latencies, survival and notes; leave out withheld loads."""
     from peagle_sm.measure.load.points import is_late, is_short, is_withheld
+    from peagle_sm.measure.report import outcomes
 
     results = outcome.results
     arm = results.arms[-1]
@@ -303,11 +300,12 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     parts = []
     if published:
         parts += [
-            _rates(published, arm) + _star(any(map(is_short, published)), "tokens/s and requests/s"),
-            render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
+            show(outcomes.rates(published, arm))
+            + _star(any(map(is_short, published)), "tokens/s and requests/s"),
+            show(outcomes.latencies(published))
             + "\n(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)"
             + _star(any(is_late(point.client) for point in published), "latencies"),
-            _survival(published),
+            outcomes.survival(published),
             render_slices(results),
         ]
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
@@ -318,90 +316,6 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
 def _star(marked: bool, what: str) -> str:
     """Return the footnote of a table with marked loads."""
     return f"\n(* these {what} are uncertain: see the note)" if marked else ""
-
-
-def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
-    """Render the table of rates, with goodput and cost if they are known."""
-    from peagle_sm.measure.report.costs import cost_rows
-
-    headers, rows = list(_RATES), [_row(point) for point in points]
-    if any(point.goodput for point in points):
-        headers.append("goodput")
-        rows = [[*row, _goodput(point)] for row, point in zip(rows, points, strict=True)]
-    if arm.usd_per_hour:
-        headers.append("USD/M tokens")
-        by_load = {row.load: row.usd_per_million for row in cost_rows([arm], points)}
-        costs = [by_load.get(point.load) for point in points]
-        rows = [
-            [*row, "-" if cost is None else f"{cost:,.2f}"] for row, cost in zip(rows, costs, strict=True)
-        ]
-    return render_table(headers, rows, right=headers[1:])
-
-
-def _row(point: PointRecord) -> list[str]:
-    from peagle_sm.measure.load.points import is_short
-
-    return [
-        point.load.label + (" *" if is_short(point) else ""),
-        str(point.requests),
-        str(sum(point.errors.values())),
-        f"{point.otps:,.1f}",
-        "-" if point.otps_per_request is None else f"{point.otps_per_request:,.1f}",
-        f"{point.requests_per_s:.2f}",
-        _acceptance(point),
-    ]
-
-
-def _goodput(point: PointRecord) -> str:
-    found = point.goodput
-    return "-" if found is None else f"{found.requests_per_s:.2f}/s ({found.share:.0%})"
-
-
-def _acceptance(point: PointRecord) -> str:
-    found = point.acceptance
-    return "-" if found is None or found.per_step is None else f"{found.per_step:.2f}"
-
-
-def _times(point: PointRecord) -> tuple[str, ...]:
-    from peagle_sm.measure.load.points import is_late
-
-    measures = (point.ttft_ms, point.tpot_ms, point.itl_ms, point.e2e_ms)
-    return (point.load.label + (" *" if is_late(point.client) else ""), *map(_three, measures))
-
-
-def _three(found: Percentiles | None) -> str:
-    if found is None:
-        return "-"
-    return " / ".join(
-        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in (found.p50, found.p95, found.p99)
-    )
-
-
-def _survival(points: list[PointRecord]) -> str:
-    lines = []
-    for point in points:
-        found = point.acceptance
-        if found is None:
-            continue
-        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "unknown"
-        by_request = "" if found.per_request is None else f", {found.per_request:.2f} by request"
-        lines.append(
-            f"{point.load.label}: acceptance length {found.per_step or 1:.2f} by step{by_request};"
-            f" survival by position {rates} (from"
-            f" {_SOURCES[found.source]}; temperature {_temperature(point)})"
-        )
-    return "\n".join(lines)
-
-
-_SOURCES = {
-    "per-request": "each answer",
-    "metrics": "the engine's counters, warm-up included",
-    "cloudwatch": "the engine's log in CloudWatch, warm-up included",
-}
-
-
-def _temperature(point: PointRecord) -> str:
-    return "as in each request" if point.temperature is None else f"{point.temperature:g}"
 
 
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +27,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_option,
 )
 from peagle_sm.cli.console import emit, follower
-from peagle_sm.cli.terminal import STAND_IN, render_table
+from peagle_sm.cli.terminal import STAND_IN, show
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure import need_packages
 
@@ -38,13 +36,6 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.results.records import (
-        ArmRecord,
-        ComparisonRecord,
-        Interval,
-        Percentiles,
-        PointRecord,
-    )
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
@@ -210,27 +201,22 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("seed", "max_tokens", "temperature", "api", "first_turn_only")}
 
 
-NO_DIFFERENCE = "no significant difference"
-WITHHELD = "withheld"
-FINE = 1.02  #: the verdict estimates how many prompts are needed to detect this ratio
-CONTROL_WITHIN = 0.10  #: the A/A interval must be within 1 +- this for "1, as expected"
-_RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
-_ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
-
-
 def render_outcome(outcome: Outcome) -> str:
     """Render the arms, the ratios of all pairs, the ratios by category, and notes."""
-    from peagle_sm.measure.load.points import separate_withheld
+    from peagle_sm.measure.report import outcomes
 
     results = outcome.results
-    arms = {arm.name: arm for arm in results.arms}
-    shown = [one for one in results.points if not arms[one.arm].control]
-    found = separate_withheld(results.points, results.comparisons)
-    ratios = [_ratio(one) for one in found.comparisons]
-    ratios += [_withheld(one) for one in found.withheld_comparisons]
+    controls = {arm.name for arm in results.arms if arm.control}
+    shown = [one for one in results.points if one.arm not in controls]
+    star = "\n(* uncertain: see the note)" if outcomes.is_uncertain(shown) else ""
+    texts = {outcomes.temperature_text(point.temperature) for point in results.points}
+    legend = (
+        "(95% confidence intervals; ratio = acceptance x step time; a factor above 1 favours the first arm; "
+        f"temperature {', '.join(sorted(texts))})"
+    )
     parts = [
-        render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]) + _star(shown),
-        render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
+        show(outcomes.arms(results, shown)) + star,
+        f"{show(outcomes.ratios(results))}\n{legend}",
         render_slices(results),
         "\n".join(f"note: {note}" for note in _notes(outcome)),
         f"results: {outcome.path}",
@@ -238,112 +224,14 @@ def render_outcome(outcome: Outcome) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _star(points: Sequence[PointRecord]) -> str:
-    """Return the footnote of the table of arms if a figure is marked."""
-    from peagle_sm.measure.load.points import is_late, is_short, is_withheld
-
-    shown = [one for one in points if not is_withheld(one.client)]
-    marked = any(is_short(one) or is_late(one.client) for one in shown)
-    return "\n(* uncertain: see the note)" if marked else ""
-
-
 def _notes(outcome: Outcome) -> list[str]:
     return [*outcome.notes, *([STAND_IN] if outcome.results.header.stand_in_weights else [])]
-
-
-def _legend(outcome: Outcome) -> str:
-    temperatures = {point.temperature for point in outcome.results.points}
-    texts = {"as in each request" if one is None else f"{one:g}" for one in temperatures}
-    return (
-        "(95% confidence intervals; ratio = acceptance x step time; a factor above 1 favours the first arm; "
-        f"temperature {', '.join(sorted(texts))})"
-    )
-
-
-def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
-    from peagle_sm.measure.load.points import is_short, is_withheld
-
-    accepted = point.acceptance.per_step if point.acceptance else None
-    about = (
-        point.load.label,
-        arm.name,
-        arm.mode,
-        str(arm.num_speculative_tokens or "-"),
-        str(point.requests),
-        str(sum(point.errors.values())),
-    )
-    if is_withheld(point.client):
-        return (*about, *[WITHHELD] * 4)
-    return (
-        *about,
-        f"{point.otps:,.1f}" + (" *" if is_short(point) else ""),
-        "-" if accepted is None else f"{accepted:.2f}",
-        _latency(point, point.ttft_ms),
-        _latency(point, point.tpot_ms),
-    )
-
-
-def _latency(point: PointRecord, found: Percentiles | None) -> str:
-    from peagle_sm.measure.load.points import is_late
-
-    return "-" if found is None else f"{found.p50:,.2f}" + (" *" if is_late(point.client) else "")
-
-
-def _withheld(one: ComparisonRecord) -> tuple[str, ...]:
-    return (one.load.label, _pair(one), WITHHELD, "-", "-", "-", "see the note")
-
-
-def _pair(one: ComparisonRecord) -> str:
-    return f"{one.slower} over itself" if one.control else f"{one.faster} over {one.slower}"
-
-
-def _ratio(one: ComparisonRecord) -> tuple[str, ...]:
-    return (
-        one.load.label,
-        _pair(one),
-        f"{one.ratio.value:.3f}",
-        f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] over {_units(one)}",
-        _factor(one.acceptance_ratio),
-        _factor(one.step_time_ratio),
-        verdict(one),
-    )
-
-
-def _units(one: ComparisonRecord) -> str:
-    return f"{one.units} {one.over}" + (", this deployment only" if one.deployments == 1 else "")
-
-
-def _factor(factor: Interval | None) -> str:
-    return "-" if factor is None else f"{factor.value:.3f} [{factor.low:.3f}, {factor.high:.3f}]"
-
-
-def _control_verdict(one: ComparisonRecord) -> str:
-    """Return the A/A test's verdict; a wide interval contains 1 but proves nothing."""
-    if one.ratio.shown:
-        return "differs from 1: see the note"
-    if one.ratio.low >= 1 - CONTROL_WITHIN and one.ratio.high <= 1 + CONTROL_WITHIN:
-        return "1, as expected"
-    return f"{NO_DIFFERENCE}, but too few {one.over} to be sure"
-
-
-def verdict(one: ComparisonRecord) -> str:
-    """Return the result in words; for the A/A test, if the run can be trusted."""
-    if one.control:
-        return _control_verdict(one)
-    if one.ratio.shown:
-        reach = " in this deployment" if one.deployments == 1 else ""
-        return f"{one.faster if one.ratio.value > 1 else one.slower} is faster{reach}"
-    half = math.log(one.ratio.high / one.ratio.low) / 2
-    text = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
-    if one.over != "deployments" and half > math.log(FINE):
-        needed = math.ceil(one.units * (half / math.log(FINE)) ** 2)
-        text += f"; +-{FINE - 1:.0%} needs about {needed:,} {one.over}"
-    return text + ")"
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_sm.measure.load.points import separate_withheld
+    from peagle_sm.measure.report.outcomes import verdict
     from peagle_sm.measure.results.result_file import encode
 
     results = outcome.results

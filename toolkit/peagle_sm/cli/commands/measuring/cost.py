@@ -15,8 +15,9 @@ import click
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.options import POSITIVE, RESULTS_FILE
-from peagle_sm.cli.commands.measuring.report import caution_lines, render_rows
+from peagle_sm.cli.commands.measuring.report import caution_lines
 from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import show
 from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
@@ -180,56 +181,15 @@ def render_cost(
     view: View, rows: Sequence[CostRow], demand: Demand | None, values: Sequence[HeadValue]
 ) -> str:
     """Render cautions, costs, the fleet for the demand, break-even, price sources."""
-    blocks = [*caution_lines(view), _sheet(view, rows, demand)]
+    from peagle_sm.measure.report.outcomes import costs
+
+    blocks = [*caution_lines(view), show(costs(view, rows, demand))]
     if demand is not None:
         blocks.append(_answer(view, rows, demand))
     if values:
         blocks.append("\n".join([_training(view, values), *(_value(each) for each in values)]))
     blocks.append("\n".join(_sources(rows)))
     return "\n\n".join(block for block in blocks if block)
-
-
-def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
-    from peagle_sm.measure.report import formatting
-    from peagle_sm.measure.report.merging import are_alike
-    from peagle_sm.measure.report.tables import Rows
-
-    runs = are_alike((row.load, row.arm.name) for row in rows)
-    heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens", "95%"]
-    heads.append(f"at {formatting.share(rows[0].used)} use" if rows else "at part use")
-    if demand is not None:
-        heads += ["instances", "GPUs", "USD/hour in total", "used"]
-    missed = any(row.misses for row in rows)
-    lines = []
-    for row in rows:
-        cells = [row.load.label, view.label(row.arm.name), *([row.run] if runs else [])]
-        cells += [
-            formatting.number(row.otps),
-            formatting.usd(row.usd_per_hour),
-            formatting.usd(row.usd_per_million),
-        ]
-        cells += [_interval(row), formatting.usd(row.usd_used)]
-        if demand is not None:
-            fleet = row.fleet
-            cells += [
-                formatting.DASH if fleet is None else str(fleet.instances),
-                formatting.DASH if fleet is None or fleet.gpus is None else str(fleet.gpus),
-                formatting.usd(fleet.usd_per_hour if fleet else None),
-                formatting.share(fleet.use if fleet else None),
-            ]
-        lines.append((*cells, "; ".join(row.misses)) if missed else tuple(cells))
-    figures = tuple(heads[heads.index("OTPS") :])
-    return render_rows(Rows((*heads, "misses") if missed else tuple(heads), tuple(lines), figures))
-
-
-def _interval(row: CostRow) -> str:
-    from peagle_sm.measure.report import formatting
-
-    return (
-        formatting.DASH
-        if row.usd_low is None
-        else f"{formatting.usd(row.usd_low)} to {formatting.usd(row.usd_high)}"
-    )
 
 
 def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:

@@ -12,11 +12,10 @@ import click
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.options import RESULTS_FILE
 from peagle_sm.cli.console import emit, note
-from peagle_sm.cli.terminal import render_table
+from peagle_sm.cli.terminal import show
 
 if TYPE_CHECKING:
     from peagle_sm.measure.report.merging import Part
-    from peagle_sm.measure.report.tables import Rows
     from peagle_sm.measure.report.view import View
 
 
@@ -91,19 +90,7 @@ def render_report(view: View) -> str:
     first = [*caution_lines(view), outcome.headline]
     first += [f"  {line}" for line in (outcome.second, "; ".join(outcome.limits)) if line]
     blocks = ["\n".join(first)]
-    measured = (
-        tables.ratios(view),
-        tables.points(view),
-        tables.controllers(view),
-        tables.by_load(view),
-        tables.validations(view.tables, view),
-        tables.alternatives(view.tables, view),
-        tables.best_k(view),
-        tables.rates(view),
-    )
-    for table in (*measured, tables.checks(view, power=False)):
-        if table is not None:
-            blocks.append(render_rows(table))
+    blocks += [show(table) for table in tables.tables_of(view)]
     if view.checks:
         blocks.append(checked(view.checks))
     if warning := trust(view):
@@ -116,8 +103,3 @@ def caution_lines(view: View) -> list[str]:
     from peagle_sm.measure.report.view import cautions
 
     return [f"{one.name.upper()}. {one.text}" for one in cautions(view)]
-
-
-def render_rows(table: Rows) -> str:
-    """Render a table with figures aligned to the right."""
-    return render_table(table.heads, table.rows, right=table.figures)

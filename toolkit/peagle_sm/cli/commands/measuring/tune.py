@@ -14,7 +14,7 @@ from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.measuring.options import FILE, Numbers, workload_file_option, workload_option
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, follower, note, termination_is_ctrl_c, to_json
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure import PACKAGES, need_packages, results_file
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.plan.records import Request
     from peagle_sm.core.planning import Plan
-    from peagle_sm.measure.results.records import FitRecord, TableRecord
+    from peagle_sm.measure.results.records import TableRecord
     from peagle_sm.measure.tune.arms import HostPlan
     from peagle_sm.measure.tune.estimate import Estimate
     from peagle_sm.measure.tune.job import Done, Job
@@ -195,9 +195,6 @@ def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
     click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
 
 
-_HEADS = ("K", "accepted", "step ms", "tokens/s", "95% interval", "")
-
-
 def render_before(job: Job, cost: Estimate, price_source: str) -> str:
     """Render what will be measured, and what it costs."""
     settings = job.settings
@@ -223,6 +220,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 def render_done(done: Done) -> str:
     """Render the curve of each mode and load, the best mode, the sweep, the cost."""
+    from peagle_sm.measure.report.outcomes import curve
     from peagle_sm.measure.tune.outcome import best_mode, common_against_none
 
     tuned = done.tuned
@@ -230,7 +228,7 @@ def render_done(done: Done) -> str:
     for record in done.fits:
         parts.append(
             f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
-            f"{_curve(record)}\n{record.reason}"
+            f"{show(curve(record))}\n{record.reason}"
         )
     lines = []
     for result in tuned.results:
@@ -274,7 +272,7 @@ def render_table_of_k(table: TableRecord) -> str:
     )
     for rows in (validations([table]), alternatives([table])):
         if rows is not None:
-            lines += ["", render_table(rows.heads, rows.rows, right=rows.figures)]
+            lines += ["", show(rows)]
     if table.alternatives:
         lines.append("all modes run on the same instance, so a faster one is also cheaper per token")
     return "\n".join(lines)
@@ -301,21 +299,6 @@ def spent(done: Done) -> str:
     if done.tuned.usd is None:
         return "cost unknown: no price found"
     return f"cost {done.tuned.usd:.2f} USD" if done.tuned.usd else "nothing was billed"
-
-
-def _curve(record: FitRecord) -> str:
-    rows = [
-        (
-            str(point.k),
-            f"{point.acceptance_length:.2f}",
-            f"{point.step_ms:.2f}",
-            f"{point.otps:.0f}",
-            f"{point.low or 0:.0f} to {point.high or 0:.0f}",
-            ("chosen" if point.k == record.best_k else "") + ("" if point.measured else " predicted"),
-        )
-        for point in record.points
-    ]
-    return render_table(_HEADS, rows, right=_HEADS[:5])
 
 
 def done_data(done: Done) -> dict[str, Any]:
