@@ -7,10 +7,9 @@ import click
 import pytest
 from rich.console import Console
 
+from peagle_sm.cli.arguments import follower
 from peagle_sm.cli.base import Settings, State
-from peagle_sm.cli.console import follower
-from peagle_sm.cli.live import LiveLine
-from peagle_sm.cli.progress import Follower, JsonLines, PlainLines
+from peagle_sm.cli.progress import Follower, JsonLines, LiveLine, PlainLines
 from peagle_sm.service import Event
 
 WAITING = "endpoint demo"

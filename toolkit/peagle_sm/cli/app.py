@@ -167,7 +167,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("update", "commands.endpoints.deploy:update", "Update an endpoint to its spec as it is now."),
         (
             "delete",
-            "commands.endpoints.delete:delete",
+            "commands.endpoints.pause:delete",
             "Delete endpoints and all their resources, and check that they are gone.",
         ),
     ),
@@ -195,7 +195,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
         (
             "cost",
-            "commands.measuring.cost:cost",
+            "commands.measuring.report:cost",
             "Show what tokens cost: USD per million output tokens at each measured load.",
         ),
         (

@@ -1,4 +1,4 @@
-"""What several commands take: a session, the SPEC file, an endpoint's NAME.
+"""What several commands take: a session, a follower of progress, the SPEC file, an endpoint's NAME.
 
 The global options choose the session: AWS, or the local SageMaker. Without NAME, the endpoint's name comes
 from ./peagle.yaml. Shell completion reads names from SageMaker and gives up after three seconds.
@@ -19,12 +19,13 @@ import click
 
 from peagle_sm.aws.files import write_file
 from peagle_sm.cli.base import State
-from peagle_sm.cli.console import note
+from peagle_sm.cli.console import note, say
 from peagle_sm.core.errors import EngineError
 from peagle_sm.core.words import install_command
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 
@@ -65,6 +66,19 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
         port=asked.local_port,
         spec_region=spec_region or state.spec_region,
     )
+
+
+def follower(state: State) -> Follower:
+    """Return the follower of progress for the format and the terminal."""
+    from peagle_sm.cli import progress
+
+    if state.format == "json":
+        return progress.JsonLines()
+    if state.format == "quiet":
+        return progress.Follower()
+    if state.stderr_is_tty():
+        return progress.LiveLine(state.monotonic)
+    return progress.PlainLines(say)
 
 
 spec_argument = click.argument(

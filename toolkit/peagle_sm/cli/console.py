@@ -15,15 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import methodcaller
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from peagle_sm.cli import terminal
 from peagle_sm.cli.base import State
-
-if TYPE_CHECKING:
-    from peagle_sm.cli.progress import Follower
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
@@ -116,21 +113,6 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
 
     discard_typed()
     return click.confirm(question, default=False, err=True)
-
-
-def follower(state: State) -> Follower:
-    """Return the follower of progress for the format and the terminal."""
-    from peagle_sm.cli import progress
-
-    if state.format == "json":
-        return progress.JsonLines()
-    if state.format == "quiet":
-        return progress.Follower()
-    if state.stderr_is_tty():
-        from peagle_sm.cli.live import LiveLine
-
-        return LiveLine(state.monotonic)
-    return progress.PlainLines(say)
 
 
 Offer = TypeVar("Offer")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from peagle_sm.cli.arguments import open_session
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import asking, confirmed, emit, follower, need_terminal, note, say
+from peagle_sm.cli.console import asking, confirmed, emit, need_terminal, note, say
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined, GuardMissing
 from peagle_sm.core.words import relative, usd, when_to

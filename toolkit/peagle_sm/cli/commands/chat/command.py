@@ -8,8 +8,8 @@ import click
 
 from peagle_sm.cli.arguments import endpoint_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, termination_unwinds
-from peagle_sm.cli.ready import read_status
 from peagle_sm.core.words import STAND_IN, elapsed, speculation_text, usd
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from peagle_sm.cli.arguments import given, open_session, read_spec, spec_argument
+from peagle_sm.cli.arguments import follower, given, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.status import emit_ready
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.planning.doctor import skip_option
 from peagle_sm.cli.commands.planning.plan import print_dry_run, render_deploy_notes
-from peagle_sm.cli.console import asking, emit, follower, need_terminal, note, termination_is_ctrl_c, to_json
-from peagle_sm.cli.ready import emit_ready
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.errors import Declined
 from peagle_sm.core.words import usd, when

@@ -15,8 +15,8 @@ import click
 
 from peagle_sm.cli.arguments import endpoint_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, to_json
-from peagle_sm.cli.ready import read_status
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.words import STAND_IN, encoded_utf8, utf8_text
 

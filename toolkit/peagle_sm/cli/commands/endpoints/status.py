@@ -1,19 +1,20 @@
 """`peagle-sm list`, `status`, `wait`, `logs`: inspect endpoints and engine logs.
 
-None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C.
+None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C. `emit_ready` shows an
+endpoint after a deploy, an update or a resume, and the commands to run next.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument, open_session
+from peagle_sm.cli.arguments import endpoint_argument, follower, open_session
 from peagle_sm.cli.base import Command, State, as_seconds, global_options
-from peagle_sm.cli.console import emit, follower, note, to_json, until_ctrl_c
-from peagle_sm.cli.ready import status_data
+from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
 from peagle_sm.cli.terminal import render_table
 from peagle_sm.core.display import text
 from peagle_sm.core.errors import NotFound, PeagleError
@@ -25,6 +26,60 @@ if TYPE_CHECKING:
 
     from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus, EndpointSummary
+
+
+def read_status(state: State, read: Callable[[], EndpointStatus]) -> EndpointStatus | None:
+    """Read the status to show beside a result; after a failure, print a note."""
+    try:
+        return read()
+    except PeagleError as error:
+        note(state, f"note: the endpoint's status could not be read: {error.message}")
+        return None
+
+
+def emit_ready(
+    state: State,
+    name: str,
+    read: Callable[[], EndpointStatus],
+    session: Session,
+    verbose: bool = False,
+) -> None:
+    """Print the endpoint after a deploy, update or resume, with its status if known."""
+    flags = session.command_flags()
+    status = read_status(state, read)
+    if status is None:
+        commands = f"check it:   peagle-sm status {name}{flags}\ndelete it:  peagle-sm delete {name}{flags}"
+        emit(
+            state,
+            table=lambda: f"name  {name}\n\n{commands}",
+            data=lambda: {"name": name, "status": None},
+            names=[name],
+        )
+        return
+    emit(
+        state,
+        table=lambda: render_ready(status, session, verbose),
+        data=lambda: status_data(status),
+        names=[name],
+    )
+
+
+def render_ready(status: EndpointStatus, session: Session, verbose: bool = False) -> str:
+    """Render the status, and the commands to run next."""
+    name, flags = status.summary.name, session.command_flags()
+    try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):' --temperature 0{flags}"
+    check_it = f"check it:   peagle-sm status {name}{flags}"
+    commands = (
+        f"{try_it if status.summary.status == 'InService' else check_it}\n"
+        f"delete it:  peagle-sm delete {name}{flags}"
+    )
+    return f"{text(status.card(verbose))}\n\n{commands}"
+
+
+def status_data(status: EndpointStatus) -> dict[str, Any]:
+    """Return the status for --format json, with the fields of `list`."""
+    document = status.to_dict()
+    return {**document.pop("summary"), **document}
 
 
 @click.command("list", cls=Command)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import open_session
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.options import (
     COUNT,
@@ -30,7 +30,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import confirmed, emit, follower, note, termination_is_ctrl_c
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined, PeagleError, SpecError
 from peagle_sm.core.words import usd

@@ -14,13 +14,14 @@ import click
 
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome
-from peagle_sm.cli.commands.measuring.modes import (
+from peagle_sm.cli.commands.measuring.compare import (
     estimate_data,
     estimated,
     measure_modes,
+    outcome_data,
     plans_of,
     render_estimate,
+    render_outcome,
 )
 from peagle_sm.cli.commands.measuring.options import COUNT, FILE, RESULTS_FILE, Numbers, workload_file_option
 from peagle_sm.cli.console import emit, note
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.compare.published import LinedUp, Reproduction
-    from peagle_sm.measure.compare.published_set_up import Scale
+    from peagle_sm.measure.compare.published import LinedUp, Reproduction, Scale
     from peagle_sm.measure.results.result_file import Outcome, Results
     from peagle_sm.measure.workloads import Workload
 
@@ -153,7 +153,7 @@ def _earlier(name: str, path: Path) -> Results:
 def _measured(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> Outcome:
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.deployments import refuse_not_offered, refuse_not_staged
-    from peagle_sm.measure.compare.published_set_up import staging
+    from peagle_sm.measure.compare.published import staging
     from peagle_sm.service.spec_to_plan import guards_roles
 
     modes, ks = _modes_and_ks(table, options)  # first: what was typed wrongly needs no session
@@ -189,7 +189,7 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
 
 
 def _scale(state: State, table: PublishedTable, options: Mapping[str, Any]) -> Scale:
-    from peagle_sm.measure.compare.published_set_up import scale_of
+    from peagle_sm.measure.compare.published import scale_of
 
     return scale_of(
         table,
@@ -202,7 +202,7 @@ def _scale(state: State, table: PublishedTable, options: Mapping[str, Any]) -> S
 
 def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> None:
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.published_set_up import staging
+    from peagle_sm.measure.compare.published import staging
     from peagle_sm.measure.load import WorkItem
     from peagle_sm.service.spec_to_plan import guards_roles
 
@@ -265,7 +265,7 @@ def _artifacts(
     if given is not None:
         return given.removesuffix("/") + "/"
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.published_set_up import staging
+    from peagle_sm.measure.compare.published import staging
 
     commands = list(dict.fromkeys(staging(table, modes, _PLACEHOLDER, load_catalog()).values()))
     raise SpecError(
@@ -316,7 +316,7 @@ def _specs(
     roles: tuple[str, str] | None,
 ) -> list[dict[SpecMode, EndpointSpec]]:
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.published_set_up import minutes_of_deployment, specs_for, stand_in_specs
+    from peagle_sm.measure.compare.published import minutes_of_deployment, specs_for, stand_in_specs
 
     count = options["deployments"]
     if artifacts is None or roles is None:

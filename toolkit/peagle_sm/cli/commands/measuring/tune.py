@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import open_session, read_spec, spec_argument
+from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.measuring.options import FILE, Numbers, workload_file_option, workload_option
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-from peagle_sm.cli.console import confirmed, emit, follower, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure import PACKAGES, need_packages, results_file
