@@ -125,18 +125,7 @@ def _inline(value: Any) -> str:
 
 def render_json(failure: Failure) -> str:
     """Render one JSON object: type, message, next_step, details and the exit code."""
-    return json.dumps(
-        {
-            "error": {
-                "type": failure.type,
-                "message": failure.message,
-                "next_step": failure.next_step,
-                "details": dict(failure.details),
-                "exit_code": failure.exit_code,
-            }
-        },
-        default=str,
-    )
+    return json.dumps({"error": vars(failure)}, default=str)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.measure.benchmark.acceptance import engine_source
 from peagle_sm.measure.benchmark.endpoint_arm import Described, look_at
-from peagle_sm.measure.benchmark.plan import check_evidence, probe
+from peagle_sm.measure.benchmark.plan import probed
 from peagle_sm.measure.benchmark.progress import Spending
 from peagle_sm.measure.compare.alternating import OnRun, TurnContext
 from peagle_sm.measure.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
@@ -313,15 +313,16 @@ class _Run:
         self.contest.measure(number, arms, self._dependencies.target_of)
 
     def _probed(self, one: Described, number: int) -> Described:
-        """Send a probe first: the longest prompt must fit, and the engine must draft as its mode says."""
-        target, salt = self._dependencies.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
-        evidence = probe(target, self._workload, one, salt, self._dependencies.measure)
-        if evidence.tokens is None:
-            evidence = replace(evidence, engine_drafts=self._dependencies.drafts_of(one.arm))
-        check_evidence(one.arm, evidence, None if one.arm.mode == "unknown" else one.arm.mode)
-        if one.arm.num_speculative_tokens is not None or not evidence.tokens:
-            return one
-        return replace(one, arm=replace(one.arm, num_speculative_tokens=evidence.tokens))
+        arm, given = one.arm, self._dependencies
+        return probed(
+            given.target_of(arm),
+            self._workload,
+            one,
+            f"{self._salt}/{number}/{arm.name}",
+            given.measure,
+            drafts_of=lambda: given.drafts_of(arm),
+            expected=None if arm.mode == "unknown" else arm.mode,
+        )
 
     def _sides(self) -> list[ArmDeployments]:
         sides = in_order([ArmDeployments(tuple(arms)) for arms in self._by_side])

@@ -11,7 +11,7 @@ from typing import Literal
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, SpecError
-from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure import PACKAGES, need_packages, results_file
 from peagle_sm.measure.benchmark import run as benchmark
 from peagle_sm.measure.benchmark.endpoint_arm import describe_arm
@@ -31,7 +31,7 @@ from peagle_sm.measure.notebook.endpoints import (
     name_of,
 )
 from peagle_sm.measure.notebook.results import BenchResult, CompareResult, TuneResult, VerifyResult
-from peagle_sm.measure.results.records import Load, Mode
+from peagle_sm.measure.results.records import Load
 from peagle_sm.measure.results.result_file import ResultWriter, read
 from peagle_sm.measure.verify import CHECKS
 from peagle_sm.measure.workloads import Workload
@@ -172,8 +172,8 @@ def compare(
 def tune(
     spec: SpecLike,
     *,
-    modes: Sequence[SpecMode] = (),
-    heads: Mapping[SpecMode, str] | None = None,
+    modes: Sequence[Mode] = (),
+    heads: Mapping[Mode, str] | None = None,
     concurrency: Sequence[int] = (1, 8),
     loads: Sequence[int] = (),
     max_k: int = 11,
@@ -246,8 +246,9 @@ def tune(
     if not yes:
         print(f"Estimate: {tuning.price_of(job, plans, opened).words()}", file=sys.stderr)
         if not agreed("Continue?"):
-            step = "Run it again and confirm, or give yes=True."
-            raise Declined("Not confirmed: nothing was tuned.", next_step=step)
+            raise Declined(
+                "Not confirmed: nothing was tuned.", next_step="Run it again and confirm, or give yes=True."
+            )
     with followed(progress) as follow:
         done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
     return TuneResult(

@@ -182,12 +182,12 @@ def _tone(view: View, *, gain: bool) -> Tone:
 
 
 def _tables(view: View) -> list[Table]:
-    """Return the tables; the one of checks has a short title if the headline already gives their result."""
+    """Return the tables with short titles; the headline may give the result of the checks already."""
     headline = verdict(view).headline
     return [
         replace(
             table,
-            title="Checks" if table.title == headline else table.title,
+            title="Checks" if table.title == headline else table.title.removesuffix(tables.APART),
             folded=table.folded or len(table.rows) > _FOLDED_ABOVE,
         )
         for table in tables.tables_of(view)

@@ -211,6 +211,7 @@ def decision(table: TableRecord) -> str:
     return f"{refused}K={table.fixed_k} at every load"
 
 
+APART = ", each on its own endpoint"
 _RATIOS = ("table / fixed K", "tokens/s over it", "looks")  #: columns of figures
 
 
@@ -220,7 +221,7 @@ def validations(tables: Sequence[TableRecord], view: View | None = None) -> Tabl
     ``view`` names the runs where two rows would look the same.
     """
     heads = ("mode", "load", "table / fixed K", "95% interval", "result", "looks", "identical outputs")
-    title = "Table of K over the fixed K, each on its own endpoint"
+    title = f"Table of K over the fixed K{APART}"
     return _of_tables(title, tables, heads, lambda table: [_check_cells(one) for one in table.checks], view)
 
 

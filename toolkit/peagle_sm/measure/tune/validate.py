@@ -35,7 +35,7 @@ from peagle_sm.measure.compare.analysis import (
     Measured,
     Pair,
     identical_outputs,
-    rate_ratio,
+    ratios_of,
 )
 from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadRun, Target, WorkItem
@@ -187,7 +187,7 @@ class Validation:
 
         def look(number: int) -> RatioOf:
             self._look(load, number, measured)
-            return lambda confidence: rate_ratio(self._pair, [measured], confidence)
+            return lambda confidence: ratios_of(self._pair, [measured], confidence).rate
 
         ratio, verdict, count = looked_at(look, loads)
         same, both = identical_outputs(self._pair, [measured]) or (None, None)

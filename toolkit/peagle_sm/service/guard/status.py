@@ -230,14 +230,7 @@ class SweepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "time": self.time,
-            "dry_run": self.dry_run,
-            "endpoints": [dict(row) for row in self.endpoints],
-            "calls": dict(self.calls),
-            "faults": list(self.faults),
-            "skipped": self.skipped,
-        }
+        return asdict(self)
 
 
 def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = None) -> SweepReport:

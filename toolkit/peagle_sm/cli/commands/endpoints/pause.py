@@ -7,8 +7,9 @@ they ask; `keep` also shows the end of the lifetime. `delete` checks that everyt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -258,7 +259,7 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
             "deleting",
             lambda going: render_going(going, with_logs),
             lambda going: f"Delete {', '.join(each.name for each in going)}?",
-            data=going_data,
+            data=lambda going: [asdict(each) for each in going],
             before=follow.pause,
         )
 
@@ -287,21 +288,6 @@ def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
             kept = "" if with_logs else ": kept, unless you also confirm to delete it"
             lines.append(f"    log-group/{each.log_group}{kept}")
     return "\n".join(lines)
-
-
-def going_data(going: Sequence[Deletable]) -> list[dict[str, Any]]:
-    """Return the same data for --format json."""
-    return [
-        {
-            "name": each.name,
-            "status": each.status,
-            "usd_per_hour": each.usd_per_hour,
-            "resources": list(each.resources),
-            "log_group": each.log_group,
-            "gone_stack": each.gone_stack,
-        }
-        for each in going
-    ]
 
 
 def render_deleted(report: DeleteReport, flags: str) -> str:
