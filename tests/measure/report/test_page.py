@@ -144,7 +144,7 @@ def test_the_data_comes_back_whole(page: str) -> None:
 
 def test_the_slices_of_a_comparison_come_back_too() -> None:
     """They were left out of the page, although it says that it has every line."""
-    slices = (SliceRecord("p-eagle", Load("closed", concurrency=1), "category", "coding", 9, 9),)
+    slices = (SliceRecord("p-eagle", Load("closed", concurrency=1), "category", "coding", 9, 9, None),)
     results = replace(making.compared(), slices=slices)
     assert extract(html_page([results])) == [results]
 

@@ -144,10 +144,6 @@ def name_from_spec(ctx: click.Context) -> str:
     return spec.name
 
 
-def _given_or_from_spec(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    return name_from_spec(ctx) if value is None and not ctx.resilient_parsing else value
-
-
 def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete an endpoint's name for the shell; empty after an error or timeout."""
     names: list[str] = []
@@ -168,7 +164,9 @@ endpoint_argument = click.argument(
     "name",
     required=False,
     metavar="[NAME]",
-    callback=_given_or_from_spec,
+    callback=lambda ctx, _, value: (
+        name_from_spec(ctx) if value is None and not ctx.resilient_parsing else value
+    ),
     shell_complete=complete_endpoint,
 )
 """The optional argument NAME; without it the command gets the name in ./peagle.yaml."""

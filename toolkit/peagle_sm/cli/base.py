@@ -31,22 +31,14 @@ class Settings:
     debug: bool | None = None
 
 
-def _stdin_is_tty() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _stderr_is_tty() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
 @dataclass
 class State:
     """The context object of click; tests set its environment, terminal and clock."""
 
     settings: Settings = field(default_factory=Settings)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    stdin_is_tty: Callable[[], bool] = _stdin_is_tty
-    stderr_is_tty: Callable[[], bool] = _stderr_is_tty
+    stdin_is_tty: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty()
+    stderr_is_tty: Callable[[], bool] = lambda: sys.stderr is not None and sys.stderr.isatty()
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     spec_region: str | None = None

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
@@ -109,12 +109,8 @@ def _fit_line(line: str, width: int) -> str:
 def paint(text: str) -> str:
     """Colour statuses, and the labels of warnings, errors and next steps."""
     for pattern, style in _PAINTED:
-        text = pattern.sub(_styled(style), text)
+        text = pattern.sub(lambda found, style=style: click.style(found.group(0), **style), text)  # type: ignore[misc]
     return text
-
-
-def _styled(style: dict[str, Any]) -> Callable[[re.Match[str]], str]:
-    return lambda found: click.style(found.group(0), **style)
 
 
 def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[int] | None:

@@ -165,7 +165,10 @@ def make_lock(
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
     documents = DocumentCache(
-        session, buckets.public, keep=None if session.is_local else _cache_folder(environ), environ=environ
+        session,
+        buckets.public,
+        keep=None if session.is_local else cache_dir(environ) / "jumpstart",
+        environ=environ,
     )
     rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
@@ -217,10 +220,6 @@ def _read(path: Path) -> tuple[Lock | None, str | None]:
         return None, f"{path}: cannot be read: {error}"
     except SpecError as error:
         return None, error.message
-
-
-def _cache_folder(environ: Mapping[str, str]) -> Path:
-    return cache_dir(environ) / "jumpstart"
 
 
 def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:

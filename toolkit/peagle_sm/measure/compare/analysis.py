@@ -217,7 +217,8 @@ def compare_cells(
         raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
     tables = [_rows(table) for table in shared]
     rate = ratio(tables, RATE, confidence)
-    if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
+    cells_of_both = (cell for table in shared for both in table.values() for cell in both)
+    if any(cell.drafts is None or cell.advanced is None for cell in cells_of_both):
         return Ratios(rate, None, None, len(units))
     try:
         acceptance = ratio(tables, ACCEPTANCE, confidence)
@@ -227,10 +228,6 @@ def compare_cells(
 
 
 Pairs = Mapping[Any, tuple[Cell, Cell]]
-
-
-def _cells_of_pairs(tables: Sequence[Pairs]) -> list[Cell]:
-    return [cell for table in tables for both in table.values() for cell in both]
 
 
 def _rows(table: Pairs) -> Table:

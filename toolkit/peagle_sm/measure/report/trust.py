@@ -33,7 +33,11 @@ def proof(view: View) -> Section | None:
     heads += ["found", "detects"]
     rows = [_row(view, check, several) for check in ranked]
     shown = table(heads, rows, caption="Checks of the outputs", words=range(len(heads)))
-    examples = [_examples(check) for check in ranked if check.examples and check.passed is not True]
+    examples = [
+        folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
+        for check in ranked
+        if check.examples and check.passed is not True
+    ]
     about = "" if several else (f" {view.label(ranked[0].arm)} against {view.label(ranked[0].baseline)}.")
     return Section("same-answers", "Same answers", checked(view.checks) + "." + about, join(shown, *examples))
 
@@ -42,10 +46,6 @@ def _row(view: View, check: CheckRecord, several: bool) -> list[Content]:
     kind, text = _MARKS[check.passed] if check.applicable else _NOT_APPLICABLE
     names = [arm_cell(view, check.arm), arm_cell(view, check.baseline)] if several else []
     return [check.name, tag("span", text, class_=f"mark {kind}"), *names, check.summary, check.power]
-
-
-def _examples(check: CheckRecord) -> Safe:
-    return folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
 
 
 def trust(view: View) -> str:

@@ -186,7 +186,8 @@ def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: No
         + from_basis([np.clip(ks - largest, 0, None)], [0.02])  # extrapolation beyond the largest K
     )
     prior = Curve(grid, base + shape.bias * distance, covariance)
-    deviations = [noise.acceptance / np.sqrt(_rounds(readings, k)) for k in pooled]
+    rounds = {k: len({reading.block for reading in readings if reading.k == k}) for k in pooled}
+    deviations = [noise.acceptance / np.sqrt(rounds[k]) for k in pooled]
     return condition(prior, list(pooled), [float(np.log(al)) for al in pooled.values()], deviations)
 
 
@@ -220,10 +221,6 @@ def _mean_survival(readings: Sequence[Reading]) -> list[float]:
     weights = [reading.steps or 1 for reading in readings]
     rows = [reading.survival[:length] for reading in readings]
     return [float(value) for value in np.average(rows, axis=0, weights=weights)]
-
-
-def _rounds(readings: Sequence[Reading], k: int) -> int:
-    return len({reading.block for reading in readings if reading.k == k})
 
 
 # Levelling of rounds: the effect of each round on all its readings is removed. Pure.

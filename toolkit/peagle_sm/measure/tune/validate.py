@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
 from peagle_sm.measure.compare.alternating import OnRun, TurnContext
@@ -38,7 +37,7 @@ from peagle_sm.measure.compare.analysis import (
     ratios_of,
 )
 from peagle_sm.measure.compare.measurement import Contest, Setup
-from peagle_sm.measure.load import LoadRun, Target, WorkItem
+from peagle_sm.measure.load import Target, WorkItem
 from peagle_sm.measure.load.points import is_withheld
 from peagle_sm.measure.load.run import run_quietly
 from peagle_sm.measure.results.records import (
@@ -212,7 +211,9 @@ class Validation:
         contest.measure(0, (self.fixed, self.table), self.target_of)
         for one in contest.measured:
             for run in (run for runs in one.runs.values() for run in runs):
-                measured.take(_numbered_on(run, look * (PROMPTS if one.one_at_a_time else BLOCKS)))
+                by = look * (PROMPTS if one.one_at_a_time else BLOCKS)
+                records = tuple(replace(record, block=record.block + by) for record in run.records)
+                measured.take(replace(run, block=run.block + by, records=records))
         self.untrusted += [
             f"{point.arm} {load.label}: {point.client.reason}"
             for point in contest.points
@@ -225,12 +226,3 @@ class Validation:
     def _items(self, look: int, count: int) -> tuple[WorkItem, ...]:
         items = [replace(item, then=None) for item in self.items]
         return tuple(islice(rounds(items, repeat=True), look * count, (look + 1) * count))
-
-
-def _numbered_on(run: LoadRun, by: int) -> LoadRun:
-    move = partial(_moved, by=by)
-    return replace(run, block=run.block + by, records=tuple(map(move, run.records)))
-
-
-def _moved(record: RequestRecord, by: int) -> RequestRecord:
-    return replace(record, block=record.block + by)

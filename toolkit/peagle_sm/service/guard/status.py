@@ -181,7 +181,9 @@ def _warnings(
     missing = set(guard.ALARMS) - {alarm.name for alarm in alarms}
     said += [f"the alarm {name} is missing" for name in sorted(missing)]
     said += [
-        f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _is_in_alarm(alarm)
+        f"alarm {alarm.name}: {alarm.reason or 'no reason given'}"
+        for alarm in alarms
+        if alarm.state == "ALARM"
     ]
     if letters:
         said.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
@@ -211,10 +213,6 @@ def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterat
                 f"`peagle-sm guard sweep --dry-run{flags}` to see which metric is missing. If the endpoint "
                 f"is unused, run `peagle-sm pause {one.name}{flags}`"
             )
-
-
-def _is_in_alarm(alarm: Alarm) -> bool:
-    return alarm.state == "ALARM"
 
 
 @dataclass(frozen=True)

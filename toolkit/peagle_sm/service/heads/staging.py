@@ -319,7 +319,10 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     if place.directory is not None:
         return place.directory
     if place.snapshot is None and place.public is None:
-        raise _already_in_s3(place)
+        raise ServiceFault(
+            f"{place.name} is already in S3; this command does not copy from S3",
+            next_step=f"Use it in the spec (head_uri: {place.name}), or copy it: aws s3 cp --recursive",
+        )
     done = 0
 
     def got(count: int) -> None:
@@ -335,13 +338,6 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
         directory = cache / "vocabulary"
         downloads.fetch(place.public, directory, got)
     return directory
-
-
-def _already_in_s3(place: Place) -> ServiceFault:
-    return ServiceFault(
-        f"{place.name} is already in S3; this command does not copy from S3",
-        next_step=f"Use it in the spec (head_uri: {place.name}), or copy it: aws s3 cp --recursive",
-    )
 
 
 def _missing(

@@ -63,6 +63,11 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     config = control.describe_endpoint_config(session, config_name)
     model_name = (config.model_name if config else None) or next(iter(ours.models), None)
     model = control.describe_model(session, model_name) if model_name else None
+    unread_notes = (
+        []
+        if unread is None
+        else [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
+    )
     return EndpointStatus(
         summary=summary,
         arn=facts.arn if facts else "",
@@ -78,7 +83,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         stand_in_weights=session.is_local or (model is not None and (model.image or "").endswith("-cpu")),
         warnings=(
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
-            *_register_warnings(unread),
+            *unread_notes,
         ),
     )
 
@@ -98,12 +103,6 @@ def _entry(session: Session, name: str) -> tuple[RegisterEntry | None, PeagleErr
         return known_entry(session, name), None
     except PeagleError as error:
         return None, error
-
-
-def _register_warnings(unread: PeagleError | None) -> list[str]:
-    if unread is None:
-        return []
-    return [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
 
 
 def kept_config(ours: Belongings) -> str:
@@ -362,7 +361,11 @@ def wait(
                 report("ready", f"endpoint {name} is in service", status=status)
                 return facts
             if status not in ON_ITS_WAY:
-                raise _not_in_service(session, facts)
+                raise EndpointFailed(
+                    f"Endpoint {name} is not InService: its status is {status}.{reason_block(facts)}",
+                    next_step=serving_step(session, name, status),
+                    details={"status": status, "failure_reason": facts.failure_reason},
+                )
         report("waiting", f"endpoint {name}", status=status, resource=f"endpoint/{name}")
     awaited = "gone" if deleted else "InService"
     raise WaitTimeout(
@@ -370,13 +373,4 @@ def wait(
         next_step=f"Check it with `peagle-sm status {name}{session.command_flags()}`, or wait longer "
         "with --timeout.",
         details={"status": status},
-    )
-
-
-def _not_in_service(session: Session, facts: EndpointFacts) -> EndpointFailed:
-    """Return the error for an endpoint that will not become InService by itself."""
-    return EndpointFailed(
-        f"Endpoint {facts.name} is not InService: its status is {facts.status}.{reason_block(facts)}",
-        next_step=serving_step(session, facts.name, facts.status),
-        details={"status": facts.status, "failure_reason": facts.failure_reason},
     )

@@ -324,7 +324,26 @@ def deploy(
     """
     pacing = pacing or Pacing.for_session(session)
     try:
-        plan, found = _agree(spec, session, confirm, pacing, unguarded, preflight, skip_checks, surveyed)
+        plan = plan_for(spec, session)
+        plan.refuse_errors(skip_checks)
+        if not unguarded:
+            require_guard(session)
+        if preflight is not None:
+            preflight(plan)
+        found = survey(session, plan)
+        if found.state in ("absent", "leaving", "failed"):
+            plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
+        if surveyed is not None:
+            surveyed(found)
+        asks = not _changes_nothing(plan, found, pacing)
+        if asks:
+            _ask(confirm, plan)
+        if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
+            # The lifetime counts from the start of the deploy, not from the prompt.
+            plan = plan_for(spec, session)
+            found = survey(session, plan)
+            if not asks and not _changes_nothing(plan, found, pacing):
+                _ask(confirm, plan)  # the endpoint that served is gone since
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
@@ -333,39 +352,6 @@ def deploy(
     else:
         bring_up(run, found, wait)
     return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
-
-
-def _agree(
-    spec: EndpointSpec,
-    session: Session,
-    confirm: Callable[[Plan], bool] | None,
-    pacing: Pacing,
-    unguarded: bool,
-    preflight: Callable[[Plan], object] | None,
-    skip: Collection[str],
-    surveyed: Callable[[Survey], object] | None,
-) -> tuple[Plan, Survey]:
-    plan = plan_for(spec, session)
-    plan.refuse_errors(skip)
-    if not unguarded:
-        require_guard(session)
-    if preflight is not None:
-        preflight(plan)
-    found = survey(session, plan)
-    if found.state in ("absent", "leaving", "failed"):
-        plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
-    if surveyed is not None:
-        surveyed(found)
-    asks = not _changes_nothing(plan, found, pacing)
-    if asks:
-        _ask(confirm, plan)
-    if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
-        # The lifetime counts from the start of the deploy, not from the prompt.
-        plan = plan_for(spec, session)
-        found = survey(session, plan)
-        if not asks and not _changes_nothing(plan, found, pacing):
-            _ask(confirm, plan)  # the endpoint that served is gone since
-    return plan, found
 
 
 def _ask(confirm: Callable[[Plan], bool] | None, plan: Plan) -> None:

@@ -25,7 +25,6 @@ from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.payloads import Change
     from peagle_sm.core.planning import Plan
     from peagle_sm.service import Endpoint, UpdateOffer
 
@@ -122,7 +121,8 @@ def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...
 
 def question(found: str, made: Plan) -> str:
     """Return the confirmation prompt for the state of an endpoint with this name."""
-    name, price = made.names.endpoint, _price_words(made)
+    name = made.names.endpoint
+    price = " (price unknown)" if made.usd_per_hour is None else f" for {usd(made.usd_per_hour, 'hour')}"
     questions = {
         "creating": f"An earlier run began to create {name}. Continue{price}?",
         "failed": f"{name} has failed. Delete it and create it again{price}?",
@@ -131,10 +131,6 @@ def question(found: str, made: Plan) -> str:
     if found in ("live", "settling"):
         return f"{name} is in service with this spec, but has no lifetime schedule. Create the schedule?"
     return questions.get(found, f"Create {name}{price}?")
-
-
-def _price_words(made: Plan) -> str:
-    return f" for {usd(made.usd_per_hour, 'hour')}" if made.usd_per_hour is not None else " (price unknown)"
 
 
 @click.command(cls=Command)
@@ -230,13 +226,13 @@ _LONGEST_VALUE = 60
 
 def render_update(offer: UpdateOffer) -> str:
     """Render the changes, the strategy, its cost, and the new end of the lifetime."""
-    changed = "\n".join(_change(one) for one in offer.changes) or "no field of the spec"
+    changes = [f"{one.field}: {_short(one.before)} -> {_short(one.after)}" for one in offer.changes]
     fields = [
         (
             "update",
             f"{offer.name}: config {offer.old_config} -> {offer.config}" if offer.fleet else offer.name,
         ),
-        ("changes", changed),
+        ("changes", "\n".join(changes) or "no field of the spec"),
         ("how", _how(offer)),
         ("price", f"{usd(offer.usd_per_hour, 'hour')} afterwards ({offer.price_source})"),
         ("meanwhile", _meanwhile(offer)),
@@ -252,10 +248,6 @@ def update_question(offer: UpdateOffer) -> str:
         return f"Update {offer.name}?"
     stops = "" if offer.strategy == "in-place" else " It is not in service meanwhile."
     return f"Update {offer.name} {offer.strategy}?{stops}"
-
-
-def _change(one: Change) -> str:
-    return f"{one.field}: {_short(one.before)} -> {_short(one.after)}"
 
 
 def _short(value: str | None) -> str:

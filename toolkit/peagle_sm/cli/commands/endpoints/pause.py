@@ -6,7 +6,6 @@ they ask; `keep` also shows the end of the lifetime. `delete` checks that everyt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Callable, Sequence
 
     from peagle_sm.service import Deletable, DeleteReport, EndpointSummary, Lease, PauseReport, ResumeOffer
 
@@ -253,7 +252,7 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
     chosen = patterns or (name_from_spec(ctx),)
     session = open_session(state)
     with termination_is_ctrl_c(), follower(state) as follow:
-        ask = asking(
+        ask: Callable[[Sequence[Deletable]], bool] = asking(
             state,
             yes,
             "deleting",

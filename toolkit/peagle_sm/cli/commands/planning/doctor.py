@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks import Check
     from peagle_sm.core.checks.base import Result
-    from peagle_sm.core.errors import PeagleError
     from peagle_sm.core.planning import Plan
 
 
@@ -79,7 +78,7 @@ def doctor(
     Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
     price of those that cost money, and asks first.
     """
-    from peagle_sm.service.preflight import planned
+    from peagle_sm.service.preflight import machine_only, planned, read_machine
 
     state: State = ctx.obj
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
@@ -87,7 +86,7 @@ def doctor(
     try:
         session = open_session(state, spec.placement.region if spec else None)
     except CredentialsError as error:  # the checks of this machine need no session
-        _show(state, _check_machine(error, skip), verbose)
+        _show(state, machine_only(error, read_machine(), skip=skip), verbose)
         return
     plan = planned(session, spec)
     results = _check(session, plan, skip, timeout_s)
@@ -101,12 +100,6 @@ def doctor(
         plan = planned(session, spec)
         results = _check(session, plan, skip, timeout_s)
     _show(state, results, verbose)
-
-
-def _check_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
-    from peagle_sm.service.preflight import machine_only, read_machine
-
-    return machine_only(error, read_machine(), skip=skip)
 
 
 def _check(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:

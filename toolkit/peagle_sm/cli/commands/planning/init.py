@@ -119,28 +119,25 @@ def _speculation(
 ) -> dict[str, Any]:
     if mode == "none":
         return {"mode": mode}
-    heads = [name for name, head in catalog.heads_for(model).items() if head.method == mode]
+    known = catalog.heads_for(model)
+    heads = [name for name, head in known.items() if head.method == mode]
     if not heads and not (draft_head and head_uri):
+        methods = {head.method for head in known.values()}
         raise SpecError(
             f"the catalogue has no {mode} head for {model}",
             next_step="give --draft-head NAME and --head-uri s3://…/ of your own head, or another --mode",
-            details={"found": mode, "allowed": _modes_with_heads(model, catalog)},
+            details={"found": mode, "allowed": ["none", *(one for one in MODES if one in methods)]},
         )
     entry = catalog.models[model]
     defaults: dict[str, int] = {
         str(key): value for key, value in entry.default_num_speculative_tokens.items()
     }
-    known = {str(key): value for key, value in entry.default_heads.items()}
+    default_heads = {str(key): value for key, value in entry.default_heads.items()}
     return {
         "mode": mode,
         "num_speculative_tokens": tokens or defaults.get(mode, 3),
-        "draft_head": draft_head or known.get(mode) or heads[0],
+        "draft_head": draft_head or default_heads.get(mode) or heads[0],
     }
-
-
-def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
-    methods = {head.method for head in catalog.heads_for(model).values()}
-    return [mode for mode in MODES if mode == "none" or mode in methods]
 
 
 def _write(path: Path, text: str, force: bool) -> None:

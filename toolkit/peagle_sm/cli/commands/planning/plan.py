@@ -42,25 +42,24 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
     """
     from peagle_sm.service import plan_for
+    from peagle_sm.service.preflight import refuse_errors, results_data
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)
     made = plan_for(spec, session, stack=stack, account_from_spec=True)
     results = _preflight(session, made) if preflight and not made.refused else ()
+    checked = f"\n\n{render_results(results, state.flags, verbose=True)}" if results else ""
     if dry_run:
         print_dry_run(state, made)
     else:
         emit(
             state,
-            table=lambda: str(made) + _results_text(results, state.flags),
-            data=lambda: made.to_dict() | _results_data(results),
+            table=lambda: f"{made}{checked}",
+            data=lambda: made.to_dict() | ({"preflight": results_data(results)} if results else {}),
             names=[made.names.endpoint],
         )
     refuse_if_needed(made, shown=state.format == "table")
-    if results:
-        from peagle_sm.service.preflight import refuse_errors
-
-        refuse_errors(results)
+    refuse_errors(results)
 
 
 def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
@@ -70,17 +69,6 @@ def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
 
     findings = {each.id for each in SPEC_CHECKS}
     return tuple(each for each in preflight(session, made) if each.check not in findings)
-
-
-def _results_text(results: tuple[Result, ...], flags: str) -> str:
-
-    return f"\n\n{render_results(results, flags, verbose=True)}" if results else ""
-
-
-def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
-    from peagle_sm.service.preflight import results_data
-
-    return {"preflight": results_data(results)} if results else {}
 
 
 def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
