@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from peagle_sm.core.display import Table
 from peagle_sm.core.plan.cost import Demand
@@ -25,46 +26,40 @@ from peagle_sm.measure.results.records import (
 )
 from peagle_sm.measure.results.result_file import Results
 
-_RATES = ("load", "requests", "failed", "tokens/s", "per request", "requests/s", "acceptance")
 _TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
 
 
 def rates(points: Sequence[PointRecord], arm: ArmRecord) -> Table:
     """Render the table of rates, with goodput and cost if they are known."""
-    headers, rows = list(_RATES), [_row(point) for point in points]
+    columns: dict[str, Callable[[PointRecord], str]] = {
+        "load": lambda point: point.load.label + (" *" if is_short(point) else ""),
+        "requests": lambda point: str(point.requests),
+        "failed": lambda point: str(sum(point.errors.values())),
+        "tokens/s": lambda point: f"{point.otps:,.1f}",
+        "per request": lambda point: _number(point.otps_per_request, ",.1f"),
+        "requests/s": lambda point: f"{point.requests_per_s:.2f}",
+        "acceptance": lambda point: _number(_per_step(point), ".2f"),
+    }
     if any(point.goodput for point in points):
-        headers.append("goodput")
-        rows = [[*row, _goodput(point)] for row, point in zip(rows, points, strict=True)]
+        columns["goodput"] = _goodput
     if arm.usd_per_hour:
-        headers.append("USD/M tokens")
-        by_load = {row.load: row.usd_per_million for row in cost_rows([arm], points)}
-        costs = [by_load.get(point.load) for point in points]
-        rows = [
-            [*row, "-" if cost is None else f"{cost:,.2f}"] for row, cost in zip(rows, costs, strict=True)
-        ]
-    return Table("Rates", tuple(headers), tuple(map(tuple, rows)), tuple(headers[1:]))
+        usd = {row.load: row.usd_per_million for row in cost_rows([arm], points)}
+        columns["USD/M tokens"] = lambda point: _number(usd.get(point.load), ",.2f")
+    rows = tuple(tuple(cell(point) for cell in columns.values()) for point in points)
+    return Table("Rates", tuple(columns), rows, tuple(columns)[1:])
 
 
-def _row(point: PointRecord) -> list[str]:
-    return [
-        point.load.label + (" *" if is_short(point) else ""),
-        str(point.requests),
-        str(sum(point.errors.values())),
-        f"{point.otps:,.1f}",
-        "-" if point.otps_per_request is None else f"{point.otps_per_request:,.1f}",
-        f"{point.requests_per_s:.2f}",
-        _acceptance(point),
-    ]
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+def _per_step(point: PointRecord) -> float | None:
+    return point.acceptance.per_step if point.acceptance else None
 
 
 def _goodput(point: PointRecord) -> str:
     found = point.goodput
     return "-" if found is None else f"{found.requests_per_s:.2f}/s ({found.share:.0%})"
-
-
-def _acceptance(point: PointRecord) -> str:
-    found = point.acceptance
-    return "-" if found is None or found.per_step is None else f"{found.per_step:.2f}"
 
 
 def latencies(points: Sequence[PointRecord]) -> Table:
@@ -142,7 +137,6 @@ def is_uncertain(points: Sequence[PointRecord]) -> bool:
 
 
 def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
-    accepted = point.acceptance.per_step if point.acceptance else None
     about = (
         point.load.label,
         arm.name,
@@ -156,7 +150,7 @@ def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
     return (
         *about,
         f"{point.otps:,.1f}" + (" *" if is_short(point) else ""),
-        "-" if accepted is None else f"{accepted:.2f}",
+        _number(_per_step(point), ".2f"),
         _latency(point, point.ttft_ms),
         _latency(point, point.tpot_ms),
     )
@@ -239,32 +233,37 @@ def curve(record: FitRecord) -> Table:
 
 def costs(view: View, rows: Sequence[CostRow], demand: Demand | None) -> Table:
     """Make the table of costs; with a demand, also of the fleet for it."""
-    runs = are_alike((row.load, row.arm.name) for row in rows)
-    heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens", "95%"]
-    heads.append(f"at {formatting.share(rows[0].used)} use" if rows else "at part use")
+    columns: dict[str, Callable[[CostRow], str]] = {
+        "load": lambda row: row.load.label,
+        "arm": lambda row: view.label(row.arm.name),
+    }
+    if are_alike((row.load, row.arm.name) for row in rows):
+        columns["run"] = lambda row: row.run
+    used = f"at {formatting.share(rows[0].used)} use" if rows else "at part use"
+    figures: dict[str, Callable[[CostRow], str]] = {
+        "OTPS": lambda row: formatting.number(row.otps),
+        "USD/hour": lambda row: formatting.usd(row.usd_per_hour),
+        "USD/1M tokens": lambda row: formatting.usd(row.usd_per_million),
+        "95%": _interval,
+        used: lambda row: formatting.usd(row.usd_used),
+    }
     if demand is not None:
-        heads += ["instances", "GPUs", "USD/hour in total", "used"]
-    missed = any(row.misses for row in rows)
-    lines = []
-    for row in rows:
-        cells = [row.load.label, view.label(row.arm.name), *([row.run] if runs else [])]
-        cells += [
-            formatting.number(row.otps),
-            formatting.usd(row.usd_per_hour),
-            formatting.usd(row.usd_per_million),
-        ]
-        cells += [_interval(row), formatting.usd(row.usd_used)]
-        if demand is not None:
-            fleet = row.fleet
-            cells += [
-                formatting.DASH if fleet is None else str(fleet.instances),
-                formatting.DASH if fleet is None or fleet.gpus is None else str(fleet.gpus),
-                formatting.usd(fleet.usd_per_hour if fleet else None),
-                formatting.share(fleet.use if fleet else None),
-            ]
-        lines.append((*cells, "; ".join(row.misses)) if missed else tuple(cells))
-    figures = tuple(heads[heads.index("OTPS") :])
-    return Table("Costs", (*heads, "misses") if missed else tuple(heads), tuple(lines), figures)
+        figures |= {
+            "instances": lambda row: _of_fleet(row, "instances", str),
+            "GPUs": lambda row: _of_fleet(row, "gpus", str),
+            "USD/hour in total": lambda row: _of_fleet(row, "usd_per_hour", formatting.usd),
+            "used": lambda row: _of_fleet(row, "use", formatting.share),
+        }
+    columns |= figures
+    if any(row.misses for row in rows):
+        columns["misses"] = lambda row: "; ".join(row.misses)
+    lines = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Table("Costs", tuple(columns), lines, tuple(figures))
+
+
+def _of_fleet(row: CostRow, name: str, form: Callable[[Any], str]) -> str:
+    value = getattr(row.fleet, name, None)
+    return formatting.DASH if value is None else form(value)
 
 
 def _interval(row: CostRow) -> str:

@@ -14,7 +14,6 @@ from peagle_sm.measure.report.charts import HALF, THIRD, WIDE, LineChart, Mark, 
 from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.report.formatting import MODE_NAMES, Look, looks_of
 from peagle_sm.measure.report.section import (
-    KINDS,
     Figure,
     Section,
     arm_cell,
@@ -28,7 +27,7 @@ from peagle_sm.measure.report.section import (
     table,
     values,
 )
-from peagle_sm.measure.report.tables import baseline, controllers, decision, rates
+from peagle_sm.measure.report.tables import controllers, decision, rates
 from peagle_sm.measure.report.view import View, load_value
 from peagle_sm.measure.results.records import (
     Acceptance,
@@ -65,7 +64,7 @@ def throughput(view: View) -> Section | None:
 def _leaders(view: View) -> str:
     """Name the fastest arm at each load; the next section shows which differences are significant."""
     best: list[tuple[str, Load]] = []
-    for load in (load for kind in KINDS for load in view.loads(kind)):
+    for load in view.loads():
         rates = {
             arm.name: v[0]
             for arm in view.arms
@@ -164,16 +163,12 @@ def _percentiles(view: View) -> Safe:
     heads: list[Content] = ["load", "arm"]
     heads += [f"{head} {part}" for head, _ in columns for part in ("p50", "p95", "p99")]
     rows: list[list[Content]] = []
-    for load in (load for kind in KINDS for load in view.loads(kind)):
-        for arm in view.arms:
-            for point in view.measured(arm.name, load):
-                cells: list[Content] = [load.label, arm_cell(view, arm.name)]
-                for _, name in columns:
-                    found: Percentiles | None = getattr(point, name)
-                    cells += [
-                        formatting.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")
-                    ]
-                rows.append(cells)
+    for point in view.measured_by_load():
+        cells: list[Content] = [point.load.label, arm_cell(view, point.arm)]
+        for _, name in columns:
+            found: Percentiles | None = getattr(point, name)
+            cells += [formatting.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")]
+        rows.append(cells)
     return table(heads, rows, caption="Milliseconds", words=(0, 1))
 
 
@@ -219,7 +214,7 @@ def acceptance(view: View) -> Section | None:
     )
     lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
     every = pivot(view, lengths, "Acceptance length per step, by load")
-    several = sum(len(view.loads(kind)) for kind in KINDS) > 1
+    several = len(view.loads()) > 1
     right = tag(
         "div",
         beside,
@@ -234,7 +229,7 @@ def acceptance(view: View) -> Section | None:
 
 def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
     """Choose each arm's point at the lowest load with known acceptance by position."""
-    for load in (load for kind in KINDS for load in view.loads(kind)):
+    for load in view.loads():
         found = [
             (point, point.acceptance)
             for arm in view.arms
@@ -317,41 +312,31 @@ def k_chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
 
 
 def _chosen(fits: list[FitRecord]) -> Safe:
-    rows: list[list[Content]] = []
-    for fit in fits:
-        best = next((point for point in fit.points if point.k == fit.best_k), None)
-        measured = ", ".join(
-            str(point.k) for point in sorted(fit.points, key=lambda p: p.k) if point.measured
-        )
-        rows.append(
-            [
-                fit.load.label,
-                formatting.MODE_NAMES[fit.mode],
-                str(fit.best_k),
-                formatting.number(best.otps if best else None),
-                formatting.number(plain.otps if (plain := baseline(fit)) else None),
-                formatting.number(best.acceptance_length if best else None),
-                formatting.number(best.step_ms if best else None),
-                measured or formatting.DASH,
-                str(fit.deployments),
-                formatting.usd(fit.usd),
-                fit.reason,
-            ]
-        )
-    heads = [
-        "load",
-        "mode",
-        "best K",
-        "OTPS",
-        "without speculation",
-        "accepted",
-        "step, ms",
-        "K measured",
-        "deployments",
-        "USD",
-        "why",
-    ]
-    return table(heads, rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10))
+    columns: dict[str, Callable[[FitRecord], str]] = {
+        "load": lambda fit: fit.load.label,
+        "mode": lambda fit: formatting.MODE_NAMES[fit.mode],
+        "best K": lambda fit: str(fit.best_k),
+        "OTPS": lambda fit: _at(fit, fit.best_k, "otps"),
+        "without speculation": lambda fit: _at(fit, 0, "otps"),
+        "accepted": lambda fit: _at(fit, fit.best_k, "acceptance_length"),
+        "step, ms": lambda fit: _at(fit, fit.best_k, "step_ms"),
+        "K measured": _measured,
+        "deployments": lambda fit: str(fit.deployments),
+        "USD": lambda fit: formatting.usd(fit.usd),
+        "why": lambda fit: fit.reason,
+    }
+    rows = [[cell(fit) for cell in columns.values()] for fit in fits]
+    return table(
+        list(columns), rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10)
+    )
+
+
+def _at(fit: FitRecord, k: int, name: str) -> str:
+    return formatting.number(next((getattr(point, name) for point in fit.points if point.k == k), None))
+
+
+def _measured(fit: FitRecord) -> str:
+    return ", ".join(str(k) for k in sorted(p.k for p in fit.points if p.measured)) or formatting.DASH
 
 
 def _curve_lead(fits: list[FitRecord]) -> str:

@@ -211,7 +211,7 @@ def pivot(
 ) -> Safe:
     """Make a table of the figure: a row for each load, a column for each arm."""
     arms = {arm.name: arm for kind in KINDS for arm in _arms(view, figure, kind)}
-    loads = [load for kind in KINDS for load in view.loads(kind)]
+    loads = view.loads()
     rows: list[list[Content]] = []
     for load in loads:
         found = {name: values(view, figure, name, load) for name in arms}

@@ -5,7 +5,7 @@ In Markdown the headline and the main tables come first; long tables are collaps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from peagle_sm.measure.load.points import doubt_lines
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.costs import cost_rows
 from peagle_sm.measure.report.merging import are_alike, parts_of
-from peagle_sm.measure.report.section import KINDS
 from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.trust import trust
 from peagle_sm.measure.report.verdict import checked, verdict
@@ -27,7 +26,6 @@ from peagle_sm.measure.results.records import (
     KPoint,
     KUse,
     Percentiles,
-    PointRecord,
     TableCheck,
     TableRecord,
 )
@@ -36,7 +34,7 @@ from peagle_sm.measure.results.result_file import Results
 
 def points(view: View) -> Table | None:
     """Make the table of points: rate, latencies, acceptance and cost of each arm under each load."""
-    found = list(_points(view))
+    found = list(view.measured_by_load())
     if not found:
         return None
     usd = {
@@ -60,7 +58,7 @@ def points(view: View) -> Table | None:
 
 def controllers(view: View) -> Table | None:
     """Make the table of the K that the engines' controllers chose; None where no engine has one."""
-    found = [point for point in _points(view) if point.k_use is not None]
+    found = [point for point in view.measured_by_load() if point.k_use is not None]
     heads = ("load", "arm", "controller at the end", "steps by K", "mean K", "changes of K")
     lines = tuple(
         (
@@ -99,12 +97,6 @@ def _with_runs(view: View, table: Table, records: Sequence[Shown], names: int) -
 
     rows = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
     return replace(table, heads=with_run(table.heads, "run"), rows=tuple(rows))
-
-
-def _points(view: View) -> Iterator[PointRecord]:
-    for load in (load for kind in KINDS for load in view.loads(kind)):
-        for arm in view.arms:
-            yield from view.measured(arm.name, load)
 
 
 def _part(found: Percentiles | None, name: str) -> str:
