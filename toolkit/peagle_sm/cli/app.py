@@ -232,7 +232,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     cls=App,
     entries=ENTRIES,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
     epilog="Exit codes: docs/reference/exit-codes.md.",
 )
 @click.option(

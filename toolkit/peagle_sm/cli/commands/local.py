@@ -223,13 +223,7 @@ POLL_S = 0.25
 @click.command(cls=Command)
 @click.argument("name", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C (server log only).")
-@click.option(
-    "--tail",
-    type=click.IntRange(1, 100000),
-    default=100,
-    show_default=True,
-    help="Start with the last N lines.",
-)
+@click.option("--tail", type=click.IntRange(1, 100000), default=100, help="Start with the last N lines.")
 @port_option
 @global_options
 @click.pass_obj

@@ -24,11 +24,7 @@ MAX_TOKENS = 512
 @endpoint_argument
 @click.option("--system", metavar="TEXT", help="System message at the beginning of the conversation.")
 @click.option(
-    "--max-tokens",
-    type=click.IntRange(min=1),
-    default=MAX_TOKENS,
-    show_default=True,
-    help="Maximum output tokens per answer.",
+    "--max-tokens", type=click.IntRange(min=1), default=MAX_TOKENS, help="Maximum output tokens per answer."
 )
 @click.option(
     "--temperature",

@@ -249,7 +249,6 @@ def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: s
     metavar="DURATION",
     callback=as_seconds,
     default="2h30m",
-    show_default=True,
     help="Give up after this time, with exit code 16.",
 )
 @global_options
@@ -279,13 +278,7 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
 @click.command(cls=Command)
 @endpoint_argument
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C.")
-@click.option(
-    "--tail",
-    type=click.IntRange(1, 10000),
-    default=100,
-    show_default=True,
-    help="Start with the last N lines.",
-)
+@click.option("--tail", type=click.IntRange(1, 10000), default=100, help="Start with the last N lines.")
 @global_options
 @click.pass_obj
 def logs(state: State, name: str, follow: bool, tail: int) -> None:

@@ -83,7 +83,7 @@ _MODES = ("none", "eagle3", "p-eagle")
     type=click.FloatRange(min=0),
     help="Price of the endpoint, if it is unknown or you pay another one.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts, order and arrivals.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts, order and arrivals.")
 @click.option("--keep-text", is_flag=True, help="Save the answers in the results file.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/bench-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished loads of this results file; same command.")

@@ -82,15 +82,10 @@ if TYPE_CHECKING:
     "--concurrency",
     type=Numbers(whole=True),
     default="1",
-    show_default=True,
     help="Requests in flight. At 1 the arms are paired by prompt, above 1 by blocks of time.",
 )
 @click.option(
-    "--blocks",
-    type=click.IntRange(min=2),
-    default=6,
-    show_default=True,
-    help="Number of time blocks above concurrency 1.",
+    "--blocks", type=click.IntRange(min=2), default=6, help="Number of time blocks above concurrency 1."
 )
 @repeat_option
 @max_tokens_option
@@ -101,9 +96,9 @@ if TYPE_CHECKING:
 @click.option(
     "--control/--no-control",
     default=True,
-    help="Also compare the first arm with itself (A/A test); the ratio should be 1.  [default: control]",
+    help="Also compare the first arm with itself (A/A test); the ratio should be 1.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/compare-TIME.jsonl]")
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="With --modes: do not ask for confirmation.")

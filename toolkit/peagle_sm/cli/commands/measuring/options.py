@@ -50,7 +50,6 @@ workload_option = click.option(
     "-w",
     metavar="NAME|PATH",
     default="humaneval",
-    show_default=True,
     help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
 )
 workload_file_option = click.option(
@@ -71,7 +70,6 @@ api_option = click.option(
     "--api",
     type=click.Choice(("auto", "chat", "completion")),
     default="auto",
-    show_default=True,
     help="API of the requests; auto: as the workload needs.",
 )
 first_turn_option = click.option(

@@ -122,7 +122,6 @@ def caution_lines(view: View) -> list[str]:
     "--headroom",
     type=click.FloatRange(0, 0.95),
     default=0.3,
-    show_default=True,
     help="Share of the measured throughput to keep free.",
 )
 @click.option("--ttft-ms", type=POSITIVE, help="Only loads with at most this p95 time to first token.")
@@ -138,7 +137,6 @@ def caution_lines(view: View) -> list[str]:
     "--used",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.3,
-    show_default=True,
     help="Share of the capacity that you use over a day; idle hours cost the same.",
 )
 @click.option("--training-usd", type=POSITIVE, help="Training cost of a custom head; shows its break-even.")

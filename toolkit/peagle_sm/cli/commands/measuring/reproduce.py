@@ -81,16 +81,13 @@ STAND_INS = (
     "--deployments",
     type=click.IntRange(min=1, max=20),
     default=1,
-    show_default=True,
     help="Number of times to deploy each mode, for intervals over deployments.",
 )
 @workload_file_option
 @click.option(
-    "--control/--no-control",
-    default=True,
-    help="Also compare the first arm with itself (A/A test).  [default: control]",
+    "--control/--no-control", default=True, help="Also compare the first arm with itself (A/A test)."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/reproduce-NAME-TIME.jsonl]")
 @click.option(
     "--results", "results_path", type=RESULTS_FILE, help="Measure nothing; show this results file of NAME."

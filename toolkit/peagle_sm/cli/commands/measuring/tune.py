@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     help="Requests in flight at which to tune K by load, for example 1,2,4,8; in place of --concurrency. "
     "Writes a table of K by batch size if its validation shows no loss, else one K.",
 )
-@click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="Largest K to try.")
+@click.option("--max-k", type=click.IntRange(2, 32), default=11, help="Largest K to try.")
 @click.option(
     "--by",
     type=click.Choice(("auto", "runtime", "deployments")),
@@ -71,21 +71,11 @@ if TYPE_CHECKING:
 )
 @workload_option
 @workload_file_option
+@click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
 @click.option(
-    "--requests",
-    type=click.IntRange(min=4),
-    default=24,
-    show_default=True,
-    help="Requests measured per window.",
+    "--max-tokens", type=click.IntRange(min=8), default=128, help="Maximum output tokens per answer."
 )
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=8),
-    default=128,
-    show_default=True,
-    help="Maximum output tokens per answer.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option(
     "--sweep",
     "sweep_rounds",
@@ -96,7 +86,7 @@ if TYPE_CHECKING:
 )
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
-@click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.  [default: write]")
+@click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
 @click.option("--dry-run", is_flag=True, help="Print the first requests as JSON; create nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")

@@ -51,7 +51,6 @@ skip_option = click.option(
     "timeout_s",
     type=click.FloatRange(1, 600),
     default=30.0,
-    show_default=True,
     help="Seconds for all lookups; a check that takes longer is unknown.",
 )
 @click.option(

@@ -33,9 +33,7 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 @click.command(cls=Command)
 @click.argument("model", required=False, shell_complete=_complete_model)
-@click.option(
-    "--mode", type=click.Choice(MODES), default="p-eagle", show_default=True, help="Speculation mode."
-)
+@click.option("--mode", type=click.Choice(MODES), default="p-eagle", help="Speculation mode.")
 @click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
 @click.option("--k", "tokens", type=click.IntRange(min=1), help="Draft tokens.  [default: the catalogue's]")
 @click.option("--draft-head", help="Draft head.  [default: the catalogue's for the model and mode]")
@@ -46,7 +44,6 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     default="peagle.yaml",
-    show_default=True,
     help="File to write.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
