@@ -20,7 +20,7 @@ from peagle_sm.aws.control.sagemaker import EndpointFacts, did_you_mean
 from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY, reason_block, serving_step
-from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, WaitTimeout
+from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused, WaitTimeout
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
@@ -114,6 +114,17 @@ def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
     command = f"peagle-sm resume {summary.name}{session.command_flags()}"
     costs = rest_costs(summary.stack, summary.usd_per_hour)
     return [f"it is off ({summary.off_why}): {costs}; `{command}` turns it on"]
+
+
+def not_ours(session: Session, one: Belongings) -> PeagleError:
+    """Return the error for an endpoint of which peagle-sm has nothing: another's, or a missing one."""
+    if one.resources or control.describe_endpoint(session, one.name) is None:
+        return absent(session, one.name, one)
+    return PlanRefused(
+        f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
+        next_step="See `aws sagemaker describe-endpoint` for its state.",
+        details={"findings": []},
+    )
 
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:

@@ -353,12 +353,10 @@ class Endpoint:
             NotFound: the package openai is not installed.
             SpecError: the endpoint runs components, and the call must name one.
         """
-
         return openai_client(self.session, self.name, component, options)
 
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
         """Do the same as `openai`, for asyncio."""
-
         return async_openai_client(self.session, self.name, component, options)
 
     @classmethod

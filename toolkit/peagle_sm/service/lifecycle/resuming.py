@@ -35,7 +35,7 @@ from peagle_sm.service.inventory.guard_state import (
     require_guard,
     unpaused,
 )
-from peagle_sm.service.inventory.inspection import absent, kept_config
+from peagle_sm.service.inventory.inspection import kept_config, not_ours
 from peagle_sm.service.inventory.listing import plain, price_per_hour
 from peagle_sm.service.inventory.resources import (
     Belongings,
@@ -169,14 +169,8 @@ def _remove_pause_tags(session: Session, config: ConfigFacts, report: Reporter) 
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts:
-    if not one.resources and control.describe_endpoint(session, one.name) is not None:
-        raise PlanRefused(
-            f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
-            next_step="See `aws sagemaker describe-endpoint` for its state.",
-            details={"findings": []},
-        )
     if not one.configs:
-        raise absent(session, one.name, one)
+        raise not_ours(session, one)
     running = control.describe_endpoint(session, one.name) if one.endpoint else None
     entry = known_entry(session, one.name) if one.endpoint is None and one.kept_config is None else None
     wanted = running.config_name if running else (entry and entry.config_name) or kept_config(one)
