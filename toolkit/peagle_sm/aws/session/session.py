@@ -402,11 +402,18 @@ def isolated_botocore() -> Any:
     )
 
 
+#: Regions that were found in boto3's data before: reading it takes 0.2 s of CPU, and a notebook makes many sessions.
+_REGIONS_FOUND: set[str] = set()
+
+
 def _check_region(region: str, boto3_session: Any) -> None:
+    if region in _REGIONS_FOUND:
+        return
     known: set[str] = set()
     for partition in boto3_session.get_available_partitions():
         known.update(boto3_session.get_available_regions("sagemaker", partition_name=partition))
     if region in known:
+        _REGIONS_FOUND.add(region)
         return
     near = get_close_matches(region, sorted(known), n=3)
     shape = re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d", region)
