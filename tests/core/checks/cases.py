@@ -45,9 +45,7 @@ class Case:
 
     def notes(self) -> list[Finding]:
         check = checks_by_id()[self.check]
-        if check.reads == SPEC:
-            return list(check.look(self.draft()))
-        return list(check.look(self.fact, self.draft()))
+        return check.findings(*(() if check.reads == SPEC else (self.fact,)), self.draft())
 
 
 @cache
