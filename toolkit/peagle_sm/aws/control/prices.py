@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog, PriceEntry, load_catalog
 from peagle_sm.core.errors import PeagleError
@@ -123,10 +122,8 @@ def _listed_everywhere(session: Session, instance_type: str) -> list[PriceEntry]
 
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
-    client = session.client("pricing")
-    with aws_errors("GetProducts"):
-        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
-        return [json.loads(text) for page in pages for text in page["PriceList"]]
+    texts = session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
+    return [json.loads(text) for text in texts]
 
 
 def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:

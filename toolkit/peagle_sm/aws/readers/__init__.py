@@ -58,7 +58,7 @@ PERMISSIONS: Mapping[str, str] = {
     "ListServiceQuotas": "servicequotas:ListServiceQuotas",
     "ListTags": "sagemaker:ListTags",
     "SimulatePrincipalPolicy": "iam:SimulatePrincipalPolicy",
-    "list_endpoints": "sagemaker:ListEndpoints",
+    "ListEndpoints": "sagemaker:ListEndpoints",
 }
 """Permission of each call that a reader makes, by the operation's name in errors."""
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.readers.resources import kms_keys
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.checks.base import Identity, KeyRights, Rights, Role, Taken
@@ -38,8 +37,7 @@ def identity(session: Session, _: Draft | None) -> Identity:
     """
     before = session.wall_clock()
     try:
-        with aws_errors("GetCallerIdentity", session.local_url):
-            answer = session.client("sts").get_caller_identity()
+        answer = session.api("sts").get_caller_identity()
     except CredentialsError as error:
         return Identity(problem=error.message, next_step=error.next_step or "")
     after = session.wall_clock()
@@ -87,15 +85,12 @@ def read_role(session: Session, arn: str) -> Role:
         CredentialsError: iam:GetRole or iam:ListAttachedRolePolicies is missing.
     """
     name = arn.rpartition("/")[2]
-    iam = session.client("iam")
     try:
-        with aws_errors("GetRole", session.local_url):
-            role = iam.get_role(RoleName=name)["Role"]
+        role = session.api("iam").get_role(RoleName=name)["Role"]
     except NotFound:
         return Role(arn, exists=False)
-    with aws_errors("ListAttachedRolePolicies", session.local_url):
-        pages = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
-        attached = tuple(row["PolicyName"] for page in pages for row in page["AttachedPolicies"])
+    rows = session.api("iam").rows("list_attached_role_policies", "AttachedPolicies", RoleName=name)
+    attached = tuple(row["PolicyName"] for row in rows)
     return Role(arn, True, tuple(_services(role["AssumeRolePolicyDocument"])), attached)
 
 
@@ -116,8 +111,7 @@ def caller_rights(session: Session, draft: Draft | None) -> Rights:
         CredentialsError: iam:SimulatePrincipalPolicy is missing.
     """
     assert draft is not None
-    with aws_errors("GetCallerIdentity", session.local_url):
-        arn = str(session.client("sts").get_caller_identity()["Arn"])
+    arn = str(session.api("sts").get_caller_identity()["Arn"])
     return simulate(session, _policy_source(session, arn), _deploy_calls(draft, arn.split(":")[4]))
 
 
@@ -151,13 +145,12 @@ def simulate(session: Session, principal: str, questions: Iterable[Question]) ->
             {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
             for key, value in context.items()
         ]
-        with aws_errors("SimulatePrincipalPolicy", session.local_url):
-            answer = session.client("iam").simulate_principal_policy(
-                PolicySourceArn=principal,
-                ActionNames=list(actions),
-                ResourceArns=[resource],
-                ContextEntries=entries,
-            )
+        answer = session.api("iam").simulate_principal_policy(
+            PolicySourceArn=principal,
+            ActionNames=list(actions),
+            ResourceArns=[resource],
+            ContextEntries=entries,
+        )
         for row in answer["EvaluationResults"]:
             told = f"{row['EvalActionName']} on {resource}"
             passes = row["EvalDecision"] == _ALLOWED or row.get("MissingContextValues")
@@ -173,8 +166,7 @@ def _policy_source(session: Session, arn: str) -> str:
         return arn
     name = arn.split("/")[1]
     try:
-        with aws_errors("GetRole", session.local_url):
-            return str(session.client("iam").get_role(RoleName=name)["Role"]["Arn"])
+        return str(session.api("iam").get_role(RoleName=name)["Role"]["Arn"])
     except PeagleError:
         # Without a path: only roles of IAM Identity Center and a few others have one.
         head, _, _ = arn.partition(":assumed-role/")

@@ -66,6 +66,12 @@ _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseEx
 _CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
 
 
+def api_name(operation: str) -> str:
+    """Return AWS's name of a boto3 method: CreateAIBenchmarkJob for create_ai_benchmark_job."""
+    words = operation.split("_")
+    return "".join(word.upper() if word in ("ai", "aws") else word.capitalize() for word in words)
+
+
 @contextmanager
 def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
     """Map botocore's errors inside the block; ``operation`` is AWS's call name.
