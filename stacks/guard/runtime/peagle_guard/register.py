@@ -51,26 +51,10 @@ _YEARS = range(2000, 2200)
 Item = dict[str, dict[str, Any]]
 
 
-class DynamoDb(Protocol):
-    """Methods of boto3's client that are used."""
-
-    def get_item(self, **parameters: Any) -> Any:
-        """GetItem."""
-
-    def update_item(self, **parameters: Any) -> Any:
-        """UpdateItem."""
-
-    def delete_item(self, **parameters: Any) -> Any:
-        """DeleteItem."""
-
-    def scan(self, **parameters: Any) -> Any:
-        """Scan."""
-
-
 class DynamoRegister:
     """The register over a DynamoDB table; satisfies ``aws.Register``."""
 
-    def __init__(self, client: DynamoDb, table: str) -> None:
+    def __init__(self, client: Any, table: str) -> None:
         """Take boto3's low-level client and the table's name."""
         self._client = client
         self._table = table

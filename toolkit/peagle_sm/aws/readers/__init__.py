@@ -13,7 +13,8 @@ from peagle_sm.aws.readers import account, resources
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.plan.resolve import Draft
 
-Reader = Callable[[Session, Draft | None], Any]
+Reader = Callable[[Session, Any], Any]
+"""Reader of a fact, from the session and the draft; those without a spec get None."""
 
 # Only these readers work without a spec.
 WITHOUT_SPEC: Mapping[str, Reader] = {"identity": account.identity}

@@ -51,9 +51,8 @@ def identity(session: Session, _: Draft | None) -> Identity:
     return Identity(str(answer["Account"]), str(answer["Arn"]), skew_s=skew)
 
 
-def taken(session: Session, draft: Draft | None) -> Taken:
+def taken(session: Session, draft: Draft) -> Taken:
     """Find out what already has the endpoint's name."""
-    assert draft is not None
     found = control.describe_endpoint(session, draft.spec.name)
     if found is None:
         return Taken()
@@ -66,15 +65,13 @@ Question = tuple[tuple[str, ...], str, dict[str, str]]
 """Actions, their resource, and the values of condition keys."""
 
 
-def execution_role(session: Session, draft: Draft | None) -> Role:
+def execution_role(session: Session, draft: Draft) -> Role:
     """Read the execution role of the containers."""
-    assert draft is not None
     return read_role(session, draft.role_arn or "")
 
 
-def scheduler_role(session: Session, draft: Draft | None) -> Role:
+def scheduler_role(session: Session, draft: Draft) -> Role:
     """Read the role of the lifetime schedule."""
-    assert draft is not None
     return read_role(session, draft.scheduler_role_arn or "")
 
 
@@ -103,35 +100,31 @@ def _services(document: Any) -> Iterator[str]:
             yield from [found] if isinstance(found, str) else found
 
 
-def caller_rights(session: Session, draft: Draft | None) -> Rights:
+def caller_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the calls of a deploy for the caller.
 
     Raises:
         ServiceFault: the caller is the account's root user, which IAM does not simulate.
         CredentialsError: iam:SimulatePrincipalPolicy is missing.
     """
-    assert draft is not None
     arn = str(session.api("sts").get_caller_identity()["Arn"])
     return simulate(session, _policy_source(session, arn), _deploy_calls(draft, arn.split(":")[4]))
 
 
-def execution_rights(session: Session, draft: Draft | None) -> Rights:
+def execution_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the calls of the containers' role: image, weights, keys, logs."""
-    assert draft is not None
     return simulate(session, draft.role_arn or "", _container_calls(draft))
 
 
-def key_rights(session: Session, draft: Draft | None) -> KeyRights:
+def key_rights(session: Session, draft: Draft) -> KeyRights:
     """Find the KMS keys of the artifacts, and simulate kms:Decrypt with each."""
-    assert draft is not None
     keys = kms_keys(session, draft)
     questions: list[Question] = [(("kms:Decrypt",), key, {}) for key in keys]
     return KeyRights(keys, simulate(session, draft.role_arn or "", questions))
 
 
-def scheduler_rights(session: Session, draft: Draft | None) -> Rights:
+def scheduler_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the call of the lifetime schedule."""
-    assert draft is not None
     arn = _sagemaker(draft, (draft.scheduler_role_arn or "::::").split(":")[4], "endpoint", draft.spec.name)
     return simulate(session, draft.scheduler_role_arn or "", [(("sagemaker:DeleteEndpoint",), arn, {})])
 

@@ -27,13 +27,12 @@ SERVICE = "sagemaker"
 _GONE = frozenset({"Deleting", "Failed"})
 
 
-def quotas(session: Session, draft: Draft | None) -> Quotas:
+def quotas(session: Session, draft: Draft) -> Quotas:
     """Read the quotas of the spec's types, and count the instances of all endpoints.
 
     Raises:
         CredentialsError: a permission is missing.
     """
-    assert draft is not None
     wanted = {quota_name(name): name for name in draft.instance_types}
     found = _find(session, {*wanted, ALL_INSTANCES})
     in_use, own = _in_use(session, draft.spec.name)
@@ -89,9 +88,8 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
     return counts
 
 
-def prices(session: Session, draft: Draft | None) -> tuple[Price, ...]:
+def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
     """Read the price of each instance type from AWS's price list."""
-    assert draft is not None
     return tuple(_price(session, name, draft.region) for name in draft.instance_types)
 
 
@@ -100,14 +98,13 @@ def _price(session: Session, name: str, region: str) -> Price:
     return Price(name, found.usd_per_hour, found.date) if found else Price(name)
 
 
-def reservation(session: Session, draft: Draft | None) -> Reservation:
+def reservation(session: Session, draft: Draft) -> Reservation:
     """Describe the spec's training plan.
 
     Raises:
         CredentialsError: sagemaker:DescribeTrainingPlan is missing.
         ServiceFault: the ARN is not a training plan's; others cannot be described.
     """
-    assert draft is not None
     arn = draft.spec.placement.capacity_reservation_arn or ""
     if ":training-plan/" not in arn:
         raise ServiceFault(f"{arn} is not the ARN of a training plan; other reservations cannot be described")
@@ -126,13 +123,12 @@ def reservation(session: Session, draft: Draft | None) -> Reservation:
     )
 
 
-def network(session: Session, draft: Draft | None) -> Network:
+def network(session: Session, draft: Draft) -> Network:
     """Read the spec's subnets and security groups; missing ones are left out.
 
     Raises:
         CredentialsError: a permission is missing.
     """
-    assert draft is not None
     wanted = draft.spec.security.vpc
     if wanted is None:
         return Network()
@@ -163,14 +159,13 @@ _MEDIA_TYPES = [
 ]
 
 
-def image(session: Session, draft: Draft | None) -> EcrImage:
+def image(session: Session, draft: Draft) -> EcrImage:
     """Read the image's manifest from the registry, with a pull's permission.
 
     Raises:
         CredentialsError: ecr:BatchGetImage is denied, by IAM or by the registry's policy.
         ServiceFault: the image is not in ECR, or unknown.
     """
-    assert draft is not None
     parts = registry_of(draft.image.uri) if draft.image else None
     if draft.image is None or parts is None:
         raise ServiceFault("the image is not in ECR")
@@ -193,13 +188,12 @@ def image(session: Session, draft: Draft | None) -> EcrImage:
     return EcrImage(draft.image.uri, bool(answer.get("images")), reason)
 
 
-def artifacts(session: Session, draft: Draft | None) -> Artifacts:
+def artifacts(session: Session, draft: Draft) -> Artifacts:
     """List the first objects below the prefixes of target and head.
 
     Raises:
         CredentialsError: the caller lacks s3:ListBucket; another check covers the role.
     """
-    assert draft is not None
     head = draft.head_uri if draft.speculating else None
     return Artifacts(
         target=_prefix(session, draft.model_uri) if draft.model_uri else None,
@@ -254,9 +248,8 @@ def _region(answer: Any, session: Session) -> str | None:
     return str(found) if found and not session.is_local else None
 
 
-def key(session: Session, draft: Draft | None) -> Key:
+def key(session: Session, draft: Draft) -> Key:
     """Read the volume's KMS key."""
-    assert draft is not None
     key_id = draft.spec.security.kms_key_id or ""
     try:
         answer = session.api("kms").describe_key(KeyId=key_id)
@@ -269,7 +262,7 @@ def key(session: Session, draft: Draft | None) -> Key:
     return Key(key_id, str(answer["KeyMetadata"].get("KeyState", "")))
 
 
-def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
+def head(session: Session, draft: Draft) -> HeadLook | None:
     """Check the head that the spec names; None if it names none.
 
     A head of the catalogue, of JumpStart or of the local server is not checked.
@@ -319,8 +312,3 @@ def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[st
     except (PeagleError, ValueError):
         return None  # another check reports the target's faults
     return config if isinstance(config, dict) else None
-
-
-def head(session: Session, draft: Draft | None) -> HeadLook | None:
-    """Check the head; errors as in `look_at_head`."""
-    return None if draft is None else look_at_head(session, draft)
