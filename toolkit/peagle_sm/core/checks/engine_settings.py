@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Findings, Fix, check
-from peagle_sm.core.engines import Range, version_of
+from peagle_sm.core.engines import Range, load_arguments, load_forbidden, version_of
 from peagle_sm.core.plan.environment import OWNED, RUNTIME_K, as_text, environment, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding
-
-if TYPE_CHECKING:
-    from peagle_sm.core.arguments import EngineArguments
 
 _DRAFT_SIZE = "speculation.draft_tensor_parallel_size"
 _TABLE = "speculation.num_speculative_tokens_per_batch_size"
@@ -63,24 +59,15 @@ def argument_versions(draft: Draft) -> Findings:
             own = Range(since=_VALUES_SINCE.get(f"{name}: {value}"))
             needed.append((field, whole) if not whole.covers(version) else (f"{field}: {value}", own))
     for name in draft.spec.serving.extra_args:
-        if span := _known().missing_in(name, version):
+        if span := load_arguments().missing_in(name, version):
             needed.append((f"serving.extra_args.{name}", span))
     for what, span in needed:
         if not span.covers(version):
             yield f"{what} needs {span.text}; the image has {found}"
 
 
-def _known() -> EngineArguments:
-    """Return the list of arguments, which few specs need."""
-    from peagle_sm.core.arguments import load_arguments
-
-    return load_arguments()
-
-
 def _own_name(name: str) -> bool:
     """Return whether another check says more of an argument: its field, or why it is forbidden."""
-    from peagle_sm.core.arguments import load_forbidden
-
     return variable_of(name) in OWNED or load_forbidden().argument(name) is not None
 
 
@@ -99,7 +86,7 @@ def extra_arguments(draft: Draft) -> Findings:
 
 
 def _extra_arguments(draft: Draft) -> Iterator[Finding]:
-    arguments = _known()
+    arguments = load_arguments()
     version = draft.image.version if draft.image else None
     covered = version is not None and (
         version_of(arguments.oldest) <= version <= version_of(arguments.newest)
@@ -129,7 +116,7 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
 def _unknown_variables(draft: Draft) -> Iterator[Finding]:
     """Find variables in `serving.env` that become an argument that vLLM does not have."""
     written = [name for name in draft.spec.serving.env if name.startswith("SM_VLLM_")]
-    names = _known().names if written else frozenset()
+    names = load_arguments().names if written else frozenset()
     for variable in written:
         name = variable.removeprefix("SM_VLLM_").lower()
         if variable != variable.upper() or name in names:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Findings, Fix, check
-from peagle_sm.core.engines import RUNNER_VARIABLE, version_of
+from peagle_sm.core.engines import RUNNER_VARIABLE, load_forbidden, version_of
 from peagle_sm.core.plan.environment import (
     COMPILATION_CONFIG,
     MODEL_MOUNT,
@@ -331,8 +331,6 @@ def forbidden_flags(draft: Draft) -> Findings:
     given = list(_given(draft))
     if not given:
         return
-    from peagle_sm.core.arguments import load_forbidden  # few specs need the list
-
     listed = load_forbidden()
     for field, name, value in given:
         entry = listed.setting(name, value)

@@ -8,13 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from functools import cache
-from importlib import resources
-
-import yaml
-from pydantic import BaseModel, ConfigDict
 
 from peagle_sm.core.checks.base import Edits, Findings, Fix, check
-from peagle_sm.core.engines import Version, version_of
+from peagle_sm.core.engines import Entry, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
     REQUEST_METRICS,
@@ -171,10 +167,8 @@ def draft_dropped(draft: Draft) -> Findings:
         )
 
 
-class Advisory(BaseModel):
+class Advisory(Entry):
     """One fault: ``what`` happens, below which vLLM, for which models and modes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     what: str
@@ -207,8 +201,7 @@ class Advisory(BaseModel):
 @cache
 def load_advisories() -> tuple[Advisory, ...]:
     """Read the packaged advisories."""
-    text = resources.files("peagle_sm.core").joinpath("data", "advisories.yaml").read_text(encoding="utf-8")
-    return tuple(Advisory.model_validate(row) for row in yaml.safe_load(text))
+    return tuple(Advisory.model_validate(row) for row in read_data("advisories"))
 
 
 def _expiry_words(expires: dt.date, today: dt.date | None) -> str:

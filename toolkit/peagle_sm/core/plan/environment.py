@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
-from peagle_sm.core.engines import RUNNER_VARIABLE
+from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import KTable
@@ -195,8 +195,6 @@ def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """
     if not arguments:
         return {}
-    from peagle_sm.core.arguments import load_arguments  # few specs need the list
-
     switches = load_arguments().switches
     return {
         name: (variable_of(f"no_{name}"), "true")
