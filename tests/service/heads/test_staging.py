@@ -18,8 +18,7 @@ from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import Interrupted, NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadRefused
 from peagle_sm.core.heads.reading import parse_manifest
-from peagle_sm.core.plan.records import Context
-from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.heads import Sources, Staged, abort_staging, check_head, plan_staging, stage
 from peagle_sm.service.heads.staging import spec_fields

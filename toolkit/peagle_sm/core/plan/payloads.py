@@ -17,8 +17,7 @@ from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import environment
-from peagle_sm.core.plan.memory import component
-from peagle_sm.core.plan.records import Names, Request
+from peagle_sm.core.plan.memory import compute_requirements, copies_per_instance
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.plan.tags_and_schedules import (
     PAUSED,
@@ -33,6 +32,35 @@ from peagle_sm.core.plan.tags_and_schedules import (
 VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800
 _DEFAULT_PUBLISH_S = 60
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call to AWS in boto3's names, as ("sagemaker", "create_model", {...})."""
+
+    service: str
+    operation: str
+    parameters: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the resource that it creates."""
+        own = "".join(word.capitalize() for word in self.operation.split("_")[1:])
+        return str(self.parameters.get(f"{own}Name", self.parameters.get("Name", "")))
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of everything that one deploy creates; ``component`` may be None.
+
+    The component has the endpoint's name, so that a caller need not know the hash.
+    """
+
+    endpoint: str
+    config: str
+    model: str
+    schedule: str
+    component: str | None = None
 
 
 def host_ami(draft: Draft) -> str | None:
@@ -255,6 +283,22 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
         parameters = {**component(draft, names, variant), "Tags": marks}
         requests.append(Request("sagemaker", "create_inference_component", parameters))
     return tuple(requests)
+
+
+def component(draft: Draft, names: Names, variant: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the CreateInferenceComponent request without tags, by ModelName."""
+    timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
+    return {
+        "InferenceComponentName": names.component,
+        "EndpointName": names.endpoint,
+        "VariantName": variant["VariantName"],
+        "Specification": {
+            "ModelName": names.model,
+            "StartupParameters": {key: variant[key] for key in timeouts},
+            "ComputeResourceRequirements": compute_requirements(draft),
+        },
+        "RuntimeConfig": {"CopyCount": draft.spec.placement.instance_count * copies_per_instance(draft)},
+    }
 
 
 # Names and tags differ between any two plans; ARNs and times are AWS's own.
