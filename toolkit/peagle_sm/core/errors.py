@@ -1,4 +1,31 @@
-"""Errors that peagle-sm raises on purpose; `EXIT_CODES` says what each exit code means."""
+"""Errors that peagle-sm raises on purpose, with their exit codes.
+
+::
+
+    PeagleError (1)
+    ├── SpecError (2)          a spec, an argument or a request body is invalid
+    ├── PlanRefused (3)        the plan has a finding of severity "error"
+    ├── NotFound (4)           the endpoint, resource, server or log does not exist
+    ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
+    ├── ServiceFault (6)       AWS returned an error, or did not answer
+    ├── EndpointFailed (7)     the endpoint failed or was rolled back, and was cleaned up
+    ├── BillableLeft (8)       something billable may be left
+    ├── StreamError (9)        a response stream was cut or contained an error
+    │   ├── StreamCut            it ended before the answer was complete
+    │   ├── StreamStalled        a timeout for the next bytes, or for the whole answer
+    │   ├── StreamDamaged        invalid bytes: checksum, JSON, UTF-8 or format
+    │   ├── StreamTooLarge       one event, or the answer, is larger than the limit
+    │   ├── ModelStreamFailed    SageMaker ended it with ModelStreamError or InternalStreamFailure
+    │   └── StreamReportedError  the engine reported an error in the stream
+    ├── EngineError (10)       a local engine or server could not start
+    ├── GuardMissing (11)      no guard is installed to turn idle endpoints off
+    ├── OutputsDiffer (12)     verify: the answers are not the target's own
+    ├── Undecided (13)         verify: no check failed, but one could not be decided
+    ├── LockStale (14)         lock --check: the lock is missing, or would change
+    ├── Declined (15)          the user declined a confirmation prompt
+    ├── WaitTimeout (16)       wait: a timeout before the endpoint was InService, or gone
+    └── Interrupted (130)      stopped by Ctrl-C
+"""
 
 from __future__ import annotations
 

@@ -151,7 +151,15 @@ def _write(session: Session, seen: RegisterEntry, values: Mapping[str, Value]) -
 def _entry(name: str, item: Item) -> RegisterEntry:
     """Parse an item; missing or invalid attributes get the guard's defaults."""
     return RegisterEntry(
-        **vars(_watched(name, item)),
+        name=name,
+        quiet_since=moment_in(item, "quiet_since"),
+        keep_until=moment_in(item, "keep_until"),
+        expires_at=moment_in(item, "expires_at"),
+        paused=item.get("paused", {}).get("BOOL") is True,
+        off_by=item.get("off_by", {}).get("S"),
+        gone_at=moment_in(item, "gone_at"),
+        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
+        unknown_since=moment_in(item, "unknown_since"),
         version=_whole(item, "version"),
         created_at=moment_in(item, "created_at"),
         off_at=moment_in(item, "off_at"),
@@ -220,26 +228,12 @@ class Subscription:
 def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
     """Return the end of the last sweep (None: no sweep yet), and all endpoints."""
     items = {item["pk"]["S"]: item for item in session.api("dynamodb").rows("scan", "Items", TableName=table)}
-    rows = [
-        _watched(key.removeprefix(PREFIX), item)
+    rows: list[Watched] = [
+        _entry(key.removeprefix(PREFIX), item)
         for key, item in sorted(items.items())
         if key.startswith(PREFIX)
     ]
     return moment_in(items.get(_SWEEP, {}), "last_sweep_at"), rows
-
-
-def _watched(name: str, item: Mapping[str, Mapping[str, Any]]) -> Watched:
-    return Watched(
-        name=name,
-        quiet_since=moment_in(item, "quiet_since"),
-        keep_until=moment_in(item, "keep_until"),
-        expires_at=moment_in(item, "expires_at"),
-        paused=item.get("paused", {}).get("BOOL") is True,
-        off_by=item.get("off_by", {}).get("S"),
-        gone_at=moment_in(item, "gone_at"),
-        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
-        unknown_since=moment_in(item, "unknown_since"),
-    )
 
 
 def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:

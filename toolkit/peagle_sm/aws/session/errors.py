@@ -208,20 +208,7 @@ def _from_botocore(error: Exception, operation: str) -> PeagleError:
         return CredentialsError("No AWS region is set.", next_step="Give --region or set AWS_REGION.")
     if isinstance(error, known.ParamValidationError):
         return SpecError(message, next_step="Correct the field named above.")
-    if _is_about_credentials(error):
-        return CredentialsError(message, next_step=_CREDENTIAL_STEP)
-    return ServiceFault(
-        message,
-        operation=operation,
-        code=NO_ANSWER,
-        next_step="Run the command again; it resumes from what already exists.",
-    )
-
-
-def _is_about_credentials(error: Exception) -> bool:
-    from botocore import exceptions as known
-
-    return isinstance(
+    if isinstance(
         error,
         known.CredentialRetrievalError
         | known.SSOError
@@ -229,4 +216,11 @@ def _is_about_credentials(error: Exception) -> bool:
         | known.InvalidConfigError
         | known.ConfigParseError
         | known.MetadataRetrievalError,
+    ):
+        return CredentialsError(message, next_step=_CREDENTIAL_STEP)
+    return ServiceFault(
+        message,
+        operation=operation,
+        code=NO_ANSWER,
+        next_step="Run the command again; it resumes from what already exists.",
     )
