@@ -233,7 +233,6 @@ class GuardStack(Stack):
     def __init__(
         self, scope: Construct, construct_id: str = guard.GUARD_STACK, *, shipped: bool = False, **more: Any
     ) -> None:
-        """Compose the stack; ``more`` goes to `aws_cdk.Stack`."""
         options: dict[str, Any] = {
             "analytics_reporting": False,
             "description": DESCRIPTION,
@@ -242,7 +241,9 @@ class GuardStack(Stack):
         super().__init__(scope, construct_id, **{**options, **more})
         code = code_parameters(self) if shipped else cdk_asset(self)
         inputs = Inputs(self)
-        self._registries()
+        regions = load_catalog().regions
+        accounts = {name: {"Account": regions[name].account} for name in sorted(regions)}
+        CfnMapping(self, REGISTRIES, mapping=accounts, lazy=False)
         table = add_register(self, inputs)
         topic = add_notices(self, inputs)
         queue = add_dead_letters(self, inputs)
@@ -278,11 +279,6 @@ class GuardStack(Stack):
         self._outputs(made, switches, containers, topic.ref, queue.attr_arn)
         Tags.of(self).add("peagle-sm:part", "guard")
         acknowledge(self)
-
-    def _registries(self) -> None:
-        regions = load_catalog().regions
-        accounts = {name: {"Account": regions[name].account} for name in sorted(regions)}
-        CfnMapping(self, REGISTRIES, mapping=accounts, lazy=False)
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
         may = functions.role(

@@ -88,13 +88,9 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
             f"Endpoint {name} will be turned off at {_at(at)}, or soon after: {why}. {spent}",
             "To keep it, for example for two hours:",
             f"  peagle-sm keep {name} 2h",
-            *_or_by_traffic(tell),
+            *(["or send it a request before then."] if tell is Tell.IDLE_SOON else []),
         ]
     )
-
-
-def _or_by_traffic(tell: Tell | None) -> list[str]:
-    return ["or send it a request before then."] if tell is Tell.IDLE_SOON else []
 
 
 def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:

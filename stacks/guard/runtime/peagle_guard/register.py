@@ -55,7 +55,6 @@ class DynamoRegister:
     """The register over a DynamoDB table; satisfies ``aws.Register``."""
 
     def __init__(self, client: Any, table: str) -> None:
-        """Take boto3's low-level client and the table's name."""
         self._client = client
         self._table = table
 

@@ -102,7 +102,12 @@ def find_elsewhere(
     if session.is_local:
         return []
     try:
-        found = _listed_everywhere(session, instance_type)
+        products = _products(session, instanceName=instance_type)
+        regions = (
+            (each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products
+        )
+        entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
+        found = [entry for entry in entries if entry is not None]
     except PeagleError:
         rows = (catalog or load_catalog()).prices
         found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
@@ -111,13 +116,6 @@ def find_elsewhere(
         newest[row.region] = row
     newest.pop(session.region, None)
     return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))
-
-
-def _listed_everywhere(session: Session, instance_type: str) -> list[PriceEntry]:
-    products = _products(session, instanceName=instance_type)
-    regions = ((each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products)
-    entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
-    return [entry for entry in entries if entry is not None]
 
 
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:

@@ -170,38 +170,33 @@ def describe_model(session: Session, name: str) -> ModelFacts | None:
 
 def list_endpoints(session: Session) -> Iterator[Listed]:
     """List all endpoints, newest first."""
-    for row in _pages(session, "list_endpoints", "Endpoints"):
-        yield Listed(row["EndpointName"], row["EndpointArn"], row["EndpointStatus"], row.get("CreationTime"))
+    return _listed(session, "endpoints", "Endpoint")
 
 
 def list_endpoint_configs(
     session: Session, name_contains: str | None = None, pages: int | None = None
 ) -> Iterator[Listed]:
     """List endpoint configs, newest first: all pages, or the first ``pages``."""
-    for row in _pages(session, "list_endpoint_configs", "EndpointConfigs", name_contains, pages):
-        yield Listed(row["EndpointConfigName"], row["EndpointConfigArn"], None, row.get("CreationTime"))
+    return _listed(session, "endpoint_configs", "EndpointConfig", name_contains, pages)
 
 
 def list_models(
     session: Session, name_contains: str | None = None, pages: int | None = None
 ) -> Iterator[Listed]:
     """List models, newest first: all pages, or the first ``pages``."""
-    for row in _pages(session, "list_models", "Models", name_contains, pages):
-        yield Listed(row["ModelName"], row["ModelArn"], None, row.get("CreationTime"))
+    return _listed(session, "models", "Model", name_contains, pages)
 
 
-def _pages(
-    session: Session,
-    operation: str,
-    key: str,
-    name_contains: str | None = None,
-    pages: int | None = None,
-) -> Iterator[dict[str, Any]]:
+def _listed(
+    session: Session, plural: str, kind: str, name_contains: str | None = None, pages: int | None = None
+) -> Iterator[Listed]:
     asked: dict[str, Any] = {"MaxResults": PAGE, "SortBy": "CreationTime", "SortOrder": "Descending"}
     if name_contains:
         asked["NameContains"] = name_contains
-    rows = session.api("sagemaker").rows(operation, key, **asked)
-    return islice(rows, None if pages is None else pages * PAGE)
+    rows = session.api("sagemaker").rows(f"list_{plural}", f"{kind}s", **asked)
+    for row in islice(rows, None if pages is None else pages * PAGE):
+        name, arn = row[f"{kind}Name"], row[f"{kind}Arn"]
+        yield Listed(name, arn, row.get(f"{kind}Status"), row.get("CreationTime"))
 
 
 def tags_of(session: Session, arn: str) -> dict[str, str] | None:

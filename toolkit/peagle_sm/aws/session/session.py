@@ -64,7 +64,6 @@ class Api:
     """A boto3 client whose methods raise what `aws_errors` says."""
 
     def __init__(self, client: Any, local_url: str | None) -> None:
-        """Use `Session.api` instead."""
         self._client, self._local_url = client, local_url
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:

@@ -229,7 +229,6 @@ class absent_is_not_found:
     """Context manager that maps S3's codes for missing objects to NotFound."""
 
     def __init__(self, what: str) -> None:
-        """Take the object's name for the message."""
         self._what = what
 
     def __enter__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,18 +198,13 @@ def _send_parts(session: Session, upload: _Upload, there: dict[int, str], sent: 
             for number, start, length in _pieces(upload.found)
             if number not in there
         ]
-        for number, tag, length in _as_done(waiting):
+        for number, tag, length in (each.result() for each in waiting):
             tags[number] = tag
             sent(length)
     finally:
         # wait for parts in flight: an abort before their end would leave them in S3
         pool.shutdown(wait=True, cancel_futures=True)
     return tags
-
-
-def _as_done(waiting: list[Future[tuple[int, str, int]]]) -> Iterator[tuple[int, str, int]]:
-    for each in waiting:
-        yield each.result()
 
 
 def _pieces(found: Digests) -> Iterator[tuple[int, int, int]]:

@@ -149,11 +149,8 @@ def environment_unread(draft: Draft) -> Findings:
         elif upper.startswith((_PREFIX, "SM_VLM_", "SMVLLM_", "SM_LLM_", "SAGEMAKER_VLLM_")):
             yield f"serving.env.{name}: not read; did you mean {_PREFIX}…?"
         elif upper.startswith("OPTION_") and draft.image is not None and not draft.image.is_lmi:
-            yield f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {_repo(draft)}"
-
-
-def _repo(draft: Draft) -> str:
-    return draft.image.repository if draft.image else "another"
+            repository = draft.image.repository
+            yield f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {repository}"
 
 
 @check(

@@ -235,7 +235,7 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
         mlp_bias=bool(layer.get("mlp_bias")) and family == "llama",
         aux_layer_ids=ids,
         mask_tokens={key: config[key] for key in MASK_KEYS if config.get(key) is not None},
-        trained_k=_trained_k(config),
+        trained_k=_int((_first_method(config) or {}).get("speculative_tokens")),
         tied=bool(layer.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         quantized="quantization_config" in config or "quantization_config" in layer,
         dtype=dtype if isinstance(dtype, str) else None,
@@ -295,11 +295,6 @@ def _first_method(config: Config) -> Config | None:
     methods = inner.get("proposal_methods") if isinstance(inner, Mapping) else None
     first = methods[0] if isinstance(methods, list) and methods else None
     return first if isinstance(first, Mapping) else None
-
-
-def _trained_k(config: Config) -> int | None:
-    method = _first_method(config)
-    return _int(method.get("speculative_tokens")) if method else None
 
 
 def _verifier(config: Config) -> str | None:

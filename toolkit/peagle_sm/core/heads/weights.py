@@ -85,7 +85,9 @@ def parse_header(text: bytes, size: int, name: str) -> dict[str, Tensor]:
     entries = _json_object(text, name)
     begin = LENGTH_BYTES + len(text)
     found = {key: _tensor(key, entry, name, begin) for key, entry in entries.items() if key != "__metadata__"}
-    _metadata(entries.get("__metadata__", {}), name)
+    about = entries.get("__metadata__", {})
+    if not isinstance(about, dict) or not all(isinstance(each, str) for each in about.values()):
+        raise HeaderFault(f"{name}: __metadata__ is not a mapping of text to text")
     _covers(found, begin, size, name)
     return found
 
@@ -111,11 +113,6 @@ def _json_object(text: bytes, name: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise HeaderFault(f"{name} has no safetensors header: it is not a JSON object")
     return document
-
-
-def _metadata(value: Any, name: str) -> None:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise HeaderFault(f"{name}: __metadata__ is not a mapping of text to text")
 
 
 def _tensor(key: str, entry: Any, name: str, begin: int) -> Tensor:

@@ -219,9 +219,9 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
         keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
     }
-    every = spec.metrics.publish_seconds
+    every, tokens = spec.metrics.publish_seconds, draft.num_speculative_tokens
     set_only = {
-        keys.NUM_SPECULATIVE_TOKENS: _num_speculative_tokens(draft),
+        keys.NUM_SPECULATIVE_TOKENS: str(tokens) if draft.speculating and tokens else None,
         keys.INSTANCE_BOUNDS: f"{least}-{most}" if least != most else None,
         keys.LIFETIME_ROLE: "own" if _own_lifetime_role(draft) else None,
         keys.PUBLISH_SECONDS: str(every) if every != _DEFAULT_PUBLISH_S else None,
@@ -233,10 +233,6 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     }
     ours |= {key: value for key, value in set_only.items() if value is not None}
     return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
-
-
-def _num_speculative_tokens(draft: Draft) -> str | None:
-    return str(draft.num_speculative_tokens) if draft.speculating and draft.num_speculative_tokens else None
 
 
 def _own_lifetime_role(draft: Draft) -> bool:
