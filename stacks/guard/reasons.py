@@ -95,7 +95,6 @@ _EMPTY_DEFAULT = (
     "The check uses the parameter's empty default, for which the condition HasEncryptionKey omits it."
 )
 
-_WILDCARD = "AwsSolutions::AwsSolutions-IAM5"
 OTHERS: dict[str, dict[str, str]] = {
     **{function: {"AwsSolutions::AwsSolutions-L1": _RUNTIME} for function in _FUNCTIONS},
     **{f"{function}Log": {"CloudFormation-Validate::F3031": _EMPTY_DEFAULT} for function in _FUNCTIONS},

@@ -20,10 +20,10 @@ Reader = Callable[[Session, Any], Any]
 WITHOUT_SPEC: Mapping[str, Reader] = {"identity": account.identity}
 WITH_SPEC: Mapping[str, Reader] = {
     "caller_rights": account.caller_rights,
-    "execution_role": account.execution_role,
+    "execution_role": lambda session, draft: account.read_role(session, draft.role_arn or ""),
     "execution_rights": account.execution_rights,
     "key_rights": account.key_rights,
-    "scheduler_role": account.scheduler_role,
+    "scheduler_role": lambda session, draft: account.read_role(session, draft.scheduler_role_arn or ""),
     "scheduler_rights": account.scheduler_rights,
     "quotas": resources.quotas,
     "reservation": resources.reservation,

@@ -65,16 +65,6 @@ Question = tuple[tuple[str, ...], str, dict[str, str]]
 """Actions, their resource, and the values of condition keys."""
 
 
-def execution_role(session: Session, draft: Draft) -> Role:
-    """Read the execution role of the containers."""
-    return read_role(session, draft.role_arn or "")
-
-
-def scheduler_role(session: Session, draft: Draft) -> Role:
-    """Read the role of the lifetime schedule."""
-    return read_role(session, draft.scheduler_role_arn or "")
-
-
 def read_role(session: Session, arn: str) -> Role:
     """Read a role's trust policy and the names of its policies.
 

@@ -90,12 +90,11 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
 
 def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
     """Read the price of each instance type from AWS's price list."""
-    return tuple(_price(session, name, draft.region) for name in draft.instance_types)
-
-
-def _price(session: Session, name: str, region: str) -> Price:
-    found = listed_price(session, name, region)
-    return Price(name, found.usd_per_hour, found.date) if found else Price(name)
+    listed = {name: listed_price(session, name, draft.region) for name in draft.instance_types}
+    return tuple(
+        Price(name, found.usd_per_hour, found.date) if found else Price(name)
+        for name, found in listed.items()
+    )
 
 
 def reservation(session: Session, draft: Draft) -> Reservation:
