@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -25,25 +25,17 @@ from peagle_sm.core.plan.tags_and_schedules import HOURS
 
 PREFIX = "endpoint#"
 _SWEEP = "sweep"
-_TIMES = (
-    "created_at",
-    "first_in_service_at",
-    "quiet_since",
-    "marked_at",
-    "keep_until",
-    "expires_at",
-    "warned_at",
-    "spent_at",
-    "off_at",
-    "gone_at",
-    "woken_for",
-    "wake_tried_at",
-    "described_at",
-    "unknown_since",
-)
-_TEXTS = ("arn", "config_name", "stack")
-_FLAGS = ("paused", "hours_off", "parting", "is_async", "streams_hidden")
-_COUNTS = ("instances", "base_instances", "wake_tries", "publish_seconds")
+
+
+def _of_type(*types: str) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(Record) if each.type in types)
+
+
+# What the register stores of a record, by the type of the item's attribute.
+_TIMES = _of_type("datetime | None")
+_TEXTS = tuple(name for name in _of_type("str") if name != "name")
+_FLAGS = _of_type("bool")
+_COUNTS = tuple(name for name in _of_type("int", "int | None") if name != "version")
 # Records of deleted endpoints expire after this time; those of paused endpoints or with hours never do.
 _REMEMBERED = timedelta(days=90)
 _YEARS = range(2000, 2200)
