@@ -40,10 +40,6 @@ FOUR_GPUS = {
 }
 
 
-def on_instance(image: str, environment: dict[str, str]) -> LockedInstance:
-    return LockedInstance(image=image, target_uri=TARGET, environment=environment)
-
-
 def resolved(
     *types: str, region: str = "us-east-1", config: str = "lmi-optimized", **change: Any
 ) -> Resolved:

@@ -294,6 +294,10 @@ class PriceEntry(Entry):
     source: str
     date: str
 
+    def __str__(self) -> str:
+        kind = "SageMaker on demand" if self.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
+        return f"{self.instance} in {self.region}: {kind}, {self.source}, {self.date}"
+
 
 class RegionEntry(Entry):
     """Account and domain of a region's image registry."""

@@ -74,9 +74,7 @@ def find_price(
 
 def describe(price: PriceEntry, instances: int = 1) -> str:
     """Format a price in one line: instance, region, kind, source and date."""
-    kind = "SageMaker on demand" if price.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
-    count = f"{instances} x " if instances != 1 else ""
-    return f"{count}{price.instance} in {price.region}: {kind}, {price.source}, {price.date}"
+    return f"{instances} x {price}" if instances != 1 else str(price)
 
 
 def listed_price(session: Session, instance_type: str, region: str) -> PriceEntry | None:
