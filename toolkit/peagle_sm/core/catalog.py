@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from peagle_sm.core.engines import EngineCatalog, Entry, Floor, Version, read_data, version_of
+from peagle_sm.core.engines import EngineCatalog, Floor, PackagedData, Version, read_data, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode, Source
 from peagle_sm.core.spec.validation import suggest
@@ -24,7 +24,7 @@ SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 _LMI = "djl-inference"
 
 
-class TagRule(Entry):
+class TagRule(PackagedData):
     """Tag format of a range of versions."""
 
     first: str
@@ -33,14 +33,14 @@ class TagRule(Entry):
     template: str
 
 
-class ServerTag(Entry):
+class ServerTag(PackagedData):
     """Content of a `server-sagemaker-cuda-vN` image; vLLM's version may be None."""
 
     vllm: str | None = None
     cuda: str
 
 
-class VersionRange(Entry):
+class VersionRange(PackagedData):
     """Range of versions and server images for which a fact holds."""
 
     first: str
@@ -49,13 +49,13 @@ class VersionRange(Entry):
     source: str
 
 
-class Ami(Entry):
+class Ami(PackagedData):
     """Host AMI with its NVIDIA driver's major version."""
 
     driver: int
 
 
-class DriverClash(Entry):
+class DriverClash(PackagedData):
     """Driver on which images with a vLLM below ``below`` do not start."""
 
     below: str
@@ -63,7 +63,7 @@ class DriverClash(Entry):
     source: str
 
 
-class ImageCatalog(Entry):
+class ImageCatalog(PackagedData):
     """Facts about AWS's vLLM images and SageMaker's host AMIs."""
 
     source: str
@@ -148,14 +148,14 @@ class ImageFacts:
         return self.version is not None and self.version >= version_of(floor)
 
 
-class Provenance(Entry):
+class Provenance(PackagedData):
     """Source of a fact, and the ISO date when it was read."""
 
     source: str
     date: str
 
 
-class AttentionGroup(Entry):
+class AttentionGroup(PackagedData):
     """Layers whose KV cache has one shape; ``window`` limits its tokens."""
 
     layers: int
@@ -165,7 +165,7 @@ class AttentionGroup(Entry):
     bytes_per_value: int = 2
 
 
-class Vocabulary(Entry):
+class Vocabulary(PackagedData):
     """Vocabulary file that the engine needs for chat, and its public URL."""
 
     name: str
@@ -174,7 +174,7 @@ class Vocabulary(Entry):
     sha256: str
 
 
-class ModelEntry(Entry):
+class ModelEntry(PackagedData):
     """A target model; unknown fields are None."""
 
     title: str
@@ -195,7 +195,7 @@ class ModelEntry(Entry):
     provenance: Mapping[str, Provenance]
 
 
-class HeadEntry(Entry):
+class HeadEntry(PackagedData):
     """A draft head for one target; ``trained_depth`` is its K in training.
 
     ``revision`` is a commit on the hub; None takes the newest and records it. ``vllm`` is the first version
@@ -218,7 +218,7 @@ class HeadEntry(Entry):
     date: str
 
 
-class JumpStartEntry(Entry):
+class JumpStartEntry(PackagedData):
     """What JumpStart deploys for a model, from the catalogue or from `peagle.lock`.
 
     A ``locked`` entry has full addresses (``target_uri``, ``draft_uri``, images without {registry}); the
@@ -271,7 +271,7 @@ class JumpStartEntry(Entry):
         return f"s3://jumpstart-cache-prod-{region}/{self.draft_key}"
 
 
-class InstanceEntry(Entry):
+class InstanceEntry(PackagedData):
     """An instance type: GPUs and GB per GPU, or host memory without a GPU."""
 
     gpu: str | None = None
@@ -284,7 +284,7 @@ class InstanceEntry(Entry):
     date: str
 
 
-class PriceEntry(Entry):
+class PriceEntry(PackagedData):
     """On-demand USD per hour of an instance; kind "ec2" is not SageMaker's price."""
 
     instance: str
@@ -299,7 +299,7 @@ class PriceEntry(Entry):
         return f"{self.instance} in {self.region}: {kind}, {self.source}, {self.date}"
 
 
-class RegionEntry(Entry):
+class RegionEntry(PackagedData):
     """Account and domain of a region's image registry."""
 
     account: str
@@ -310,7 +310,7 @@ class RegionEntry(Entry):
         return f"{self.account}.dkr.ecr.{region}.{self.domain}"
 
 
-class RegionList(Entry):
+class RegionList(PackagedData):
     """Regions that have a feature."""
 
     source: str
@@ -318,7 +318,7 @@ class RegionList(Entry):
     regions: tuple[str, ...]
 
 
-class Catalog(Entry):
+class Catalog(PackagedData):
     """All entries by id."""
 
     models: Mapping[str, ModelEntry]

@@ -30,7 +30,7 @@ def version_of(text: str) -> Version:
     return tuple(int(part) for part in text.split("."))
 
 
-class Entry(BaseModel):
+class PackagedData(BaseModel):
     """A part of the packaged data: immutable, without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,7 +46,7 @@ def read_data(name: str) -> Any:
     return yaml.load(data_text(f"{name}.yaml"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-class Floor(Entry):
+class Floor(PackagedData):
     """Lowest version for a feature; check it again from ``expires`` (ISO) on."""
 
     version: str
@@ -55,7 +55,7 @@ class Floor(Entry):
     expires: str | None = None
 
 
-class EngineEntry(Entry):
+class EngineEntry(PackagedData):
     """One vLLM version.
 
     ``runners`` is what the engine chooses by itself on a GPU; "by-model" is V2 for some architectures.
@@ -84,7 +84,7 @@ class EngineEntry(Entry):
         return self.v1 or self.p_eagle_on_v2 == "parallel"
 
 
-class Range(Entry):
+class Range(PackagedData):
     """First (``since``) and last (``until``) version with a setting; None: as far as was read."""
 
     since: str | None = None
@@ -110,7 +110,7 @@ class Support(Range):
     source: str
 
 
-class PluginEntry(Entry):
+class PluginEntry(PackagedData):
     """This project's code inside the engine: the runner it needs, and the versions it was run with."""
 
     since: str | None = None
@@ -118,7 +118,7 @@ class PluginEntry(Entry):
     tested: tuple[str, ...]
 
 
-class EngineCatalog(Entry):
+class EngineCatalog(PackagedData):
     """All versions, oldest first, and the ranges of settings."""
 
     source: str
@@ -169,7 +169,7 @@ class EngineCatalog(Entry):
         return Floor(version=first, source=f"vLLM {first}: parallel_drafting")
 
 
-class EngineArguments(Entry):
+class EngineArguments(PackagedData):
     """Arguments of the versions ``oldest`` to ``newest``.
 
     ``always`` are in all of these versions, ``sometimes`` only in those of a span. ``switches`` take no value
@@ -235,7 +235,7 @@ MODEL_FOLDER = "/opt/ml/"
 _OFF = ("", "0", "false")
 
 
-class Forbidden(Entry):
+class Forbidden(PackagedData):
     """Forbidden argument or variable: the reason, its source, and which values are meant.
 
     ``keys`` of a JSON value are forbidden at any depth; without keys the whole value is. ``dotted``: only the
@@ -269,7 +269,7 @@ class Forbidden(Entry):
         return inside and value not in (None, "") and (not self.dotted or "." in str(value))
 
 
-class ForbiddenSettings(Entry):
+class ForbiddenSettings(PackagedData):
     """Forbidden arguments and variables, by name."""
 
     arguments: Mapping[str, Forbidden]

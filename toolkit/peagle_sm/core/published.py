@@ -14,7 +14,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from peagle_sm.core.catalog import Catalog
-from peagle_sm.core.engines import Entry, read_data
+from peagle_sm.core.engines import PackagedData, read_data
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode, ServingSpec
 from peagle_sm.core.spec.validation import suggest
@@ -22,7 +22,7 @@ from peagle_sm.core.spec.validation import suggest
 Kind = Literal["ratio", "otps", "acceptance"]
 
 
-class PublishedSource(Entry):
+class PublishedSource(PackagedData):
     """Where figures were published, its ISO date, and how it was read."""
 
     title: str
@@ -31,7 +31,7 @@ class PublishedSource(Entry):
     checked: str
 
 
-class PublishedWorkload(Entry):
+class PublishedWorkload(PackagedData):
     """Prompts of a table; ``category`` and ``instruction`` None: all prompts, without an instruction."""
 
     name: Literal["humaneval", "mt-bench", "speed-bench"]
@@ -42,7 +42,7 @@ class PublishedWorkload(Entry):
     max_tokens: int
 
 
-class FigureGroup(Entry):
+class FigureGroup(PackagedData):
     """Figures of one kind: by concurrency, or one value at an unstated concurrency.
 
     Exactly one of ``ratio`` (the first mode over the second), ``otps`` and ``acceptance`` is given.
@@ -97,7 +97,7 @@ class Figure:
         return f"{self.value:,.0f}" if self.kind == "otps" else f"{self.value:.2f}"
 
 
-class PublishedTable(Entry):
+class PublishedTable(PackagedData):
     """One published table: its set-up and figures.
 
     ``gpu`` or ``engine`` None: not stated. ``k`` and ``heads`` are by mode; a head is an id of the catalogue,
@@ -150,7 +150,7 @@ class PublishedTable(Entry):
                 yield Figure(kind, value, mode, over, k, concurrency, group.source or self.source)
 
 
-class Published(Entry):
+class Published(PackagedData):
     """All published tables by name, and their sources."""
 
     sources: Mapping[str, PublishedSource]

@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 from peagle_sm.core.checks.base import Edits, Findings, Fix, check
-from peagle_sm.core.engines import Entry, Version, read_data, version_of
+from peagle_sm.core.engines import PackagedData, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
     REQUEST_METRICS,
@@ -167,7 +167,7 @@ def draft_dropped(draft: Draft) -> Findings:
         )
 
 
-class Advisory(Entry):
+class Advisory(PackagedData):
     """One fault: ``what`` happens, below which vLLM, for which models and modes."""
 
     id: str
