@@ -32,7 +32,6 @@ from peagle_sm.core.spec.lock import (
     Lock,
     LockChange,
     LockedHead,
-    LockedInstance,
     LockedLicence,
     LockedModel,
     LockedSource,
@@ -278,10 +277,5 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
         default_instance_type=resolved.default_instance_type,
         supported_instance_types=resolved.supported_instance_types,
         environment=dict(resolved.environment),
-        instances={
-            name: LockedInstance(
-                image=one.image, target_uri=one.target_uri, environment=dict(one.environment)
-            )
-            for name, one in resolved.instances.items()
-        },
+        instances=resolved.instances,
     )

@@ -20,7 +20,7 @@ from peagle_sm.measure import PACKAGES, need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.records import Request
+    from peagle_sm.core.plan.payloads import Request
     from peagle_sm.core.planning import Plan
     from peagle_sm.measure.results.records import TableRecord
     from peagle_sm.measure.tune.arms import HostPlan
