@@ -437,7 +437,7 @@ def isolated_botocore() -> Any:
     )
 
 
-#: Regions that were found in boto3's data before: reading it takes 0.2 s of CPU, and a notebook makes many sessions.
+#: Regions found in boto3's data before. Reading it takes 0.2 s of CPU, and a notebook makes many sessions.
 _REGIONS_FOUND: set[str] = set()
 
 

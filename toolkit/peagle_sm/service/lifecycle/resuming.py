@@ -23,7 +23,7 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
-from peagle_sm.core.plan.records import Request
+from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import lifetime_schedule, partition, schedule_name
 from peagle_sm.service.inventory.guard_state import (
     awake,
