@@ -35,7 +35,6 @@ class Unsupported(ValueError):
     """Error: CloudFormation has no property for the field at ``path``, for example A.B.C."""
 
     def __init__(self, path: str) -> None:
-        """Keep the path of the field."""
         super().__init__(f"CloudFormation has no property for {path}")
         self.path = path
 

@@ -334,7 +334,6 @@ class ImageStack(Stack):
     """Stack with the repository, the bucket of build records, their key, and the build project."""
 
     def __init__(self, scope: Any, construct_id: str = STACK, **more: Any) -> None:
-        """Compose the stack; ``more`` goes to `aws_cdk.Stack`."""
         options: dict[str, Any] = {
             "analytics_reporting": False,
             "description": DESCRIPTION,

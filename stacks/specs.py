@@ -14,7 +14,7 @@ from typing import Any
 from peagle_sm import load_spec
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest

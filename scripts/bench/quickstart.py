@@ -13,7 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from peagle_sm.cli.commands.measuring.report import render_report, render_rows
+from peagle_sm.cli.commands.measuring.report import render_report
+from peagle_sm.cli.terminal import show
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.report import tables
@@ -98,7 +99,7 @@ def text(results: Results) -> str:
     ks = ", ".join(f"{mode} {row['num_speculative_tokens']}" for mode, row in modes.items() if mode != "none")
     ks += ", chosen on this machine"
     parts = [render_report(view_of([results])), f"{heading} a draft head guesses repetition easily."]
-    parts += [render_rows(table) for table in (tables.ratios(view), tables.points(view)) if table is not None]
+    parts += [show(table) for table in (tables.ratios(view), tables.points(view)) if table is not None]
     parts += advice(results)
     return "\n\n".join([*parts, f"num_speculative_tokens: {ks}\n{identity_text(results)}"])
 

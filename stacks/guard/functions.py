@@ -41,7 +41,6 @@ class Inputs:
     """Parameters of the stack; every one has a default, so that none is required."""
 
     def __init__(self, stack: Stack) -> None:
-        """Add parameters and conditions to the stack."""
         self._stack = stack
         self.email = self._text(
             "NoticesEmail",

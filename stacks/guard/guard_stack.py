@@ -147,74 +147,60 @@ _Query = cloudwatch.CfnAlarm.MetricDataQueryProperty
 
 def add_alarms(stack: Stack, notices_arn: str) -> None:
     """Add the three alarms; each notifies the topic when it starts and when it ends."""
-    _errors(stack, notices_arn)
-    _no_sweep(stack, notices_arn)
-    _dead_letters(stack, notices_arn)
 
+    def alarm(construct_id: str, name: str, description: str, **rest: Any) -> None:
+        cloudwatch.CfnAlarm(
+            stack,
+            construct_id,
+            alarm_name=name,
+            alarm_description=description,
+            alarm_actions=[notices_arn],
+            ok_actions=[notices_arn],
+            **rest,
+        )
 
-def _errors(stack: Stack, notices_arn: str) -> None:
+    above_zero = {
+        "comparison_operator": "GreaterThanThreshold",
+        "threshold": 0,
+        "evaluation_periods": 1,
+        "treat_missing_data": "notBreaching",
+    }
     each = [_lambda(f"m{number}", name, "Errors") for number, name in enumerate(guard.FUNCTIONS)]
     total = _Query(
         id="errors", expression="+".join(f"FILL({one.id}, 0)" for one in each), label="errors of the guard"
     )
-    cloudwatch.CfnAlarm(
-        stack,
+    alarm(
         "ErrorsAlarm",
-        alarm_name=guard.ALARM_ERRORS,
-        alarm_description="A Lambda of the peagle-sm guard failed. Read the logs /aws/lambda/peagle-guard-*.",
+        guard.ALARM_ERRORS,
+        "A Lambda of the peagle-sm guard failed. Read the logs /aws/lambda/peagle-guard-*.",
         metrics=[*each, total],
-        comparison_operator="GreaterThanThreshold",
-        threshold=0,
-        evaluation_periods=1,
-        treat_missing_data="notBreaching",
-        alarm_actions=[notices_arn],
-        ok_actions=[notices_arn],
+        **above_zero,
     )
-
-
-def _no_sweep(stack: Stack, notices_arn: str) -> None:
-    """Add the alarm on missing sweeps; missing Lambda metrics mean that nothing ran."""
     ran, failed = _lambda("ran", guard.SWEEPER, "Invocations"), _lambda("failed", guard.SWEEPER, "Errors")
     done = _Query(id="done", expression="ran - FILL(failed, 0)", label="sweeps that ended well")
-    cloudwatch.CfnAlarm(
-        stack,
+    alarm(
         "NoSweepAlarm",
-        alarm_name=guard.ALARM_NO_SWEEP,
-        alarm_description=(
-            "No sweep of the peagle-sm guard succeeded in two periods: idle endpoints are not turned off. "
-            "Their lifetime schedules still work."
-        ),
+        guard.ALARM_NO_SWEEP,
+        "No sweep of the peagle-sm guard succeeded in two periods: idle endpoints are not turned off. "
+        "Their lifetime schedules still work.",
         metrics=[ran, failed, done],
         comparison_operator="LessThanThreshold",
         threshold=1,
         evaluation_periods=2,
         datapoints_to_alarm=2,
-        treat_missing_data="breaching",
-        alarm_actions=[notices_arn],
-        ok_actions=[notices_arn],
+        treat_missing_data="breaching",  # of a Lambda's metrics: nothing ran
     )
-
-
-def _dead_letters(stack: Stack, notices_arn: str) -> None:
-    cloudwatch.CfnAlarm(
-        stack,
+    alarm(
         "DeadLettersAlarm",
-        alarm_name=guard.ALARM_DEAD_LETTERS,
-        alarm_description=(
-            "An event of the peagle-sm guard could not be handled. Read the queue peagle-guard-dead-letters, "
-            "and check with `peagle-sm list` for endpoints that should not exist."
-        ),
+        guard.ALARM_DEAD_LETTERS,
+        "An event of the peagle-sm guard could not be handled. Read the queue peagle-guard-dead-letters, "
+        "and check with `peagle-sm list` for endpoints that should not exist.",
         namespace="AWS/SQS",
         metric_name="ApproximateNumberOfMessagesVisible",
         dimensions=[cloudwatch.CfnAlarm.DimensionProperty(name="QueueName", value=guard.DEAD_LETTERS)],
         statistic="Maximum",
         period=_PERIOD_S,
-        comparison_operator="GreaterThanThreshold",
-        threshold=0,
-        evaluation_periods=1,
-        treat_missing_data="notBreaching",
-        alarm_actions=[notices_arn],
-        ok_actions=[notices_arn],
+        **above_zero,
     )
 
 
@@ -247,7 +233,6 @@ class GuardStack(Stack):
     def __init__(
         self, scope: Construct, construct_id: str = guard.GUARD_STACK, *, shipped: bool = False, **more: Any
     ) -> None:
-        """Compose the stack; ``more`` goes to `aws_cdk.Stack`."""
         options: dict[str, Any] = {
             "analytics_reporting": False,
             "description": DESCRIPTION,
@@ -256,7 +241,9 @@ class GuardStack(Stack):
         super().__init__(scope, construct_id, **{**options, **more})
         code = code_parameters(self) if shipped else cdk_asset(self)
         inputs = Inputs(self)
-        self._registries()
+        regions = load_catalog().regions
+        accounts = {name: {"Account": regions[name].account} for name in sorted(regions)}
+        CfnMapping(self, REGISTRIES, mapping=accounts, lazy=False)
         table = add_register(self, inputs)
         topic = add_notices(self, inputs)
         queue = add_dead_letters(self, inputs)
@@ -292,11 +279,6 @@ class GuardStack(Stack):
         self._outputs(made, switches, containers, topic.ref, queue.attr_arn)
         Tags.of(self).add("peagle-sm:part", "guard")
         acknowledge(self)
-
-    def _registries(self) -> None:
-        regions = load_catalog().regions
-        accounts = {name: {"Account": regions[name].account} for name in sorted(regions)}
-        CfnMapping(self, REGISTRIES, mapping=accounts, lazy=False)
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
         may = functions.role(

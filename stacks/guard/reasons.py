@@ -103,15 +103,13 @@ OTHERS: dict[str, dict[str, str]] = {
 
 def acknowledge(stack: Stack) -> None:
     """Attach each reason to its resource."""
-    for construct_id, resources in WILDCARDS.items():
-        for resource, reason in resources.items():
-            finding = f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource}]"
-            _attach(stack, construct_id, finding, reason)
-    for construct_id, findings in OTHERS.items():
+    by_rule = {
+        construct_id: {
+            f"AwsSolutions::AwsSolutions-IAM5[Resource::{name}]": why for name, why in found.items()
+        }
+        for construct_id, found in WILDCARDS.items()
+    }
+    for construct_id, findings in (*by_rule.items(), *OTHERS.items()):
         for finding, reason in findings.items():
-            _attach(stack, construct_id, finding, reason)
-
-
-def _attach(stack: Stack, construct_id: str, finding: str, reason: str) -> None:
-    resource = stack.node.find_child(construct_id)
-    Validations.of(resource).acknowledge(Acknowledgment(id=finding, reason=reason))
+            resource = stack.node.find_child(construct_id)
+            Validations.of(resource).acknowledge(Acknowledgment(id=finding, reason=reason))

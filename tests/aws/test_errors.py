@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from botocore import exceptions as botocore
+from botocore import xform_name
+from botocore.session import Session
 
-from peagle_sm.aws.session.errors import aws_errors, is_refused_now, is_taken, is_unsettled
+from peagle_sm.aws.session.errors import api_name, aws_errors, is_refused_now, is_taken, is_unsettled
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+from tests.rules.files import ROOT
 
 
 def _client_error(code: str, message: str = "words", status: int = 400) -> botocore.ClientError:
@@ -131,3 +135,17 @@ def test_taken_and_refused() -> None:
 def test_what_is_not_botocores_passes() -> None:
     with pytest.raises(ZeroDivisionError), aws_errors("X"):
         raise ZeroDivisionError
+
+
+def test_api_names_are_those_of_botocore() -> None:
+    """Every call and list of `aws/` through `Session.api`, which names the operation in errors."""
+    used = set()
+    for path in (ROOT / "toolkit/peagle_sm/aws").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        used |= set(re.findall(r'\.api\("([\w-]+)"(?:, once=True)?\)\s*\.(?:rows|find)\(\s*"(\w+)"', text))
+        used |= set(re.findall(r'\.api\("([\w-]+)"(?:, once=True)?\)\s*\.(?!rows|find)(\w+)\(', text))
+    session = Session()
+    assert len(used) > 50
+    for service, operation in used:
+        names = session.get_service_model(service).operation_names
+        assert {xform_name(name): name for name in names}[operation] == api_name(operation)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
-from peagle_sm.core.plan.resolve import resolve
+from peagle_sm.core.plan.memory import MemoryFit
+from peagle_sm.core.plan.payloads import Names, Request
+from peagle_sm.core.plan.resolve import Context, resolve
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import Finding

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome, verdict
+from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome
+from peagle_sm.measure.report.outcomes import verdict
 from peagle_sm.measure.results.records import ClientHealth, Header
 from peagle_sm.measure.results.result_file import Outcome, Results
 from tests.measure.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, point

@@ -10,7 +10,7 @@ import pytest
 from peagle_sm.aws.streams.answers import Completion, StreamSummary
 from peagle_sm.cli.base import Settings, State
 from peagle_sm.cli.commands.endpoints.invoke import finish
-from peagle_sm.cli.ready import emit_ready
+from peagle_sm.cli.commands.endpoints.status import emit_ready
 from peagle_sm.core.errors import CredentialsError
 from peagle_sm.service import connect, deploy
 from tests.service.fakes import FakeAws, denied

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from peagle_sm.aws.session.session import Session
 from peagle_sm.cli.base import State
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.progress import SilentFollower
+from peagle_sm.cli.progress import Follower
 from peagle_sm.core.errors import GuardMissing
 from peagle_sm.service import Pacing
 from peagle_sm.service.inventory.guard_state import require_guard
@@ -32,7 +32,7 @@ def _deploy(aws: FakeGuardAws, answers: str | None, yes: bool = False) -> tuple[
 
     with CliRunner().isolation(input=answers or "") as (_, shown, *_rest):
         try:
-            result = with_guard(state, session, SilentFollower(), yes, act, pacing)
+            result = with_guard(state, session, Follower(), yes, act, pacing)
         except GuardMissing as error:
             result = error.message
         return result, shown.getvalue().decode()

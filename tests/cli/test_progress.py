@@ -7,9 +7,9 @@ import click
 import pytest
 from rich.console import Console
 
+from peagle_sm.cli.arguments import follower
 from peagle_sm.cli.base import Settings, State
-from peagle_sm.cli.live import LiveLine
-from peagle_sm.cli.progress import JsonLines, PlainLines, SilentFollower, follower
+from peagle_sm.cli.progress import Follower, JsonLines, LiveLine, PlainLines
 from peagle_sm.service import Event
 
 WAITING = "endpoint demo"
@@ -58,14 +58,14 @@ def test_json_lines_are_one_object_each_without_repeats(capsys: pytest.CaptureFi
         (None, True, LiveLine),
         ("table", False, PlainLines),
         ("json", True, JsonLines),
-        ("quiet", True, SilentFollower),
+        ("quiet", True, Follower),
     ],
 )
 def test_the_follower_fits_the_format_and_the_terminal(
     output_format: str | None, terminal: bool, kind: type
 ) -> None:
     state = State(settings=Settings(format=output_format), stderr_is_tty=lambda: terminal)
-    assert isinstance(follower(state), kind)
+    assert type(follower(state)) is kind
 
 
 def test_the_live_line_runs_between_polls_and_leaves_each_phase_as_a_line() -> None:

@@ -74,7 +74,8 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(rows: list[list[str]], wi
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-@given(text=st.lists(st.text("abcdefgh", min_size=1, max_size=15), min_size=1, max_size=60).map(" ".join))
+# No word of these letters is a command, such as cd: commands are kept whole.
+@given(text=st.lists(st.text("abefghij", min_size=1, max_size=15), min_size=1, max_size=60).map(" ".join))
 def test_sentences_break_between_words_and_lose_nothing(text: str, width: int) -> None:
     fitted = fit(text, width)
     assert fitted.split() == text.split()

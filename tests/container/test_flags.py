@@ -20,7 +20,7 @@ from peagle_gate.startup import (
     refusals,
     speculation,
 )
-from peagle_sm.core.arguments import MODEL_FOLDER, load_forbidden
+from peagle_sm.core.engines import MODEL_FOLDER, load_forbidden
 from sagemaker_args import build_args
 
 CONFIG = '{"model": "/head", "num_speculative_tokens": 7, "parallel_drafting": true}'

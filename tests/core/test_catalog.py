@@ -61,7 +61,7 @@ def test_an_unknown_model_is_told_with_the_closest_one() -> None:
 
 
 def test_jumpstarts_draft_settings_are_ones_that_vllm_takes() -> None:
-    config = SpeculativeConfig.from_json(CATALOG.jumpstart["gpt-oss-20b"].speculative_config)
+    config = SpeculativeConfig.model_validate_json(CATALOG.jumpstart["gpt-oss-20b"].speculative_config)
     assert config.parallel_drafting
     assert config.num_speculative_tokens == 3
 

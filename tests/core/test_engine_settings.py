@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.arguments import load_arguments
 from peagle_sm.core.catalog import AttentionGroup, load_catalog
-from peagle_sm.core.engines import Range, version_of
+from peagle_sm.core.engines import Range, load_arguments, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.memory import kv_cache_gb

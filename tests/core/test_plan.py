@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.records import Context, Request
+from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, parse_spec
 from peagle_sm.service.spec_to_plan import load_spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from tests.core.support import LOCAL

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import make_plan
 from peagle_sm.core.published import FigureGroup, PublishedTable, load_published
-from peagle_sm.measure.compare.published_set_up import specs_for
+from peagle_sm.measure.compare.published import specs_for
 
 PUBLISHED, CATALOG = load_published(), load_catalog()
 TABLES = list(PUBLISHED.tables.items())

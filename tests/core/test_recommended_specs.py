@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.core.support import LOCAL, NOW

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import SpeculativeConfig
 from tests.core.strategies import k_tables
 
@@ -23,32 +23,27 @@ def test_jumpstarts_own_text_is_read() -> None:
         '{"model": "/opt/ml/additional-model-data-sources/eagle", "method": "eagle3", '
         '"num_speculative_tokens": 3, "parallel_drafting": true}'
     )
-    config = SpeculativeConfig.from_json(text)
+    config = SpeculativeConfig.model_validate_json(text)
     assert (config.num_speculative_tokens, config.parallel_drafting) == (3, True)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("{method:eagle3,model:/x}", "not JSON"),
-        ("[1]", "found [1]"),
-        ('{"method":"peagle","model":"x","num_speculative_tokens":3}', "method: found 'peagle'"),
-        ('{"method":"eagle3","model":"x","num_speculative_tokens":0}', "num_speculative_tokens: found 0"),
-        ('{"method":"eagle3","model":"x"}', "'num_speculative_tokens' is missing"),
-        ('{"method":"eagle3","model":"x","num_speculative_tokens":"3"}', "a whole number"),
-        ('{"method":"eagle3","model":"x","num_speculative_tokens":3,"k":1}', "unknown field 'k'"),
-        (
-            '{"method":"eagle3","model":"x","num_speculative_tokens":3,'
-            '"num_speculative_tokens_per_batch_size":[[5,4,7]]}',
-            "found [[5, 4, 7]]; allowed: rows in ascending order",
-        ),
+        "{method:eagle3,model:/x}",
+        "[1]",
+        '{"method":"peagle","model":"x","num_speculative_tokens":3}',
+        '{"method":"eagle3","model":"x","num_speculative_tokens":0}',
+        '{"method":"eagle3","model":"x"}',
+        '{"method":"eagle3","model":"x","num_speculative_tokens":"3"}',
+        '{"method":"eagle3","model":"x","num_speculative_tokens":3,"k":1}',
+        '{"method":"eagle3","model":"x","num_speculative_tokens":3,'
+        '"num_speculative_tokens_per_batch_size":[[5,4,7]]}',
     ],
 )
-def test_what_vllm_would_refuse_is_refused_here(text: str, said: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        SpeculativeConfig.from_json(text)
-    assert said in str(caught.value)
-    assert caught.value.next_step
+def test_what_vllm_would_refuse_is_refused_here(text: str) -> None:
+    with pytest.raises(ValidationError):
+        SpeculativeConfig.model_validate_json(text)
 
 
 _CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -71,4 +66,4 @@ _CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @given(_CONFIGS)
 def test_json_round_trip(data: dict[str, Any]) -> None:
     config = SpeculativeConfig(**data)
-    assert SpeculativeConfig.from_json(config.to_json()) == config
+    assert SpeculativeConfig.model_validate_json(config.to_json()) == config

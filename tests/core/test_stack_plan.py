@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from tests.core.support import CONTAINER, GPT, ROLE, STACK, bodies, breaches, plan_of, spec_of
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from peagle_guard import hours
 from peagle_guard.records import lifecycle_from_tags
+from peagle_sm.core.spec import hours
 from peagle_sm.core.spec.hours import DAYS, parse_hours
 
 OFFICE = "Mon-Fri 08:00-19:00 Europe/Berlin"

@@ -96,7 +96,7 @@ def test_another_lock_plugin_or_python_gives_another_environment(tmp_path: Path)
     with lock.open("a") as file:
         file.write("six==1.17.0\n")
     keys.add(engine_key(lock, "3.11"))
-    sampling = container / "plugins" / "peagle_cpu_fixes" / "peagle_cpu_fixes" / "sampling.py"
+    sampling = container / "plugins" / "peagle_cpu_fixes" / "peagle_cpu_fixes" / "hooks.py"
     sampling.write_text(sampling.read_text() + "\n")
     keys.add(engine_key(lock, "3.11"))
     assert len(keys) == 4

@@ -9,7 +9,7 @@ from tests.rules.files import ROOT, python_files
 
 #: These still stand for several things; the public names of `peagle_sm` are among them.
 SHARED = """
-Acceptance Choice Context Endpoint Estimate Evidence Figure Fleet Job Look Measured Record Report Result
+Acceptance Choice Context Endpoint Estimate Figure Fleet Job Look Measured Record Report Result
 Scale Series Settings Shape Watched Window
 """
 

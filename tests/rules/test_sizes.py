@@ -18,11 +18,6 @@ MOST_MODULES = 15
 
 MAY_BE_SHORT = """
 container/check_base.py
-container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/sampling.py
-container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/starting.py
-container/plugins/peagle_cpu_fixes/peagle_cpu_fixes/worker.py
-container/plugins/peagle_runtime_k/peagle_runtime_k/drafting.py
-container/plugins/peagle_runtime_k/peagle_runtime_k/requests.py
 toolkit/sagemaker_local/aws_facts.py
 toolkit/sagemaker_local/clock.py
 toolkit/sagemaker_local/cloudformation/clients.py

@@ -59,7 +59,8 @@ def test_nothing_is_left_unfinished() -> None:
 
 def test_mypy_reads_each_module_of_the_cdk_that_we_import() -> None:
     """The others are Any to it, so that it needs 40 s from an empty cache and not 110 s."""
-    trees = [ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in python_files()]
+    sources = [(ROOT / path).read_text(encoding="utf-8") for path in python_files()]
+    trees = [ast.parse(source) for source in sources if "aws_cdk" in source]
     imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     ours = {"aws_cdk"}
     for node in imports:

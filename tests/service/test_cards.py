@@ -7,7 +7,7 @@ from html import escape
 import pytest
 
 import peagle_sm
-from peagle_sm.cli.ready import status_data
+from peagle_sm.cli.commands.endpoints.status import status_data
 from peagle_sm.core.checks.base import Result
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service.preflight import Checkup

@@ -56,7 +56,7 @@ def _ends(aws: FakeAws, session: Session) -> datetime:
     record = register.read(aws.register["endpoint#demo"])
     lifecycle = records.lifecycle_from_tags(row.tags)
     seen = _seen(row.created)
-    guards = expires_at(seen, lifecycle, track(seen, lifecycle, record, aws.clock.now()))
+    guards = expires_at(seen.created_at, lifecycle, track(seen, lifecycle, record, aws.clock.now()))
     armed: datetime = aws.schedules[SCHEDULE]["StartDate"]
     (shown,) = list_endpoints(session)
     assert shown.expires_at == armed

@@ -9,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 
+from peagle_sm.aws.session.session import Api
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service import Endpoint, connect
 from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
@@ -82,13 +83,11 @@ except Exception as error:
 class Pages:
     """A session that answers ListInferenceComponents with these names."""
 
-    local_url = None
-
     def __init__(self, *names: str) -> None:
         self._names = names
 
-    def client(self, service: str) -> Any:
-        return self
+    def api(self, service: str) -> Api:
+        return Api(self, None)
 
     def get_paginator(self, operation: str) -> Any:
         return self

@@ -28,9 +28,11 @@ from peagle_sm.service import (
     keep,
     list_endpoints,
     pause,
+    plan_for,
     resume,
     status,
 )
+from peagle_sm.service.lifecycle.resuming import resume_plan
 from tests.service.fakes import ROLE, START, FakeAws, Row, broken, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 from tests.service.stacked import in_a_stack
@@ -119,6 +121,19 @@ def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: FakeAws
     assert (row.status, row.off_why) == ("InService", None)
     assert aws.register is not None
     assert aws.register["endpoint#demo"]["paused"] == {"BOOL": False}
+
+
+def test_a_resume_sends_the_requests_that_it_planned(aws: FakeAws, pacing: Pacing) -> None:
+    """The same endpoint as that of the deploy: its config, and its tags without those of the pause."""
+    session = _deployed(aws)
+    made = plan_for(make_spec(), session).parameters("create_endpoint")
+    tags = {tag["Key"]: tag["Value"] for tag in made["Tags"]}
+    paused = {**tags, "peagle-sm:paused": "2026-11-24T10:00:00+00:00", "peagle-sm:scheduler-role": ROLE}
+    schedule = {"Name": SCHEDULE}
+    planned = resume_plan("demo", made["EndpointConfigName"], paused, schedule)
+    assert [one.operation for one in planned.requests] == ["create_schedule", "create_endpoint"]
+    assert planned.parameters("create_schedule") == schedule
+    assert planned.parameters("create_endpoint") == made
 
 
 def test_the_price_is_shown_before_and_a_no_costs_nothing(aws: FakeAws, pacing: Pacing) -> None:

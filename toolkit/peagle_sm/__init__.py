@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from peagle_sm.aws.session.sagemaker_sdk import spec_from_builder
     from peagle_sm.aws.session.session import LocalTarget
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
     from peagle_sm.aws.streams.runtime import (
@@ -41,11 +42,9 @@ if TYPE_CHECKING:
         StreamStalled,
         StreamTooLarge,
     )
-    from peagle_sm.core.model_builder import spec_from_builder
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-    from peagle_sm.measure.notebook.calls import bench, compare, verify
+    from peagle_sm.measure.notebook.calls import bench, compare, tune, verify
     from peagle_sm.measure.notebook.results import report
-    from peagle_sm.measure.notebook.tune import tune
     from peagle_sm.service.heads import check_head
     from peagle_sm.service.lifecycle.endpoint import Endpoint
     from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
@@ -95,8 +94,8 @@ _HOME = {
     "make_session": "peagle_sm.service.notebook",
     "plan": "peagle_sm.service.notebook",
     "report": "peagle_sm.measure.notebook.results",
-    "spec_from_builder": "peagle_sm.core.model_builder",
-    "tune": "peagle_sm.measure.notebook.tune",
+    "spec_from_builder": "peagle_sm.aws.session.sagemaker_sdk",
+    "tune": "peagle_sm.measure.notebook.calls",
     "verify": "peagle_sm.measure.notebook.calls",
 }
 

@@ -18,9 +18,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.core.display import Table
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
-from peagle_sm.measure.notebook.tune import tune
+from peagle_sm.measure.notebook.calls import tune
 from peagle_sm.measure.report import formatting, tables
 from peagle_sm.measure.report.charts import HALF
 from peagle_sm.measure.report.files import records_of
@@ -166,7 +167,7 @@ def _best(fits: Sequence[FitRecord]) -> str:
         mode = formatting.MODE_NAMES[fit.mode]
         rows.append((fit.load.label, mode, str(fit.best_k), f"{best.otps:.0f}", span, none, over))
     right = ("best K", "tokens/s", "no speculation", "over it")
-    return tables.markdown_table(tables.Rows(heads, tuple(rows), right))
+    return tables.markdown_table(Table("", heads, tuple(rows), right))
 
 
 def _trace(mode: str, one: Mapping[str, Any]) -> str:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from peagle_sm.core.arguments import load_forbidden
 from peagle_sm.core.checks.environment import SECRET_NAME, SECRET_VALUE
+from peagle_sm.core.engines import load_forbidden
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _ARGUMENT = re.compile(r"\$\{?(\w+)(?::-([^}]*))?\}?")

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from peagle_sm.core.arguments import load_forbidden
 from peagle_sm.core.checks.environment import SECRET_NAME, SECRET_VALUE
-from peagle_sm.core.engines import version_of
+from peagle_sm.core.engines import load_forbidden, version_of
 
 Template = Mapping[str, Any]
 MAX_LOGPROBS = 20
@@ -115,7 +114,7 @@ def tacit_licences(template: Template) -> list[str]:
 
 
 def forbidden_settings(template: Template) -> list[str]:
-    """A setting that opens the engine (`peagle_sm.core.arguments.load_forbidden` has the reasons)."""
+    """A setting that opens the engine (`peagle_sm.core.engines.load_forbidden` has the reasons)."""
     return [
         f"{where}: {name}"
         for where, name, value in settings(template)

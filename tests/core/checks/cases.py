@@ -15,8 +15,7 @@ from typing import Any
 from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, Check
 from peagle_sm.core.checks.base import SPEC
-from peagle_sm.core.plan.records import Context
-from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.words import Finding
 from tests.core.support import AWS, spec_of
 
@@ -45,9 +44,7 @@ class Case:
 
     def notes(self) -> list[Finding]:
         check = checks_by_id()[self.check]
-        if check.reads == SPEC:
-            return list(check.look(self.draft()))
-        return list(check.look(self.fact, self.draft()))
+        return check.findings(*(() if check.reads == SPEC else (self.fact,)), self.draft())
 
 
 @cache

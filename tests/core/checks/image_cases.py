@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, LOCAL, TINY
 

@@ -16,12 +16,12 @@ from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.jumpstart.documents import CatalogueDamaged, parse_document
 from peagle_sm.core.jumpstart.resolve import (
     Head,
-    OnInstance,
     Resolved,
     buckets_for,
     choose_config,
     resolve_config,
 )
+from peagle_sm.core.spec.lock import LockedInstance
 from sagemaker_local.contents.jumpstart_bucket import known_spec
 from tests.core.jumpstart.making import BUCKETS, CONFIG, HEAD, LMI, TARGET, VLLM, best, document
 from tests.core.strategies import json_values
@@ -55,7 +55,11 @@ def test_the_spec_of_gpt_oss_20b_resolves_to_what_aws_deploys() -> None:
     found = resolve_config(made, "lmi-optimized", region="us-east-1", instance_types=(), buckets=BUCKETS)
     assert found == Resolved(
         config="lmi-optimized",
-        instances={"ml.g7e.2xlarge": OnInstance(VLLM, TARGET, {"TENSOR_PARALLEL_DEGREE": "1"})},
+        instances={
+            "ml.g7e.2xlarge": LockedInstance(
+                image=VLLM, target_uri=TARGET, environment={"TENSOR_PARALLEL_DEGREE": "1"}
+            )
+        },
         environment={
             "HF_MODEL_ID": "/opt/ml/model",
             "MODEL_CACHE_ROOT": "/opt/ml/model",
@@ -93,13 +97,17 @@ def test_every_instance_type_resolves_to_what_the_catalogue_holds(name: str) -> 
 
 
 def test_an_older_family_keeps_the_lmi_image() -> None:
-    assert resolved("ml.g5.12xlarge").instances["ml.g5.12xlarge"] == OnInstance(LMI, TARGET, FOUR_GPUS)
+    assert resolved("ml.g5.12xlarge").instances["ml.g5.12xlarge"] == LockedInstance(
+        image=LMI, target_uri=TARGET, environment=FOUR_GPUS
+    )
     assert resolved("ml.g6.12xlarge").instances["ml.g6.12xlarge"].image == VLLM
 
 
 def test_the_other_config_has_its_own_image_times_and_no_head() -> None:
     found = resolved("ml.p5.48xlarge", config="lmi")
-    assert found.instances["ml.p5.48xlarge"] == OnInstance(LMI, TARGET, {"TENSOR_PARALLEL_DEGREE": "8"})
+    assert found.instances["ml.p5.48xlarge"] == LockedInstance(
+        image=LMI, target_uri=TARGET, environment={"TENSOR_PARALLEL_DEGREE": "8"}
+    )
     assert (found.heads, found.download_timeout_s, found.startup_timeout_s) == ((), 1200, 1200)
     assert "SM_VLLM_SPECULATIVE_CONFIG" not in found.environment
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from peagle_sm.aws.session.session import Api
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import (
     choose_component,
@@ -96,13 +97,11 @@ def test_a_server_of_something_else_is_told() -> None:
 class Components:
     """A session whose endpoint has these components, of so many GPUs each."""
 
-    local_url = None
-
     def __init__(self, **gpus: float | None) -> None:
         self.gpus = gpus
 
-    def client(self, service: str) -> Components:
-        return self
+    def api(self, service: str) -> Api:
+        return Api(self, None)
 
     def get_paginator(self, operation: str) -> Components:
         return self

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from peagle_sm.cli.commands.measuring.modes import render_estimate
-from peagle_sm.core.plan.records import Context
+from peagle_sm.cli.commands.measuring.compare import render_estimate
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
 from peagle_sm.measure.load import WorkItem

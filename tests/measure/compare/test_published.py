@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.published import PublishedTable, load_published
 from peagle_sm.core.spec.endpoint_spec import Mode
-from peagle_sm.measure.compare.published import LinedUp, differences, line_up
-from peagle_sm.measure.compare.published_set_up import (
+from peagle_sm.measure.compare.published import (
+    LinedUp,
+    differences,
     lifetime_hours,
+    line_up,
     scale_of,
     specs_for,
     staging,

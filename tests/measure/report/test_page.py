@@ -14,7 +14,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.report.tables import markdown
-from peagle_sm.measure.results.records import ClientHealth, Interval
+from peagle_sm.measure.results.records import ClientHealth, Interval, Load, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 from tests.measure.report import making
 
@@ -140,6 +140,13 @@ def test_light_dark_paper_and_phone_are_styled(page: str) -> None:
 
 def test_the_data_comes_back_whole(page: str) -> None:
     assert extract(page) == list(ALL)
+
+
+def test_the_slices_of_a_comparison_come_back_too() -> None:
+    """They were left out of the page, although it says that it has every line."""
+    slices = (SliceRecord("p-eagle", Load("closed", concurrency=1), "category", "coding", 9, 9, None),)
+    results = replace(making.compared(), slices=slices)
+    assert extract(html_page([results])) == [results]
 
 
 def test_names_that_look_like_markup_stay_text() -> None:

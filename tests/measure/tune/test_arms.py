@@ -7,8 +7,9 @@ import pytest
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.tune.arms import arm_spec, label, parse_label, parse_modes
-from peagle_sm.measure.tune.estimate import Estimate, estimate
+from peagle_sm.measure.tune.estimate import Estimate, Settings, estimate
 from peagle_sm.measure.tune.run import Bill
+from peagle_sm.measure.tune.windows import WindowSize
 
 
 def base(**more: object) -> EndpointSpec:
@@ -55,37 +56,24 @@ def test_labels_are_read_back() -> None:
     assert parse_label(label("none", 0)) == ("none", 0)
 
 
-def price(**more: object) -> object:
-    fields: dict[str, object] = {
-        "modes": 1,
-        "concurrencies": (1, 8),
-        "max_k": 11,
-        "runtime": False,
-        "most_deployments": 3,
-        "rounds": 4,
-        "requests": 24,
+def price(**more: Any) -> Estimate:
+    own = {
         "max_tokens": 128,
         "usd_per_hour": 10.0,
         "max_lifetime_hours": 8.0,
         "local": False,
+        "components": 0,
     }
-    return estimate(**{**fields, **more})  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"concurrencies": (1, 8), "runtime": False, "sweep_rounds": 0}
+    fields |= {name: value for name, value in more.items() if name not in own}
+    settings = Settings(
+        modes=("p-eagle",), max_k=11, most_deployments=3, rounds=4, size=WindowSize(24), **fields
+    )
+    return estimate(settings, **{name: more.get(name, value) for name, value in own.items()})
 
 
 def test_the_cost_is_told_with_a_bound() -> None:
-    found = estimate(
-        modes=1,
-        concurrencies=(1,),
-        max_k=11,
-        runtime=False,
-        most_deployments=3,
-        rounds=4,
-        requests=24,
-        max_tokens=128,
-        usd_per_hour=10.0,
-        max_lifetime_hours=8.0,
-        local=False,
-    )
+    found = price(concurrencies=(1,))
     assert (found.deployments, found.windows, found.most_usd) == (4, 4, 320.0)
     assert found.usd is not None
     assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
@@ -94,20 +82,20 @@ def test_the_cost_is_told_with_a_bound() -> None:
 
 
 def test_arms_on_one_endpoint_are_one_deployment_and_each_has_its_windows() -> None:
-    found: Any = price(components=8)
+    found = price(components=8)
     assert (found.deployments, found.windows, found.most_usd) == (1, 8 * 4 * 2, 80.0)
     assert found.words().startswith("1 deployment, at most 64 windows")
 
 
 def test_a_sweep_has_every_k_in_each_round() -> None:
-    plain: Any = price(runtime=True)
-    swept: Any = price(runtime=True, sweep_rounds=2)
+    plain = price(runtime=True)
+    swept = price(runtime=True, sweep_rounds=2)
     assert swept.windows - plain.windows == 2 * 11 * 2
 
 
 def test_an_unknown_price_is_no_zero() -> None:
-    assert "cost unknown: no price found" in str(price(usd_per_hour=None).words())  # type: ignore[attr-defined]
-    assert "nothing is billed" in str(price(usd_per_hour=0.0, local=True).words())  # type: ignore[attr-defined]
+    assert "cost unknown: no price found" in price(usd_per_hour=None).words()
+    assert "nothing is billed" in price(usd_per_hour=0.0, local=True).words()
 
 
 def test_no_tuning_takes_no_time_at_all() -> None:

@@ -9,7 +9,7 @@ import pytest
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from peagle_sm.measure.tune.fit import Noise, Prior, condition, fit, random_walk, truncated
+from peagle_sm.measure.tune.fit import Curve, Noise, condition, fit, random_walk, truncated
 from tests.measure.tune.reading_of import reading, survival_of
 
 GRID = tuple(range(1, 12))
@@ -52,7 +52,7 @@ def test_a_random_walk_spreads_from_its_start() -> None:
 
 
 def test_without_readings_the_prior_stands() -> None:
-    prior = Prior((1, 2), np.array([1.0, 2.0]), np.eye(2))
+    prior = Curve((1, 2), np.array([1.0, 2.0]), np.eye(2))
     assert condition(prior, [], [], []).mean.tolist() == [1.0, 2.0]
 
 

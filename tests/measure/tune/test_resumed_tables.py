@@ -22,10 +22,11 @@ from peagle_sm.measure.results.records import (
     WindowRecord,
 )
 from peagle_sm.measure.results.result_file import from_line, to_line
+from peagle_sm.measure.tune.estimate import Settings
 from peagle_sm.measure.tune.job import Job, check
 from peagle_sm.measure.tune.loads import at_each_load, conclude_loads
 from peagle_sm.measure.tune.readings import Reading, window_record
-from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
+from peagle_sm.measure.tune.run import Tuned, Tuning
 from peagle_sm.measure.tune.validate import Validation, validated_loads
 from peagle_sm.measure.tune.windows import Measured, WindowSize
 from peagle_sm.measure.workloads import Workload

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
-from peagle_sm.measure.tune.estimate import windows_of
+from peagle_sm.measure.tune.estimate import Settings
 from peagle_sm.measure.tune.outcome import conclude
 from peagle_sm.measure.tune.readings import Reading
-from peagle_sm.measure.tune.windows import WindowReader
+from peagle_sm.measure.tune.windows import WindowReader, WindowSize
 from tests.measure.tune.reading_of import reading
 
 
@@ -147,14 +148,10 @@ def test_no_tuning_measures_more_windows_than_it_says(
             every_k(side, concurrencies, max_k, sweep, silent)
         else:
             by_deployments(bring, side, concurrencies, max_k, silent, most=most, beside=local)
-    bound = windows_of(
-        modes=modes,
-        max_k=max_k,
-        runtime=runtime,
-        most_deployments=most,
-        rounds=rounds,
-        local=local,
-        sweep_rounds=sweep,
+    names: tuple[Mode, ...] = ("p-eagle", "eagle3")
+    settings = Settings(
+        names[:modes], tuple(concurrencies), max_k, runtime, most, rounds, WindowSize(4), sweep_rounds=sweep
     )
+    bound = settings.windows(local=local)
     assert side.read_so_far <= bound.most * len(concurrencies)
     assert bound.usual <= bound.most

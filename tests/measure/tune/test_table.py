@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.measure.tune.loads import LARGEST_BATCH, boundary, make_table, share_k
 from peagle_sm.measure.tune.predict import Prediction
-from peagle_sm.measure.tune.table import LARGEST_BATCH, boundary, make_table, share_k
 
 
 def prediction(load: int, rates: Mapping[int, float], noise: float = 0.001) -> Prediction:

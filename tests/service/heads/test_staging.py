@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.readers.resources import look_at_head
+from peagle_sm.aws.readers import resources
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.aws.storage.downloads import Hub
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import Interrupted, NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadRefused
 from peagle_sm.core.heads.reading import parse_manifest
-from peagle_sm.core.plan.records import Context
-from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.heads import Sources, Staged, abort_staging, check_head, plan_staging, stage
 from peagle_sm.service.heads.staging import spec_fields
@@ -312,14 +311,14 @@ def draft_of(model_uri: str, head_uri: str, **speculation: Any) -> Draft:
 def test_a_deploy_sees_what_was_staged(session: Session, bucket: str, staged: Stage) -> None:
     done = staged(f"s3://{bucket}/seen/")
     assert done.model_uri is not None
-    look = look_at_head(session, draft_of(done.model_uri, done.head_uri))
+    look = resources.head(session, draft_of(done.model_uri, done.head_uri))
     assert look is not None
     assert (look.by, look.faults) == ("manifest", ())
-    look = look_at_head(session, draft_of(done.model_uri, done.head_uri, mode="eagle3"))
+    look = resources.head(session, draft_of(done.model_uri, done.head_uri, mode="eagle3"))
     assert look is not None
     assert [fault.message for fault in look.faults] == ["it is a p-eagle head; the spec has mode eagle3"]
     session.client("s3").delete_object(Bucket=bucket, Key="seen/p-eagle/config.json")
-    look = look_at_head(session, draft_of(done.model_uri, done.head_uri))
+    look = resources.head(session, draft_of(done.model_uri, done.head_uri))
     assert look is not None
     assert [fault.message for fault in look.faults] == ["p-eagle/config.json of the manifest does not exist"]
 
@@ -332,12 +331,12 @@ def test_a_deploy_looks_into_a_head_that_nobody_staged(
         for path in (family / part).glob("*[nst]"):
             s3.upload_file(str(path), bucket, f"raw/{part}/{path.name}")
     model, head = f"s3://{bucket}/raw/target/", f"s3://{bucket}/raw/head/"
-    look = look_at_head(session, draft_of(model, head))
+    look = resources.head(session, draft_of(model, head))
     assert look is not None
     assert (look.by, look.faults) == ("files", ())
     assert check_head(head, target=model, sources=sources).ok
     lost = {name: each for name, each in tensors_for(head_config()).items() if name != "d2t"}
     s3.put_object(Bucket=bucket, Key="raw/head/model.safetensors", Body=safetensors(lost))
-    look = look_at_head(session, draft_of(model, head))
+    look = resources.head(session, draft_of(model, head))
     assert look is not None
     assert [fault.message for fault in look.faults] == ["d2t is missing"]

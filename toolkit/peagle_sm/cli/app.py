@@ -101,213 +101,127 @@ def _forget_closed_pipes() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-ENTRIES = (
-    Entry(
-        "init",
-        "peagle_sm.cli.commands.planning.init:init",
-        "Write a commented peagle.yaml for a model.",
-        "Planning",
+#: Each command: its section of the help page, its name, where it is, and its line in the help.
+_COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "Planning": (
+        ("init", "commands.planning.init:init", "Write a commented peagle.yaml for a model."),
+        ("models", "commands.planning.catalog:models", "List the models and draft heads in the catalogue."),
+        (
+            "engines",
+            "commands.planning.catalog:engines",
+            "List the known vLLM versions and their model runners.",
+        ),
+        ("heads", "commands.planning.heads:heads", "List draft heads, check them, or copy them to S3."),
+        ("schema", "commands.planning.init:schema", "Print the JSON schema of peagle.yaml."),
+        ("plan", "commands.planning.plan:plan", "Show what a spec would create, and what it would cost."),
+        (
+            "lock",
+            "commands.planning.plan:lock",
+            "Pin what JumpStart resolves a spec to; check or upgrade the lock.",
+        ),
+        ("cdk", "commands.planning.init:cdk", "Write the CDK app, to deploy the stacks yourself."),
+        ("doctor", "commands.planning.doctor:doctor", "Check the account, the spec and this machine."),
+        ("checks", "commands.planning.doctor:checks", "List the checks that run before a deploy."),
     ),
-    Entry(
-        "models",
-        "peagle_sm.cli.commands.planning.catalog:models",
-        "List the models and draft heads in the catalogue.",
-        "Planning",
+    "Endpoints": (
+        (
+            "deploy",
+            "commands.endpoints.deploy:deploy",
+            "Create an endpoint from a spec and wait until it is in service.",
+        ),
+        ("list", "commands.endpoints.status:list_", "List the endpoints created by peagle-sm."),
+        (
+            "status",
+            "commands.endpoints.status:status",
+            "Show one endpoint: status, mode, config, cost and lifetime.",
+        ),
+        ("wait", "commands.endpoints.status:wait", "Wait until an endpoint is in service, or deleted."),
+        ("logs", "commands.endpoints.status:logs", "Print the engine logs of an endpoint."),
+        ("invoke", "commands.endpoints.invoke:invoke", "Send one request and stream the answer."),
+        ("chat", "commands.chat.command:chat", "Chat with an endpoint."),
+        (
+            "openai",
+            "commands.endpoints.openai_api:openai",
+            "Print the environment variables for OpenAI clients.",
+        ),
+        (
+            "serve",
+            "commands.endpoints.openai_api:serve",
+            "Run a local proxy with the OpenAI API for an endpoint.",
+        ),
+        (
+            "keep",
+            "commands.endpoints.pause:keep",
+            "Keep an endpoint running for a while, even if idle, and extend its lifetime.",
+        ),
+        (
+            "pause",
+            "commands.endpoints.pause:pause",
+            "Turn an endpoint off; keep its config and model, so that it can be resumed.",
+        ),
+        (
+            "resume",
+            "commands.endpoints.pause:resume",
+            "Turn a paused endpoint on again and wait until it is in service.",
+        ),
+        ("update", "commands.endpoints.deploy:update", "Update an endpoint to its spec as it is now."),
+        (
+            "delete",
+            "commands.endpoints.pause:delete",
+            "Delete endpoints and all their resources, and check that they are gone.",
+        ),
     ),
-    Entry(
-        "engines",
-        "peagle_sm.cli.commands.planning.catalog:engines",
-        "List the known vLLM versions and their model runners.",
-        "Planning",
+    "Measuring": (
+        ("bench", "commands.measuring.bench:bench", "Measure an endpoint under load."),
+        (
+            "compare",
+            "commands.measuring.compare:compare",
+            "Compare the speed of endpoints, or of one spec's modes; test for significance.",
+        ),
+        (
+            "reproduce",
+            "commands.measuring.reproduce:reproduce",
+            "Measure a published table again, and show both side by side.",
+        ),
+        (
+            "tune",
+            "commands.measuring.tune:tune",
+            "Find the best num_speculative_tokens (K) for each concurrency, and the best mode.",
+        ),
+        (
+            "verify",
+            "commands.measuring.verify:verify",
+            "Check that speculation does not change the target model's answers.",
+        ),
+        (
+            "packs",
+            "commands.measuring.packs:packs",
+            "List the workload packs: what each shows, and what it needs.",
+        ),
+        (
+            "cost",
+            "commands.measuring.report:cost",
+            "Show what tokens cost: USD per million output tokens at each measured load.",
+        ),
+        (
+            "report",
+            "commands.measuring.report:report",
+            "Summarise results files: in the terminal, as an HTML page, or as Markdown.",
+        ),
     ),
-    Entry(
-        "heads",
-        "peagle_sm.cli.commands.planning.heads:heads",
-        "List draft heads, check them, or copy them to S3.",
-        "Planning",
+    "Account and region": (
+        (
+            "guard",
+            "commands.guard:guard",
+            "Install, inspect and remove the guard, which turns off unused endpoints.",
+        ),
     ),
-    Entry(
-        "schema",
-        "peagle_sm.cli.commands.planning.init:schema",
-        "Print the JSON schema of peagle.yaml.",
-        "Planning",
+    "This machine": (
+        ("local", "commands.local:local", "Run a local SageMaker on this machine."),
+        ("completion", "app:completion", "Print the completion script for a shell."),
     ),
-    Entry(
-        "plan",
-        "peagle_sm.cli.commands.planning.plan:plan",
-        "Show what a spec would create, and what it would cost.",
-        "Planning",
-    ),
-    Entry(
-        "lock",
-        "peagle_sm.cli.commands.planning.plan:lock",
-        "Pin what JumpStart resolves a spec to; check or upgrade the lock.",
-        "Planning",
-    ),
-    Entry(
-        "cdk",
-        "peagle_sm.cli.commands.planning.init:cdk",
-        "Write the CDK app, to deploy the stacks yourself.",
-        "Planning",
-    ),
-    Entry(
-        "doctor",
-        "peagle_sm.cli.commands.planning.doctor:doctor",
-        "Check the account, the spec and this machine.",
-        "Planning",
-    ),
-    Entry(
-        "checks",
-        "peagle_sm.cli.commands.planning.doctor:checks",
-        "List the checks that run before a deploy.",
-        "Planning",
-    ),
-    Entry(
-        "deploy",
-        "peagle_sm.cli.commands.endpoints.deploy:deploy",
-        "Create an endpoint from a spec and wait until it is in service.",
-        "Endpoints",
-    ),
-    Entry(
-        "list",
-        "peagle_sm.cli.commands.endpoints.status:list_",
-        "List the endpoints created by peagle-sm.",
-        "Endpoints",
-    ),
-    Entry(
-        "status",
-        "peagle_sm.cli.commands.endpoints.status:status",
-        "Show one endpoint: status, mode, config, cost and lifetime.",
-        "Endpoints",
-    ),
-    Entry(
-        "wait",
-        "peagle_sm.cli.commands.endpoints.status:wait",
-        "Wait until an endpoint is in service, or deleted.",
-        "Endpoints",
-    ),
-    Entry(
-        "logs",
-        "peagle_sm.cli.commands.endpoints.status:logs",
-        "Print the engine logs of an endpoint.",
-        "Endpoints",
-    ),
-    Entry(
-        "invoke",
-        "peagle_sm.cli.commands.endpoints.invoke:invoke",
-        "Send one request and stream the answer.",
-        "Endpoints",
-    ),
-    Entry("chat", "peagle_sm.cli.commands.chat.command:chat", "Chat with an endpoint.", "Endpoints"),
-    Entry(
-        "openai",
-        "peagle_sm.cli.commands.endpoints.openai_api:openai",
-        "Print the environment variables for OpenAI clients.",
-        "Endpoints",
-    ),
-    Entry(
-        "serve",
-        "peagle_sm.cli.commands.endpoints.openai_api:serve",
-        "Run a local proxy with the OpenAI API for an endpoint.",
-        "Endpoints",
-    ),
-    Entry(
-        "keep",
-        "peagle_sm.cli.commands.endpoints.pause:keep",
-        "Keep an endpoint running for a while, even if idle, and extend its lifetime.",
-        "Endpoints",
-    ),
-    Entry(
-        "pause",
-        "peagle_sm.cli.commands.endpoints.pause:pause",
-        "Turn an endpoint off; keep its config and model, so that it can be resumed.",
-        "Endpoints",
-    ),
-    Entry(
-        "resume",
-        "peagle_sm.cli.commands.endpoints.pause:resume",
-        "Turn a paused endpoint on again and wait until it is in service.",
-        "Endpoints",
-    ),
-    Entry(
-        "update",
-        "peagle_sm.cli.commands.endpoints.deploy:update",
-        "Update an endpoint to its spec as it is now.",
-        "Endpoints",
-    ),
-    Entry(
-        "delete",
-        "peagle_sm.cli.commands.endpoints.delete:delete",
-        "Delete endpoints and all their resources, and check that they are gone.",
-        "Endpoints",
-    ),
-    Entry(
-        "bench",
-        "peagle_sm.cli.commands.measuring.bench:bench",
-        "Measure an endpoint under load.",
-        "Measuring",
-    ),
-    Entry(
-        "compare",
-        "peagle_sm.cli.commands.measuring.compare:compare",
-        "Compare the speed of endpoints, or of one spec's modes; test for significance.",
-        "Measuring",
-    ),
-    Entry(
-        "reproduce",
-        "peagle_sm.cli.commands.measuring.reproduce:reproduce",
-        "Measure a published table again, and show both side by side.",
-        "Measuring",
-    ),
-    Entry(
-        "tune",
-        "peagle_sm.cli.commands.measuring.tune:tune",
-        "Find the best num_speculative_tokens (K) for each concurrency, and the best mode.",
-        "Measuring",
-    ),
-    Entry(
-        "verify",
-        "peagle_sm.cli.commands.measuring.verify:verify",
-        "Check that speculation does not change the target model's answers.",
-        "Measuring",
-    ),
-    Entry(
-        "packs",
-        "peagle_sm.cli.commands.measuring.packs:packs",
-        "List the workload packs: what each shows, and what it needs.",
-        "Measuring",
-    ),
-    Entry(
-        "cost",
-        "peagle_sm.cli.commands.measuring.cost:cost",
-        "Show what tokens cost: USD per million output tokens at each measured load.",
-        "Measuring",
-    ),
-    Entry(
-        "report",
-        "peagle_sm.cli.commands.measuring.report:report",
-        "Summarise results files: in the terminal, as an HTML page, or as Markdown.",
-        "Measuring",
-    ),
-    Entry(
-        "guard",
-        "peagle_sm.cli.commands.guard:guard",
-        "Install, inspect and remove the guard, which turns off unused endpoints.",
-        "Account and region",
-    ),
-    Entry(
-        "local",
-        "peagle_sm.cli.commands.local:local",
-        "Run a local SageMaker on this machine.",
-        "This machine",
-    ),
-    Entry(
-        "completion",
-        "peagle_sm.cli.app:completion",
-        "Print the completion script for a shell.",
-        "This machine",
-    ),
-)
+}
+ENTRIES = tuple(Entry(*row, section) for section, rows in _COMMANDS.items() for row in rows)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -323,7 +237,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     cls=App,
     entries=ENTRIES,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
     epilog="Exit codes: docs/reference/exit-codes.md.",
 )
 @click.option(

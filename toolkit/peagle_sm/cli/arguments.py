@@ -1,4 +1,4 @@
-"""What several commands take: a session, the SPEC file, an endpoint's NAME.
+"""What several commands take: a session, a follower of progress, the SPEC file, an endpoint's NAME.
 
 The global options choose the session: AWS, or the local SageMaker. Without NAME, the endpoint's name comes
 from ./peagle.yaml. Shell completion reads names from SageMaker and gives up after three seconds.
@@ -7,21 +7,25 @@ from ./peagle.yaml. Shell completion reads names from SageMaker and gives up aft
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.cli.base import State
-from peagle_sm.cli.console import note
+from peagle_sm.cli.console import note, say
 from peagle_sm.core.errors import EngineError
 from peagle_sm.core.words import install_command
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 
@@ -64,6 +68,19 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
     )
 
 
+def follower(state: State) -> Follower:
+    """Return the follower of progress for the format and the terminal."""
+    from peagle_sm.cli import progress
+
+    if state.format == "json":
+        return progress.JsonLines()
+    if state.format == "quiet":
+        return progress.Follower()
+    if state.stderr_is_tty():
+        return progress.LiveLine(state.monotonic)
+    return progress.PlainLines(say)
+
+
 spec_argument = click.argument(
     "spec_path", metavar="[SPEC]", default="peagle.yaml", type=click.Path(path_type=Path, dir_okay=False)
 )
@@ -71,8 +88,6 @@ spec_argument = click.argument(
 
 def given(path: Path) -> str:
     """Return " SPEC" for a suggested command; empty for peagle.yaml."""
-    from shlex import quote
-
     return "" if str(path) == "peagle.yaml" else f" {quote(str(path))}"
 
 
@@ -88,6 +103,18 @@ def read_spec(path: Path) -> EndpointSpec:
     if str(path) == "-":
         return parse_spec(sys.stdin.read(), "stdin")
     return load_spec(path)
+
+
+def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write fields, by dotted name, into a spec file; the rest of it stays as it is.
+
+    Raises:
+        SpecError: a field cannot be written.
+        CannotWrite: the file cannot be written.
+    """
+    from peagle_sm.core.spec.editing import edit_spec
+
+    write_file(path, edit_spec(path.read_text(encoding="utf-8"), dict(fields), str(path)))
 
 
 SPEC = Path("peagle.yaml")
@@ -117,10 +144,6 @@ def name_from_spec(ctx: click.Context) -> str:
     return spec.name
 
 
-def _given_or_from_spec(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    return name_from_spec(ctx) if value is None and not ctx.resilient_parsing else value
-
-
 def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete an endpoint's name for the shell; empty after an error or timeout."""
     names: list[str] = []
@@ -141,7 +164,9 @@ endpoint_argument = click.argument(
     "name",
     required=False,
     metavar="[NAME]",
-    callback=_given_or_from_spec,
+    callback=lambda ctx, _, value: (
+        name_from_spec(ctx) if value is None and not ctx.resilient_parsing else value
+    ),
     shell_complete=complete_endpoint,
 )
 """The optional argument NAME; without it the command gets the name in ./peagle.yaml."""

@@ -31,22 +31,14 @@ class Settings:
     debug: bool | None = None
 
 
-def _stdin_is_tty() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _stderr_is_tty() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
 @dataclass
 class State:
     """The context object of click; tests set its environment, terminal and clock."""
 
     settings: Settings = field(default_factory=Settings)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    stdin_is_tty: Callable[[], bool] = _stdin_is_tty
-    stderr_is_tty: Callable[[], bool] = _stderr_is_tty
+    stdin_is_tty: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty()
+    stderr_is_tty: Callable[[], bool] = lambda: sys.stderr is not None and sys.stderr.isatty()
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     spec_region: str | None = None
@@ -119,58 +111,31 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    return click.option(*names, expose_value=False, callback=_remember, is_eager=True, **attributes)
+
+
 _OPTIONS = (
-    click.option(
+    _option(
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
         help="Format of the results on stdout; quiet prints names only.  [default: table]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
     ),
-    click.option(
-        "--profile",
-        metavar="NAME",
-        help="AWS profile.  [env: AWS_PROFILE]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
-    ),
-    click.option(
-        "--region",
-        metavar="REGION",
-        help="AWS region; overrides the spec's.  [env: AWS_REGION]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
-    ),
-    click.option(
+    _option("--profile", metavar="NAME", help="AWS profile.  [env: AWS_PROFILE]"),
+    _option("--region", metavar="REGION", help="AWS region; overrides the spec's.  [env: AWS_REGION]"),
+    _option(
         "--local/--no-local",
         default=None,
         help="Use the local SageMaker that `peagle-sm local up` started.  [env: PEAGLE_SM_LOCAL]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
     ),
-    click.option(
+    _option(
         "--local-port",
         type=click.IntRange(1, 65535),
         metavar="PORT",
         help="Port of the local SageMaker, if several run; implies --local.  [env: PEAGLE_SM_LOCAL_PORT]",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
     ),
-    click.option(
-        "--debug",
-        is_flag=True,
-        default=None,
-        help="Show the traceback of an error.",
-        expose_value=False,
-        callback=_remember,
-        is_eager=True,
-    ),
+    _option("--debug", is_flag=True, default=None, help="Show the traceback of an error."),
 )
 GLOBAL_OPTION_NAMES = frozenset({"output_format", "profile", "region", "local", "local_port", "debug"})
 
@@ -191,7 +156,7 @@ class Entry:
 
     name: str
     target: str
-    """The command, as `module:attribute`."""
+    """The command, as `module:attribute` below `peagle_sm.cli`."""
     help: str
     """The line in the group's help; a test checks that the command's own help begins with it."""
     section: str = "Commands"
@@ -251,7 +216,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         module, _, attribute = entry.target.partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"peagle_sm.cli.{module}"), attribute)
         assert isinstance(command, click.Command), entry.target
         return command
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from operator import methodcaller
 from types import FrameType
 from typing import Any, TypeVar
@@ -142,20 +143,6 @@ def asking(
 
 
 @contextmanager
-def termination_is_ctrl_c() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP (in the main thread only)."""
-    with _on_termination(KeyboardInterrupt):
-        yield
-
-
-@contextmanager
-def termination_unwinds() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM and SIGHUP, so that the terminal is restored."""
-    with _on_termination(SystemExit):
-        yield
-
-
-@contextmanager
 def _on_termination(kind: type[BaseException]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -170,6 +157,12 @@ def _on_termination(kind: type[BaseException]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+termination_is_ctrl_c = partial(_on_termination, KeyboardInterrupt)
+"""Raise KeyboardInterrupt on SIGTERM and SIGHUP in a block (in the main thread only)."""
+termination_unwinds = partial(_on_termination, SystemExit)
+"""Raise SystemExit on SIGTERM and SIGHUP in a block, so that the terminal is restored."""
 
 
 @contextmanager

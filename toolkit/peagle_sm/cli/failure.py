@@ -39,11 +39,13 @@ class Failure:
 def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ) -> Failure:
     """Describe any exception; write the traceback of an unexpected one to a file."""
     if isinstance(error, PeagleError):
-        return Failure(
-            type(error).__name__, str(error), error.exit_code, error.next_step, _all_details(error)
-        )
+        # Some errors have facts as attributes: AWS's error code and request id, the partial text.
+        carried = {name: value for name in _CARRIED if (value := getattr(error, name, ""))}
+        details = {**carried, **error.details}
+        return Failure(type(error).__name__, str(error), error.exit_code, error.next_step, details)
     if isinstance(error, click.UsageError):
-        return Failure("UsageError", error.format_message(), USAGE, _help_command(error))
+        step = f"{error.ctx.command_path} --help" if error.ctx else None
+        return Failure("UsageError", error.format_message(), USAGE, step)
     if isinstance(error, click.ClickException):
         return Failure(type(error).__name__, error.format_message(), error.exit_code)
     done = "written" if getattr(error, "filename", None) is None else "read or written"
@@ -60,18 +62,8 @@ def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ
     )
 
 
-def _all_details(error: PeagleError) -> dict[str, Any]:
-    # Some errors have facts as attributes: AWS's error code and request id, the partial text.
-    carried = {name: getattr(error, name, "") for name in _CARRIED}
-    return {**{name: value for name, value in carried.items() if value}, **error.details}
-
-
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else "(no message)"
-
-
-def _help_command(error: click.UsageError) -> str | None:
-    return f"{error.ctx.command_path} --help" if error.ctx else None
 
 
 def _write_traceback(error: BaseException, environ: Mapping[str, str]) -> Path | str:
@@ -125,18 +117,7 @@ def _inline(value: Any) -> str:
 
 def render_json(failure: Failure) -> str:
     """Render one JSON object: type, message, next_step, details and the exit code."""
-    return json.dumps(
-        {
-            "error": {
-                "type": failure.type,
-                "message": failure.message,
-                "next_step": failure.next_step,
-                "details": dict(failure.details),
-                "exit_code": failure.exit_code,
-            }
-        },
-        default=str,
-    )
+    return json.dumps({"error": vars(failure)}, default=str)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -1,28 +1,35 @@
-"""Progress on stderr: a live line, plain lines, or JSON lines."""
+"""Progress on stderr: a live line, plain lines, or JSON lines.
+
+Only `LiveLine` imports rich.
+"""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from peagle_sm.cli.base import State
-from peagle_sm.cli.console import say, to_json
-from peagle_sm.service.progress import Lines
+from peagle_sm.cli import terminal
+from peagle_sm.cli.console import to_json
+from peagle_sm.service.progress import Lines, event_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.spinner import Spinner
+    from rich.text import Text
+
     from peagle_sm.service import Event
 
 
-class Follower(Protocol):
-    """Receiver of progress events while it is open as a context manager."""
+class Follower:
+    """Receiver of progress events while it is open as a context manager; for quiet, it prints nothing."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.pause()
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
@@ -31,27 +38,7 @@ class Follower(Protocol):
         """Stop drawing until the next event, so that a prompt can be shown."""
 
 
-class _Base:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def pause(self) -> None:
-        """Do nothing: printed lines do not disturb a prompt."""
-
-
-class SilentFollower(_Base):
-    """Follower for --format quiet."""
-
-    def __call__(self, event: Event) -> None:
-        """Print nothing."""
-
-
-class JsonLines(_Base):
+class JsonLines(Follower):
     """Follower for --format json: one JSON line on stderr for each event."""
 
     def __init__(self) -> None:
@@ -91,18 +78,65 @@ def _measured(event: Event) -> dict[str, Any]:
     return {"done": event.done, "total": event.total, "left_s": left}
 
 
-class PlainLines(_Base, Lines):
+class PlainLines(Lines, Follower):
     """Follower for pipes and CI."""
 
 
-def follower(state: State) -> Follower:
-    """Return the follower for the format and the terminal."""
-    if state.format == "json":
-        return JsonLines()
-    if state.format == "quiet":
-        return SilentFollower()
-    if state.stderr_is_tty():
-        from peagle_sm.cli.live import LiveLine
+class LiveLine(Follower):
+    """Progress with a line for each finished phase, a spinner for the running one.
 
-        return LiveLine(state.monotonic)
-    return PlainLines(say)
+    Its clock runs between polls.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], console: Console | None = None) -> None:
+        """Draw on `console`, stderr unless given; `monotonic` gives seconds."""
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._monotonic = monotonic
+        self._console = console or Console(stderr=True)
+        self._spinner = Spinner("dots")
+        self._event: Event | None = None
+        self._received_at = 0.0
+        self._live = Live(
+            console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True
+        )
+
+    def __call__(self, event: Event) -> None:
+        """Show the event; if it begins a new phase, print the previous one as a line."""
+        if not self._live.is_started:
+            self._live.start()
+        line = self._line()
+        known = self._event
+        self._event, self._received_at = event, self._monotonic()
+        if known is not None and (event.phase, event.status) != (known.phase, known.status):
+            self._leave(line)
+
+    def pause(self) -> None:
+        """Print the phase as a line and stop drawing until the next event."""
+        line = self._line()
+        self._event = None
+        self._leave(line)
+        self._live.stop()
+
+    def _leave(self, line: str) -> None:
+        from rich.text import Text
+
+        if line:
+            self._console.print(Text(terminal.fit(line, self._console.width)), soft_wrap=True)
+
+    def _line(self) -> str:
+        if self._event is None:
+            return ""
+        return event_line(self._event, self._event.elapsed_s + self._monotonic() - self._received_at)
+
+    def _draw(self) -> Spinner | Text:
+        from rich.text import Text
+
+        if self._event is None:
+            return Text("")
+        text = Text(self._line().split("\n")[0])
+        text.truncate(self._console.width - 2, overflow="ellipsis")  # the spinner takes two columns
+        self._spinner.update(text=text)
+        return self._spinner

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import click
 
-from peagle_sm.core.display import aligned
+from peagle_sm.core.display import Table, aligned
 
 _GAP = 2
 # A cell that is narrower cannot be read.
@@ -109,12 +109,8 @@ def _fit_line(line: str, width: int) -> str:
 def paint(text: str) -> str:
     """Colour statuses, and the labels of warnings, errors and next steps."""
     for pattern, style in _PAINTED:
-        text = pattern.sub(_styled(style), text)
+        text = pattern.sub(lambda found, style=style: click.style(found.group(0), **style), text)  # type: ignore[misc]
     return text
-
-
-def _styled(style: dict[str, Any]) -> Callable[[re.Match[str]], str]:
-    return lambda found: click.style(found.group(0), **style)
 
 
 def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[int] | None:
@@ -178,6 +174,11 @@ def render_table(
         return [line(cells) for cells in zip_longest(*wrapped, fillvalue="")]
 
     return "\n".join(one for row in lines for one in row_lines(row))
+
+
+def show(table: Table) -> str:
+    """Render a table of a view; its title is left out."""
+    return render_table(table.heads, table.rows, right=table.right)
 
 
 render_fields = aligned

@@ -10,13 +10,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from peagle_sm.core.engines import EngineCatalog, Floor, Version, version_of
+from peagle_sm.core.engines import EngineCatalog, Floor, PackagedData, Version, read_data, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode, Source
 from peagle_sm.core.spec.validation import suggest
@@ -26,11 +24,7 @@ SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 _LMI = "djl-inference"
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TagRule(_Entry):
+class TagRule(PackagedData):
     """Tag format of a range of versions."""
 
     first: str
@@ -39,14 +33,14 @@ class TagRule(_Entry):
     template: str
 
 
-class ServerTag(_Entry):
+class ServerTag(PackagedData):
     """Content of a `server-sagemaker-cuda-vN` image; vLLM's version may be None."""
 
     vllm: str | None = None
     cuda: str
 
 
-class VersionRange(_Entry):
+class VersionRange(PackagedData):
     """Range of versions and server images for which a fact holds."""
 
     first: str
@@ -55,13 +49,13 @@ class VersionRange(_Entry):
     source: str
 
 
-class Ami(_Entry):
+class Ami(PackagedData):
     """Host AMI with its NVIDIA driver's major version."""
 
     driver: int
 
 
-class DriverClash(_Entry):
+class DriverClash(PackagedData):
     """Driver on which images with a vLLM below ``below`` do not start."""
 
     below: str
@@ -69,7 +63,7 @@ class DriverClash(_Entry):
     source: str
 
 
-class ImageCatalog(_Entry):
+class ImageCatalog(PackagedData):
     """Facts about AWS's vLLM images and SageMaker's host AMIs."""
 
     source: str
@@ -154,14 +148,14 @@ class ImageFacts:
         return self.version is not None and self.version >= version_of(floor)
 
 
-class Provenance(_Entry):
+class Provenance(PackagedData):
     """Source of a fact, and the ISO date when it was read."""
 
     source: str
     date: str
 
 
-class AttentionGroup(_Entry):
+class AttentionGroup(PackagedData):
     """Layers whose KV cache has one shape; ``window`` limits its tokens."""
 
     layers: int
@@ -171,7 +165,7 @@ class AttentionGroup(_Entry):
     bytes_per_value: int = 2
 
 
-class Vocabulary(_Entry):
+class Vocabulary(PackagedData):
     """Vocabulary file that the engine needs for chat, and its public URL."""
 
     name: str
@@ -180,7 +174,7 @@ class Vocabulary(_Entry):
     sha256: str
 
 
-class ModelEntry(_Entry):
+class ModelEntry(PackagedData):
     """A target model; unknown fields are None."""
 
     title: str
@@ -201,7 +195,7 @@ class ModelEntry(_Entry):
     provenance: Mapping[str, Provenance]
 
 
-class HeadEntry(_Entry):
+class HeadEntry(PackagedData):
     """A draft head for one target; ``trained_depth`` is its K in training.
 
     ``revision`` is a commit on the hub; None takes the newest and records it. ``vllm`` is the first version
@@ -224,7 +218,7 @@ class HeadEntry(_Entry):
     date: str
 
 
-class JumpStartEntry(_Entry):
+class JumpStartEntry(PackagedData):
     """What JumpStart deploys for a model, from the catalogue or from `peagle.lock`.
 
     A ``locked`` entry has full addresses (``target_uri``, ``draft_uri``, images without {registry}); the
@@ -277,7 +271,7 @@ class JumpStartEntry(_Entry):
         return f"s3://jumpstart-cache-prod-{region}/{self.draft_key}"
 
 
-class InstanceEntry(_Entry):
+class InstanceEntry(PackagedData):
     """An instance type: GPUs and GB per GPU, or host memory without a GPU."""
 
     gpu: str | None = None
@@ -290,7 +284,7 @@ class InstanceEntry(_Entry):
     date: str
 
 
-class PriceEntry(_Entry):
+class PriceEntry(PackagedData):
     """On-demand USD per hour of an instance; kind "ec2" is not SageMaker's price."""
 
     instance: str
@@ -300,8 +294,12 @@ class PriceEntry(_Entry):
     source: str
     date: str
 
+    def __str__(self) -> str:
+        kind = "SageMaker on demand" if self.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
+        return f"{self.instance} in {self.region}: {kind}, {self.source}, {self.date}"
 
-class RegionEntry(_Entry):
+
+class RegionEntry(PackagedData):
     """Account and domain of a region's image registry."""
 
     account: str
@@ -312,7 +310,7 @@ class RegionEntry(_Entry):
         return f"{self.account}.dkr.ecr.{region}.{self.domain}"
 
 
-class RegionList(_Entry):
+class RegionList(PackagedData):
     """Regions that have a feature."""
 
     source: str
@@ -320,7 +318,7 @@ class RegionList(_Entry):
     regions: tuple[str, ...]
 
 
-class Catalog(_Entry):
+class Catalog(PackagedData):
     """All entries by id."""
 
     models: Mapping[str, ModelEntry]
@@ -363,12 +361,6 @@ class Catalog(_Entry):
         """Return an instance's price in a region, SageMaker's first; None if unknown."""
         found = [row for row in self.prices if row.instance == instance and row.region == region]
         return min(found, key=lambda row: row.kind != "sagemaker", default=None)
-
-
-def read_data(name: str) -> Any:
-    """Return the content of a YAML file of ``core/data``."""
-    text = resources.files("peagle_sm.core").joinpath("data", f"{name}.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:

@@ -1,14 +1,21 @@
-"""What each vLLM version has: model runners, draft settings, arguments. Data in core/data/engines.yaml.
+"""What each vLLM version has: model runners, draft settings, arguments, and which arguments are forbidden.
 
-A version that is not listed is treated like the nearest one that is; a check warns about it.
+A version that ``core/data/engines.yaml`` does not list is treated like the nearest one that is; a check warns
+about it. ``arguments.yaml`` is written by `scripts/engine-arguments` from vLLM's own sources and parser; its
+names are those of `vllm serve --help`, with _ for -. ``forbidden.json`` is the gate's own list (a link to
+``container/peagle_gate``).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Literal
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
 
 from peagle_sm.core.spec.endpoint_spec import Mode
 
@@ -23,11 +30,23 @@ def version_of(text: str) -> Version:
     return tuple(int(part) for part in text.split("."))
 
 
-class _Entry(BaseModel):
+class PackagedData(BaseModel):
+    """A part of the packaged data: immutable, without unknown fields."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Floor(_Entry):
+def data_text(name: str) -> str:
+    """Return the text of a file of ``core/data``."""
+    return resources.files("peagle_sm.core").joinpath("data", name).read_text(encoding="utf-8")
+
+
+def read_data(name: str) -> Any:
+    """Return the content of a YAML file of ``core/data``."""
+    return yaml.load(data_text(f"{name}.yaml"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+class Floor(PackagedData):
     """Lowest version for a feature; check it again from ``expires`` (ISO) on."""
 
     version: str
@@ -36,7 +55,7 @@ class Floor(_Entry):
     expires: str | None = None
 
 
-class EngineEntry(_Entry):
+class EngineEntry(PackagedData):
     """One vLLM version.
 
     ``runners`` is what the engine chooses by itself on a GPU; "by-model" is V2 for some architectures.
@@ -65,7 +84,7 @@ class EngineEntry(_Entry):
         return self.v1 or self.p_eagle_on_v2 == "parallel"
 
 
-class Range(_Entry):
+class Range(PackagedData):
     """First (``since``) and last (``until``) version with a setting; None: as far as was read."""
 
     since: str | None = None
@@ -91,7 +110,7 @@ class Support(Range):
     source: str
 
 
-class PluginEntry(_Entry):
+class PluginEntry(PackagedData):
     """This project's code inside the engine: the runner it needs, and the versions it was run with."""
 
     since: str | None = None
@@ -99,7 +118,7 @@ class PluginEntry(_Entry):
     tested: tuple[str, ...]
 
 
-class EngineCatalog(_Entry):
+class EngineCatalog(PackagedData):
     """All versions, oldest first, and the ranges of settings."""
 
     source: str
@@ -148,3 +167,132 @@ class EngineCatalog(_Entry):
         """The first version with P-EAGLE, which is the oldest of the matrix."""
         first = self.speculative["parallel_drafting"].since or self.versions[0].version
         return Floor(version=first, source=f"vLLM {first}: parallel_drafting")
+
+
+class EngineArguments(PackagedData):
+    """Arguments of the versions ``oldest`` to ``newest``.
+
+    ``always`` are in all of these versions, ``sometimes`` only in those of a span. ``switches`` take no value
+    and have a second name with `no_` in front, ``flags`` take no value, ``optional`` take one or none.
+    """
+
+    source: str
+    date: str
+    oldest: str
+    newest: str
+    always: frozenset[str]
+    sometimes: Mapping[str, Range] = Field(default_factory=dict)
+    switches: frozenset[str]
+    flags: frozenset[str]
+    optional: frozenset[str]
+    integers: frozenset[str]
+    numbers: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names in any version, also the second names of switches."""
+        return self.always | self.sometimes.keys() | {f"no_{name}" for name in self.switches}
+
+    def is_bare(self, name: str) -> bool:
+        """Return whether a known argument takes no value, so that only true and false make sense."""
+        return name in self.flags | self.switches or not self._has(name)
+
+    def needs_value(self, name: str) -> bool:
+        """Return whether a known argument cannot be without a value."""
+        return not self.is_bare(name) and name not in self.optional
+
+    def number_needed(self, name: str, value: Any) -> str | None:
+        """Return "a whole number" or "a number" if the argument needs one and the value is none."""
+        if name not in self.integers | self.numbers or isinstance(value, bool):
+            return None
+        read, kind = (int, "a whole number") if name in self.integers else (float, "a number")
+        try:
+            if isinstance(value, int | str) or (read is float and isinstance(value, float)):
+                read(value)
+                return None
+        except ValueError:
+            pass
+        return kind
+
+    def _has(self, name: str) -> bool:
+        return name in self.always or name in self.sometimes
+
+    def missing_in(self, name: str, version: Version) -> Range | None:
+        """Return the span of a known argument that a version lacks; None if it has it, or is not covered."""
+        span = self.sometimes.get(name.removeprefix("no_") if name not in self.sometimes else name)
+        if span is None or not version_of(self.oldest) <= version <= version_of(self.newest):
+            return None
+        return None if span.covers(version) else span
+
+
+@cache
+def load_arguments() -> EngineArguments:
+    """Return the packaged list, which is cached and immutable."""
+    return EngineArguments.model_validate(read_data("arguments"))
+
+
+MODEL_FOLDER = "/opt/ml/"
+_OFF = ("", "0", "false")
+
+
+class Forbidden(PackagedData):
+    """Forbidden argument or variable: the reason, its source, and which values are meant.
+
+    ``keys`` of a JSON value are forbidden at any depth; without keys the whole value is. ``dotted``: only the
+    name of a Python object, which has a dot. ``model_folder``: only a path in the model's folder.
+    ``gate_only``: only an image with the gate refuses it.
+    """
+
+    why: str
+    source: str
+    keys: frozenset[str] = frozenset()
+    dotted: bool = False
+    model_folder: bool = False
+    gate_only: bool = False
+
+    def covers(self, value: str) -> bool:
+        """Return whether a value is forbidden; the gate decides in the same way."""
+        if self.model_folder and MODEL_FOLDER not in value:
+            return False
+        if not self.keys:
+            return not self.dotted or "." in value
+        try:
+            return self._in(json.loads(value), inside=False)
+        except (ValueError, RecursionError):
+            return any(f'"{key}"' in value for key in self.keys)
+
+    def _in(self, value: Any, inside: bool) -> bool:
+        if isinstance(value, dict):
+            return any(self._in(item, inside or key in self.keys) for key, item in value.items())
+        if isinstance(value, list):
+            return any(self._in(item, inside) for item in value)
+        return inside and value not in (None, "") and (not self.dotted or "." in str(value))
+
+
+class ForbiddenSettings(PackagedData):
+    """Forbidden arguments and variables, by name."""
+
+    arguments: Mapping[str, Forbidden]
+    variables: Mapping[str, Forbidden]
+
+    def argument(self, name: str) -> Forbidden | None:
+        """Return the entry of an argument, also of a beginning that argparse would complete."""
+        if name in self.arguments or not name or name in load_arguments().names:
+            return self.arguments.get(name)
+        return next((entry for full, entry in self.arguments.items() if full.startswith(name)), None)
+
+    def setting(self, variable: str, value: str) -> Forbidden | None:
+        """Return the entry that forbids a variable of the container; None if it is allowed or turned off."""
+        if value.strip().lower() in _OFF:
+            return None
+        if variable.startswith(_ARGUMENT):
+            entry = self.argument(variable.removeprefix(_ARGUMENT).lower())
+        else:
+            entry = self.variables.get(variable)
+        return entry if entry is not None and entry.covers(value) else None
+
+
+@cache
+def load_forbidden() -> ForbiddenSettings:
+    """Return the packaged list, which is cached and immutable."""
+    return ForbiddenSettings.model_validate_json(data_text("forbidden.json"))

@@ -49,7 +49,6 @@ class PeagleError(Exception):
         next_step: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take the message, the next step and the details."""
         super().__init__(message)
         self.message = message
         self.__notes__: list[str] = []
@@ -58,7 +57,6 @@ class PeagleError(Exception):
         self.details: dict[str, Any] = dict(details or {})
 
     def __str__(self) -> str:
-        """Return the message without the next step."""
         return self.message
 
     @property
@@ -112,7 +110,6 @@ class ServiceFault(PeagleError):
         next_step: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take the failed call (``operation``), AWS's ``code`` and ``request_id``."""
         super().__init__(message, next_step=next_step, details=details)
         self.operation = operation
         self.code = code
@@ -145,7 +142,6 @@ class StreamError(PeagleError):
         next_step: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take the text so far and the request's id."""
         super().__init__(message, next_step=next_step, details=details)
         self.partial_text = partial_text
         self.request_id = request_id
@@ -265,7 +261,6 @@ class ModelStreamFailed(StreamError):
         next_step: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take also the exception's name and code."""
         facts = {"name": name, "error_code": error_code, **(details or {})}
         super().__init__(
             message, partial_text=partial_text, request_id=request_id, next_step=next_step, details=facts

@@ -14,10 +14,9 @@ from peagle_sm.core.display import Card, Shown, Table
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import as_text
-from peagle_sm.core.plan.memory import memory_fit
-from peagle_sm.core.plan.payloads import names_for, requests_for, spec_hash
-from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
-from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.plan.memory import MemoryFit, memory_fit
+from peagle_sm.core.plan.payloads import Names, Request, names_for, requests_for, spec_hash
+from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock
 from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first

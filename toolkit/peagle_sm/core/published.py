@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from peagle_sm.core.catalog import Catalog, read_data
+from peagle_sm.core.catalog import Catalog
+from peagle_sm.core.engines import PackagedData, read_data
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode, ServingSpec
 from peagle_sm.core.spec.validation import suggest
@@ -21,11 +22,7 @@ from peagle_sm.core.spec.validation import suggest
 Kind = Literal["ratio", "otps", "acceptance"]
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PublishedSource(_Entry):
+class PublishedSource(PackagedData):
     """Where figures were published, its ISO date, and how it was read."""
 
     title: str
@@ -34,7 +31,7 @@ class PublishedSource(_Entry):
     checked: str
 
 
-class PublishedWorkload(_Entry):
+class PublishedWorkload(PackagedData):
     """Prompts of a table; ``category`` and ``instruction`` None: all prompts, without an instruction."""
 
     name: Literal["humaneval", "mt-bench", "speed-bench"]
@@ -45,7 +42,7 @@ class PublishedWorkload(_Entry):
     max_tokens: int
 
 
-class FigureGroup(_Entry):
+class FigureGroup(PackagedData):
     """Figures of one kind: by concurrency, or one value at an unstated concurrency.
 
     Exactly one of ``ratio`` (the first mode over the second), ``otps`` and ``acceptance`` is given.
@@ -100,7 +97,7 @@ class Figure:
         return f"{self.value:,.0f}" if self.kind == "otps" else f"{self.value:.2f}"
 
 
-class PublishedTable(_Entry):
+class PublishedTable(PackagedData):
     """One published table: its set-up and figures.
 
     ``gpu`` or ``engine`` None: not stated. ``k`` and ``heads`` are by mode; a head is an id of the catalogue,
@@ -153,7 +150,7 @@ class PublishedTable(_Entry):
                 yield Figure(kind, value, mode, over, k, concurrency, group.source or self.source)
 
 
-class Published(_Entry):
+class Published(PackagedData):
     """All published tables by name, and their sources."""
 
     sources: Mapping[str, PublishedSource]
@@ -182,5 +179,4 @@ class Published(_Entry):
 @cache
 def load_published() -> Published:
     """Return the packaged tables, which are cached and immutable."""
-    data: dict[str, Any] = read_data("published")
-    return Published.model_validate(data)
+    return Published.model_validate(read_data("published"))

@@ -50,6 +50,11 @@ class Finding:
         }
 
 
+def error_finding(check: str, message: str, next_step: str = "") -> Finding:
+    """Return a finding that stops a deploy."""
+    return Finding("error", message, next_step, check)
+
+
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Sort errors first, then warnings; findings of one severity keep their order."""
     return sorted(findings, key=lambda finding: _WORST_FIRST.index(finding.severity))

@@ -32,7 +32,6 @@ from peagle_sm.core.spec.lock import (
     Lock,
     LockChange,
     LockedHead,
-    LockedInstance,
     LockedLicence,
     LockedModel,
     LockedSource,
@@ -165,7 +164,10 @@ def make_lock(
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
     documents = DocumentCache(
-        session, buckets.public, keep=None if session.is_local else _cache_folder(environ), environ=environ
+        session,
+        buckets.public,
+        keep=None if session.is_local else cache_dir(environ) / "jumpstart",
+        environ=environ,
     )
     rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
@@ -217,10 +219,6 @@ def _read(path: Path) -> tuple[Lock | None, str | None]:
         return None, f"{path}: cannot be read: {error}"
     except SpecError as error:
         return None, error.message
-
-
-def _cache_folder(environ: Mapping[str, str]) -> Path:
-    return cache_dir(environ) / "jumpstart"
 
 
 def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:
@@ -279,10 +277,5 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
         default_instance_type=resolved.default_instance_type,
         supported_instance_types=resolved.supported_instance_types,
         environment=dict(resolved.environment),
-        instances={
-            name: LockedInstance(
-                image=one.image, target_uri=one.target_uri, environment=dict(one.environment)
-            )
-            for name, one in resolved.instances.items()
-        },
+        instances=resolved.instances,
     )

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.local_server import session_for
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
+from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of, is_builder, spec_from_builder
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.model_builder import is_builder, spec_from_builder
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.lifecycle.deployment import deploy as deploy_with

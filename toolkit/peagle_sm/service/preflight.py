@@ -228,6 +228,7 @@ def read_machine(root: Path | None = None) -> Machine:
     """
     cache = cache_dir(os.environ)
     place = next(each for each in (cache, *cache.parents) if each.exists())
+    own_cdk = (root or Path.cwd()) / "node_modules" / ".bin" / "cdk"
     return Machine(
         python=sys.version_info[:3],
         boto3=version("boto3"),
@@ -238,7 +239,7 @@ def read_machine(root: Path | None = None) -> Machine:
         memory_free_bytes=_free_memory(),
         engine=engine_state(),
         node=_node_version(),
-        cdk=_cdk(root or Path.cwd()),
+        cdk=str(own_cdk) if own_cdk.exists() else shutil.which("cdk"),
         cdk_library=find_spec("aws_cdk") is not None,
         platform=platform.system().lower(),
     )
@@ -277,11 +278,6 @@ def _node_version() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
-
-
-def _cdk(root: Path) -> str | None:
-    own = root / "node_modules" / ".bin" / "cdk"
-    return str(own) if own.exists() else shutil.which("cdk")
 
 
 _OF_OTHERS = ("jumpstart-cache-prod-", "jumpstart-private-cache-prod-")

@@ -7,7 +7,7 @@ from pathlib import Path
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
-from peagle_sm.core.plan.records import Context
+from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec

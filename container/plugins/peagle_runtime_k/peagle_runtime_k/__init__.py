@@ -24,10 +24,8 @@ def register() -> None:
     """Install the hooks if the environment asks for them; called in each process, possibly more than once."""
     if os.environ.get(SWITCH, "").strip().lower() not in ("1", "true"):
         return
-    from . import drafting, following, requests, scheduling
+    from . import following, hooks
 
-    requests.install()
-    scheduling.install()
-    drafting.install()
+    hooks.install()
     if following.is_on():
         following.install()

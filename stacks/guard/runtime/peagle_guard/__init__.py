@@ -1,5 +1,5 @@
 """Lambdas of the guard, which turn unused endpoints off. Standard library and boto3 only.
 
-``decide`` and ``hours`` are pure; ``sweeper`` drives them over the small protocol of ``aws``. The handlers
+``decide`` is pure; ``sweeper`` drives it over the small protocol of ``aws``. The handlers
 are in ``sweeper``, ``switch``, ``model_provider`` and ``lifetime_provider``.
 """

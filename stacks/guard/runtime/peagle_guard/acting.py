@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
-from peagle_guard.decide import MOST_WAKE_TRIES, decide, spent_usd, track
+from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, spent_usd, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.lifetime_provider import HARD_AFTER
 from peagle_guard.looking import Inventory, Ours, is_foreign, lifecycle_of
@@ -88,13 +88,9 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
             f"Endpoint {name} will be turned off at {_at(at)}, or soon after: {why}. {spent}",
             "To keep it, for example for two hours:",
             f"  peagle-sm keep {name} 2h",
-            *_or_by_traffic(tell),
+            *(["or send it a request before then."] if tell is Tell.IDLE_SOON else []),
         ]
     )
-
-
-def _or_by_traffic(tell: Tell | None) -> list[str]:
-    return ["or send it a request before then."] if tell is Tell.IDLE_SOON else []
 
 
 def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
@@ -153,11 +149,8 @@ def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -
     """
     if record.created_at is None or not record.arn:
         return SwitchResponse(DONE, "no schedule is known")
-    expires = record.created_at + lifecycle.max_lifetime
-    if record.expires_at is not None:
-        expires = max(expires, record.expires_at)
     # It was armed before the endpoint's creation was known to the second: a little later is still it.
-    expires += timedelta(minutes=1)
+    expires = expires_at(record.created_at, lifecycle, record) + timedelta(minutes=1)
     event = _direct(record) | {
         "expires_at": expires.isoformat(),
         "last_seen_at": _last_seen_at(record).isoformat(),

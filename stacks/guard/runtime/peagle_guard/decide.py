@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from peagle_guard import hours
 from peagle_guard.aws import same_time
 from peagle_guard.records import (
     BUSY,
@@ -34,6 +33,7 @@ from peagle_guard.records import (
     Record,
     Tell,
 )
+from peagle_sm.core.spec import hours
 
 _HOUR = timedelta(hours=1)
 
@@ -91,16 +91,16 @@ class Limit:
         return self.at - self.warning
 
 
-def expires_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record) -> datetime:
+def expires_at(created_at: datetime, lifecycle: Lifecycle, record: Record) -> datetime:
     """Return the end of the lifetime: creation plus the tag's hours, or what ``keep`` wrote, if later."""
-    ends = endpoint.created_at + lifecycle.max_lifetime
+    ends = created_at + lifecycle.max_lifetime
     return ends if record.expires_at is None else max(ends, record.expires_at)
 
 
 def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Limit:
     """Return the limit that comes (or came) first."""
     warning = min(WARNING, lifecycle.max_lifetime / 4)
-    ends = expires_at(endpoint, lifecycle, record)
+    ends = expires_at(endpoint.created_at, lifecycle, record)
     found = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
     spent = budget_ends_at(lifecycle, record)
     if spent is not None:
@@ -231,7 +231,7 @@ def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime, swee
 
 def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
     off_at, off_by = record.off_at, record.off_by
-    expires = _expiry(lifecycle, record)
+    expires = None if record.created_at is None else expires_at(record.created_at, lifecycle, record)
     if off_by is None:
         # The lifetime schedule deletes without a notice.
         off_by = OffBy.LIFETIME if expires is not None and now >= expires else OffBy.OTHERS
@@ -250,13 +250,6 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
     if off_by is OffBy.OTHERS:
         return Decision(Action.NONE, "deleted, but not by the guard", gone, off_by=off_by)
     return Decision(Action.CONFIRM_GONE, f"gone ({off_by})", gone, Tell.GONE, off_by, gone.off_at)
-
-
-def _expiry(lifecycle: Lifecycle, record: Record) -> datetime | None:
-    if record.created_at is None:
-        return None
-    ends = record.created_at + lifecycle.max_lifetime
-    return ends if record.expires_at is None else max(ends, record.expires_at)
 
 
 def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
@@ -304,7 +297,7 @@ def decide(
     record = replace(record, unknown_since=_unknown_since(endpoint, lifecycle, record, evidence, now))
     limit = next_limit(endpoint, lifecycle, record, now)
     decision = _decide(endpoint, lifecycle, record, evidence, now, limit)
-    return replace(decision, expires_at=expires_at(endpoint, lifecycle, record))
+    return replace(decision, expires_at=expires_at(endpoint.created_at, lifecycle, record))
 
 
 def _unknown_since(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -37,22 +37,6 @@ HARD_AFTER = timedelta(minutes=30)
 
 class NotArmed(Exception):
     """Error: a schedule differs from what was written; no endpoint may be created without it."""
-
-
-class Scheduler(Protocol):
-    """Methods of boto3's Scheduler client that are used."""
-
-    def create_schedule(self, **parameters: Any) -> Any:
-        """CreateSchedule."""
-
-    def update_schedule(self, **parameters: Any) -> Any:
-        """UpdateSchedule."""
-
-    def get_schedule(self, **parameters: Any) -> Any:
-        """GetSchedule."""
-
-    def delete_schedule(self, **parameters: Any) -> Any:
-        """DeleteSchedule."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +85,7 @@ def schedules(arming: Arming) -> list[dict[str, Any]]:
     ]
 
 
-def arm(scheduler: Scheduler, arming: Arming) -> None:
+def arm(scheduler: Any, arming: Arming) -> None:
     """Create or overwrite the schedules, and read each back.
 
     Raises:
@@ -118,26 +102,26 @@ def arm(scheduler: Scheduler, arming: Arming) -> None:
         _check(scheduler.get_schedule(Name=request["Name"]), request)
 
 
-def disarm_all(scheduler: Scheduler, name: str) -> None:
+def disarm_all(scheduler: Any, name: str) -> None:
     """Delete the lifetime schedule of that name and its hard schedules, if they exist."""
     _delete(scheduler, name)
     disarm_hard(scheduler, name)
 
 
-def disarm_hard(scheduler: Scheduler, name: str) -> None:
+def disarm_hard(scheduler: Any, name: str) -> None:
     """Delete the hard schedules of the lifetime schedule of that name, if they exist."""
     _delete(scheduler, hard_name(name))
     disarm_components(scheduler, name)
 
 
-def disarm_components(scheduler: Scheduler, name: str, after: int = 0) -> None:
+def disarm_components(scheduler: Any, name: str, after: int = 0) -> None:
     """Delete the schedules of the components numbered above ``after``; they are numbered without a gap."""
     for number in count(after + 1):
         if not _delete(scheduler, hard_name(name, number)):
             return
 
 
-def _delete(scheduler: Scheduler, name: str) -> bool:
+def _delete(scheduler: Any, name: str) -> bool:
     try:
         scheduler.delete_schedule(Name=name)
     except ClientError as error:
@@ -198,19 +182,9 @@ _MOST_HOURS = 8760.0
 _WRITE_TRIES = 5
 
 
-class Endpoints(Protocol):
-    """The part of boto3's SageMaker client that is used."""
-
-    def create_endpoint(self, **parameters: Any) -> Any:
-        """CreateEndpoint."""
-
-    def describe_endpoint(self, **parameters: Any) -> Any:
-        """DescribeEndpoint."""
-
-
 def provide(
-    scheduler: Scheduler,
-    endpoints: Endpoints,
+    scheduler: Any,
+    endpoints: Any,
     register: Register,
     settings: Settings,
     event: Mapping[str, Any],
@@ -247,8 +221,8 @@ def provide(
 
 
 def wake(
-    scheduler: Scheduler,
-    endpoints: Endpoints,
+    scheduler: Any,
+    endpoints: Any,
     register: Register,
     settings: Settings,
     event: Mapping[str, Any],
@@ -286,7 +260,7 @@ def wake(
     return {"state": "done", "detail": f"{name} is being created from {config}"}
 
 
-def _refuse_another_type(endpoints: Endpoints, wanted: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def _refuse_another_type(endpoints: Any, wanted: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Refuse an update that SageMaker would refuse, before anything of the stack has changed.
 
     `ScalingInstanceTypes` is set only where Application Auto Scaling counts the instances. In a rollback of
@@ -306,7 +280,7 @@ def _refuse_another_type(endpoints: Endpoints, wanted: Mapping[str, Any], before
     )
 
 
-def _is_needed(endpoints: Endpoints, schedule: str, endpoint: str) -> bool:
+def _is_needed(endpoints: Any, schedule: str, endpoint: str) -> bool:
     """Decide whether the endpoint still exists and needs the schedule."""
     return schedule == schedule_name(endpoint) and described(endpoints, endpoint) is not None
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -45,18 +45,12 @@ class ReportEntry:
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry as JSON types; times are in ISO format."""
-        told: dict[str, Any] = {
-            "name": self.name,
-            "arn": self.arn,
-            "status": self.status,
-            "evidence": self.evidence,
-            "action": self.action,
-            "reason": self.reason,
+        told = asdict(self) | {
             "expires_at": _iso(self.expires_at),
             "quiet_since": _iso(self.quiet_since),
-            "owner": self.owner,
+            "faults": list(self.faults),
         }
-        return {**told, "faults": list(self.faults)} if self.faults else told
+        return told if self.faults else {key: value for key, value in told.items() if key != "faults"}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -19,20 +19,7 @@ from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 _NOT_CREATED = "not-created:"
 
 
-class Models(Protocol):
-    """Methods of boto3's SageMaker client that are used."""
-
-    def create_model(self, **parameters: Any) -> Any:
-        """CreateModel."""
-
-    def describe_model(self, **parameters: Any) -> Any:
-        """DescribeModel."""
-
-    def delete_model(self, **parameters: Any) -> Any:
-        """DeleteModel."""
-
-
-def provide(models: Models, event: Mapping[str, Any]) -> Made:
+def provide(models: Any, event: Mapping[str, Any]) -> Made:
     """Handle CloudFormation's request for one model.
 
     Raises:
@@ -59,7 +46,7 @@ def _payload(text: object) -> dict[str, Any]:
     return payload
 
 
-def _create(models: Models, name: str, payload: Mapping[str, Any]) -> Made:
+def _create(models: Any, name: str, payload: Mapping[str, Any]) -> Made:
     try:
         arn = models.create_model(**payload)["ModelArn"]
     except ClientError as error:
@@ -69,7 +56,7 @@ def _create(models: Models, name: str, payload: Mapping[str, Any]) -> Made:
     return Made(name, {"ModelName": name, "ModelArn": arn})
 
 
-def _adopted(models: Models, name: str, payload: Mapping[str, Any]) -> str:
+def _adopted(models: Any, name: str, payload: Mapping[str, Any]) -> str:
     """Return the ARN of the existing model if it equals the requested one."""
     there = models.describe_model(ModelName=name)
     wanted = {key: value for key, value in payload.items() if key != "Tags"}
@@ -97,7 +84,7 @@ def _holds(there: Any, wanted: Any) -> bool:
     return bool(there == wanted)
 
 
-def _delete(models: Models, name: str) -> Made:
+def _delete(models: Any, name: str) -> Made:
     if not name.startswith(_NOT_CREATED):
         try:
             models.delete_model(ModelName=name)

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -25,25 +25,17 @@ from peagle_sm.core.plan.tags_and_schedules import HOURS
 
 PREFIX = "endpoint#"
 _SWEEP = "sweep"
-_TIMES = (
-    "created_at",
-    "first_in_service_at",
-    "quiet_since",
-    "marked_at",
-    "keep_until",
-    "expires_at",
-    "warned_at",
-    "spent_at",
-    "off_at",
-    "gone_at",
-    "woken_for",
-    "wake_tried_at",
-    "described_at",
-    "unknown_since",
-)
-_TEXTS = ("arn", "config_name", "stack")
-_FLAGS = ("paused", "hours_off", "parting", "is_async", "streams_hidden")
-_COUNTS = ("instances", "base_instances", "wake_tries", "publish_seconds")
+
+
+def _of_type(*types: str) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(Record) if each.type in types)
+
+
+# What the register stores of a record, by the type of the item's attribute.
+_TIMES = _of_type("datetime | None")
+_TEXTS = tuple(name for name in _of_type("str") if name != "name")
+_FLAGS = _of_type("bool")
+_COUNTS = tuple(name for name in _of_type("int", "int | None") if name != "version")
 # Records of deleted endpoints expire after this time; those of paused endpoints or with hours never do.
 _REMEMBERED = timedelta(days=90)
 _YEARS = range(2000, 2200)
@@ -51,27 +43,10 @@ _YEARS = range(2000, 2200)
 Item = dict[str, dict[str, Any]]
 
 
-class DynamoDb(Protocol):
-    """Methods of boto3's client that are used."""
-
-    def get_item(self, **parameters: Any) -> Any:
-        """GetItem."""
-
-    def update_item(self, **parameters: Any) -> Any:
-        """UpdateItem."""
-
-    def delete_item(self, **parameters: Any) -> Any:
-        """DeleteItem."""
-
-    def scan(self, **parameters: Any) -> Any:
-        """Scan."""
-
-
 class DynamoRegister:
     """The register over a DynamoDB table; satisfies ``aws.Register``."""
 
-    def __init__(self, client: DynamoDb, table: str) -> None:
-        """Take boto3's low-level client and the table's name."""
+    def __init__(self, client: Any, table: str) -> None:
         self._client = client
         self._table = table
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors, is_taken
+from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
 
@@ -28,28 +28,21 @@ def group_of(endpoint: str) -> str:
 
 def create(session: Session, group: str, days: int) -> bool:
     """Create a log group that keeps lines for ``days``; False if it already exists."""
-    client = session.client("logs")
     try:
-        with aws_errors("CreateLogGroup", session.local_url):
-            client.create_log_group(logGroupName=group)
+        session.api("logs").create_log_group(logGroupName=group)
     except PeagleError as error:
         if is_taken(error):
             return False
         raise
-    with aws_errors("PutRetentionPolicy", session.local_url):
-        client.put_retention_policy(logGroupName=group, retentionInDays=days)
+    session.api("logs").put_retention_policy(logGroupName=group, retentionInDays=days)
     return True
 
 
 def exists(session: Session, endpoint: str) -> bool:
     """Return whether an endpoint, or an earlier one of its name, has a log group."""
     group = group_of(endpoint)
-    with aws_errors("DescribeLogGroups", session.local_url):
-        pages = session.client("logs").get_paginator("describe_log_groups")
-        for page in pages.paginate(logGroupNamePrefix=group):
-            if any(row["logGroupName"] == group for row in page["logGroups"]):
-                return True
-    return False
+    groups = session.api("logs").rows("describe_log_groups", "logGroups", logGroupNamePrefix=group)
+    return any(row["logGroupName"] == group for row in groups)
 
 
 def remove(session: Session, endpoint: str) -> None:
@@ -58,8 +51,7 @@ def remove(session: Session, endpoint: str) -> None:
     Raises:
         NotFound: the log group does not exist.
     """
-    with aws_errors("DeleteLogGroup", session.local_url):
-        session.client("logs").delete_log_group(logGroupName=group_of(endpoint))
+    session.api("logs").delete_log_group(logGroupName=group_of(endpoint))
 
 
 def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
@@ -78,31 +70,26 @@ def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[st
     """Yield (event id, line) from ``start`` on, oldest first; ids detect repeats."""
     group = group_of(endpoint)
     try:
-        with aws_errors("FilterLogEvents", session.local_url):
-            pages = session.client("logs").get_paginator("filter_log_events")
-            for page in pages.paginate(logGroupName=group, startTime=int(start.timestamp() * 1000)):
-                for event in page.get("events", []):
-                    yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
+        begins = int(start.timestamp() * 1000)
+        for event in session.api("logs").rows(
+            "filter_log_events", "events", logGroupName=group, startTime=begins
+        ):
+            yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
     except NotFound:
         return
 
 
 def _tail(session: Session, group: str, limit: int, start: datetime | None) -> list[LogLine]:
-    client = session.client("logs")
     window = {} if start is None else {"startTime": int(start.timestamp() * 1000)}
-    with aws_errors("DescribeLogStreams", session.local_url):
-        streams = client.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True)
+    streams = session.api("logs").describe_log_streams(
+        logGroupName=group, orderBy="LastEventTime", descending=True
+    )
     lines: list[LogLine] = []
     for stream in streams.get("logStreams", []):
         name = stream["logStreamName"]
-        with aws_errors("GetLogEvents", session.local_url):
-            got = client.get_log_events(
-                logGroupName=group,
-                logStreamName=name,
-                limit=min(limit, 10_000),
-                startFromHead=False,
-                **window,
-            )
+        got = session.api("logs").get_log_events(
+            logGroupName=group, logStreamName=name, limit=min(limit, 10_000), startFromHead=False, **window
+        )
         lines += [_line(event, name) for event in got.get("events", [])]
     return sorted(lines, key=lambda line: line.timestamp)[-limit:]
 
@@ -114,11 +101,9 @@ def _line(event: dict[str, Any], stream: str) -> LogLine:
 
 def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
     """Send PutMetricAlarm: create the alarm, or replace the one of that name."""
-    with aws_errors("PutMetricAlarm", session.local_url):
-        session.client("cloudwatch").put_metric_alarm(**parameters)
+    session.api("cloudwatch").put_metric_alarm(**parameters)
 
 
 def remove_alarm(session: Session, name: str) -> None:
     """Send DeleteAlarms; a missing alarm is no error."""
-    with aws_errors("DeleteAlarms", session.local_url):
-        session.client("cloudwatch").delete_alarms(AlarmNames=[name])
+    session.api("cloudwatch").delete_alarms(AlarmNames=[name])

@@ -74,20 +74,16 @@ class RegisterEntry(Watched):
 
 def get(session: Session, name: str) -> RegisterEntry | None:
     """Return the entry of an endpoint name; None if no guard is installed."""
-    try:
-        with aws_errors("GetItem", session.local_url):
-            answer = session.client("dynamodb").get_item(TableName=TABLE, Key=_key(name), ConsistentRead=True)
-    except NotFound:
-        return None
-    return replace(_entry(name, answer.get("Item") or {}), read_at=_date_of(answer))
+    answer = session.api("dynamodb").find("get_item", TableName=TABLE, Key=_key(name), ConsistentRead=True)
+    return (
+        None if answer is None else replace(_entry(name, answer.get("Item") or {}), read_at=_date_of(answer))
+    )
 
 
 def entries(session: Session) -> dict[str, RegisterEntry]:
     """Return all entries by endpoint name; empty if no guard is installed."""
     try:
-        with aws_errors("Scan", session.local_url):
-            pages = session.client("dynamodb").get_paginator("scan").paginate(TableName=TABLE)
-            items = [item for page in pages for item in page["Items"]]
+        items = list(session.api("dynamodb").rows("scan", "Items", TableName=TABLE))
     except NotFound:
         return {}
     names = {item["pk"]["S"]: item for item in items if item["pk"]["S"].startswith(PREFIX)}
@@ -129,11 +125,7 @@ def update(
 
 def forget(session: Session, name: str) -> None:
     """Remove a deleted endpoint's entry; no entry, or no guard, is no error."""
-    try:
-        with aws_errors("DeleteItem", session.local_url):
-            session.client("dynamodb").delete_item(TableName=TABLE, Key=_key(name))
-    except NotFound:
-        return
+    session.api("dynamodb").find("delete_item", TableName=TABLE, Key=_key(name))
 
 
 def _write(session: Session, seen: RegisterEntry, values: Mapping[str, Value]) -> None:
@@ -146,21 +138,28 @@ def _write(session: Session, seen: RegisterEntry, values: Mapping[str, Value]) -
     condition, written = "attribute_not_exists(#version)", {f":{name}": value for name, value in sets.items()}
     if seen.held is not None:
         condition, written[":seen"] = "#version = :seen", dict(seen.held)
-    with aws_errors("UpdateItem", session.local_url):
-        session.client("dynamodb").update_item(
-            TableName=TABLE,
-            Key=_key(seen.name),
-            UpdateExpression=expression,
-            ConditionExpression=condition,
-            ExpressionAttributeNames={f"#{name}": name for name in (*sets, *removes)},
-            ExpressionAttributeValues=written,
-        )
+    session.api("dynamodb").update_item(
+        TableName=TABLE,
+        Key=_key(seen.name),
+        UpdateExpression=expression,
+        ConditionExpression=condition,
+        ExpressionAttributeNames={f"#{name}": name for name in (*sets, *removes)},
+        ExpressionAttributeValues=written,
+    )
 
 
 def _entry(name: str, item: Item) -> RegisterEntry:
     """Parse an item; missing or invalid attributes get the guard's defaults."""
     return RegisterEntry(
-        **vars(_watched(name, item)),
+        name=name,
+        quiet_since=moment_in(item, "quiet_since"),
+        keep_until=moment_in(item, "keep_until"),
+        expires_at=moment_in(item, "expires_at"),
+        paused=item.get("paused", {}).get("BOOL") is True,
+        off_by=item.get("off_by", {}).get("S"),
+        gone_at=moment_in(item, "gone_at"),
+        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
+        unknown_since=moment_in(item, "unknown_since"),
         version=_whole(item, "version"),
         created_at=moment_in(item, "created_at"),
         off_at=moment_in(item, "off_at"),
@@ -228,35 +227,18 @@ class Subscription:
 
 def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
     """Return the end of the last sweep (None: no sweep yet), and all endpoints."""
-    with aws_errors("Scan", session.local_url):
-        pages = session.client("dynamodb").get_paginator("scan").paginate(TableName=table)
-        items = {item["pk"]["S"]: item for page in pages for item in page["Items"]}
-    rows = [
-        _watched(key.removeprefix(PREFIX), item)
+    items = {item["pk"]["S"]: item for item in session.api("dynamodb").rows("scan", "Items", TableName=table)}
+    rows: list[Watched] = [
+        _entry(key.removeprefix(PREFIX), item)
         for key, item in sorted(items.items())
         if key.startswith(PREFIX)
     ]
     return moment_in(items.get(_SWEEP, {}), "last_sweep_at"), rows
 
 
-def _watched(name: str, item: Mapping[str, Mapping[str, Any]]) -> Watched:
-    return Watched(
-        name=name,
-        quiet_since=moment_in(item, "quiet_since"),
-        keep_until=moment_in(item, "keep_until"),
-        expires_at=moment_in(item, "expires_at"),
-        paused=item.get("paused", {}).get("BOOL") is True,
-        off_by=item.get("off_by", {}).get("S"),
-        gone_at=moment_in(item, "gone_at"),
-        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
-        unknown_since=moment_in(item, "unknown_since"),
-    )
-
-
 def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:
     """Return the existing alarms of these names."""
-    with aws_errors("DescribeAlarms", session.local_url):
-        answer = session.client("cloudwatch").describe_alarms(AlarmNames=list(names))
+    answer = session.api("cloudwatch").describe_alarms(AlarmNames=list(names))
     return [
         Alarm(
             row["AlarmName"],
@@ -270,22 +252,17 @@ def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:
 
 def waiting_messages(session: Session, queue: str) -> int:
     """Return SQS's approximate number of messages in a queue."""
-    with aws_errors("GetQueueAttributes", session.local_url):
-        sqs = session.client("sqs")
-        url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
-        told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
-    return int(told["Attributes"]["ApproximateNumberOfMessages"])
+    url, count = session.api("sqs").get_queue_url(QueueName=queue)["QueueUrl"], "ApproximateNumberOfMessages"
+    told = session.api("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=[count])
+    return int(told["Attributes"][count])
 
 
 def subscriptions(session: Session, topic_arn: str) -> list[Subscription]:
     """Return the subscribers of a topic."""
-    with aws_errors("ListSubscriptionsByTopic", session.local_url):
-        pages = session.client("sns").get_paginator("list_subscriptions_by_topic")
-        return [
-            Subscription(row["Protocol"], row["Endpoint"], row["SubscriptionArn"] != UNCONFIRMED)
-            for page in pages.paginate(TopicArn=topic_arn)
-            for row in page["Subscriptions"]
-        ]
+    rows = session.api("sns").rows("list_subscriptions_by_topic", "Subscriptions", TopicArn=topic_arn)
+    return [
+        Subscription(row["Protocol"], row["Endpoint"], row["SubscriptionArn"] != UNCONFIRMED) for row in rows
+    ]
 
 
 FUNCTION_BUSY = "TooManyRequestsException"

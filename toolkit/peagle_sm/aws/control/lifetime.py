@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors, is_taken
+from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard import SWITCH, endpoint_stack
@@ -76,10 +76,8 @@ class Lifetime:
 
 def get(session: Session, name: str) -> Lifetime | None:
     """Return the schedule of that name; None if it does not exist."""
-    try:
-        with aws_errors("GetSchedule", session.local_url):
-            answer = session.client("scheduler").get_schedule(Name=name)
-    except NotFound:
+    answer = session.api("scheduler").find("get_schedule", Name=name)
+    if answer is None:
         return None
     return Lifetime(
         name=name,
@@ -99,14 +97,12 @@ def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
         ServiceFault: AWS refused it, or the schedule that was read back differs.
     """
     try:
-        with aws_errors("CreateSchedule", session.local_url):
-            session.client("scheduler").create_schedule(**parameters)
+        session.api("scheduler").create_schedule(**parameters)
     except ServiceFault as error:
         if not is_taken(error):
             raise
         # An old schedule must never delete a new endpoint of the same name.
-        with aws_errors("UpdateSchedule", session.local_url):
-            session.client("scheduler").update_schedule(**parameters)
+        session.api("scheduler").update_schedule(**parameters)
     armed = get(session, parameters["Name"])
     wanted = _target_endpoint(parameters["Target"])
     if armed is None or not armed.enabled or armed.endpoint != wanted:
@@ -134,8 +130,7 @@ def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
         "StartDate": starts,
         "EndDate": starts + timedelta(days=1),
     }
-    with aws_errors("UpdateSchedule", session.local_url):
-        session.client("scheduler").update_schedule(**parameters)
+    session.api("scheduler").update_schedule(**parameters)
 
 
 def _moved_target(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
@@ -159,8 +154,7 @@ def remove(session: Session, name: str) -> None:
     Raises:
         NotFound: no schedule has that name.
     """
-    with aws_errors("DeleteSchedule", session.local_url):
-        session.client("scheduler").delete_schedule(Name=name)
+    session.api("scheduler").delete_schedule(Name=name)
 
 
 def remove_hard(session: Session, endpoint: str) -> None:
@@ -186,12 +180,10 @@ def _remove_hard(session: Session, name: str) -> bool:
 
 def list_rows(session: Session) -> Iterator[ScheduleRow]:
     """List the schedules that may be lifetime schedules of peagle-sm."""
-    with aws_errors("ListSchedules", session.local_url):
-        paginator = session.client("scheduler").get_paginator("list_schedules")
-        for page in paginator.paginate(NamePrefix=NAME_PREFIX, MaxResults=_PAGE):
-            for row in page["Schedules"]:
-                if row["Name"].endswith(NAME_SUFFIX):
-                    yield _row(row)
+    asked = {"NamePrefix": NAME_PREFIX, "MaxResults": _PAGE}
+    for row in session.api("scheduler").rows("list_schedules", "Schedules", **asked):
+        if row["Name"].endswith(NAME_SUFFIX):
+            yield _row(row)
 
 
 def _row(row: Mapping[str, Any]) -> ScheduleRow:

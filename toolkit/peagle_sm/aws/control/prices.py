@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog, PriceEntry, load_catalog
 from peagle_sm.core.errors import PeagleError
@@ -75,9 +74,7 @@ def find_price(
 
 def describe(price: PriceEntry, instances: int = 1) -> str:
     """Format a price in one line: instance, region, kind, source and date."""
-    kind = "SageMaker on demand" if price.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
-    count = f"{instances} x " if instances != 1 else ""
-    return f"{count}{price.instance} in {price.region}: {kind}, {price.source}, {price.date}"
+    return f"{instances} x {price}" if instances != 1 else str(price)
 
 
 def listed_price(session: Session, instance_type: str, region: str) -> PriceEntry | None:
@@ -103,7 +100,12 @@ def find_elsewhere(
     if session.is_local:
         return []
     try:
-        found = _listed_everywhere(session, instance_type)
+        products = _products(session, instanceName=instance_type)
+        regions = (
+            (each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products
+        )
+        entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
+        found = [entry for entry in entries if entry is not None]
     except PeagleError:
         rows = (catalog or load_catalog()).prices
         found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
@@ -114,19 +116,10 @@ def find_elsewhere(
     return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))
 
 
-def _listed_everywhere(session: Session, instance_type: str) -> list[PriceEntry]:
-    products = _products(session, instanceName=instance_type)
-    regions = ((each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products)
-    entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
-    return [entry for entry in entries if entry is not None]
-
-
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
-    client = session.client("pricing")
-    with aws_errors("GetProducts"):
-        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
-        return [json.loads(text) for page in pages for text in page["PriceList"]]
+    texts = session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
+    return [json.loads(text) for text in texts]
 
 
 def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
 
@@ -82,20 +81,17 @@ class Listed:
 
 def create_model(session: Session, parameters: Mapping[str, Any]) -> None:
     """Send CreateModel once."""
-    with aws_errors("CreateModel", session.local_url):
-        session.creating_client("sagemaker").create_model(**parameters)
+    session.api("sagemaker", once=True).create_model(**parameters)
 
 
 def create_endpoint_config(session: Session, parameters: Mapping[str, Any]) -> None:
     """Send CreateEndpointConfig once."""
-    with aws_errors("CreateEndpointConfig", session.local_url):
-        session.creating_client("sagemaker").create_endpoint_config(**parameters)
+    session.api("sagemaker", once=True).create_endpoint_config(**parameters)
 
 
 def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
     """Send CreateEndpoint once; the endpoint is billed from now on."""
-    with aws_errors("CreateEndpoint", session.local_url):
-        session.creating_client("sagemaker").create_endpoint(**parameters)
+    session.api("sagemaker", once=True).create_endpoint(**parameters)
 
 
 def update_endpoint(
@@ -105,22 +101,20 @@ def update_endpoint(
 
     ``retain`` keeps the present instance count instead of the config's.
     """
-    with aws_errors("UpdateEndpoint", session.local_url):
-        session.creating_client("sagemaker").update_endpoint(
-            EndpointName=name,
-            EndpointConfigName=config,
-            DeploymentConfig=deployment,
-            RetainAllVariantProperties=retain,
-        )
+    session.api("sagemaker", once=True).update_endpoint(
+        EndpointName=name,
+        EndpointConfigName=config,
+        DeploymentConfig=deployment,
+        RetainAllVariantProperties=retain,
+    )
 
 
 def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
     """Return whether the variant is a target of Application Auto Scaling."""
     try:
-        with aws_errors("DescribeScalableTargets", session.local_url):
-            answer = session.client("application-autoscaling").describe_scalable_targets(
-                ServiceNamespace="sagemaker", ResourceIds=[f"endpoint/{endpoint}/variant/{variant}"]
-            )
+        answer = session.api("application-autoscaling").describe_scalable_targets(
+            ServiceNamespace="sagemaker", ResourceIds=[f"endpoint/{endpoint}/variant/{variant}"]
+        )
     except PeagleError:
         return False  # no permission: SageMaker itself refuses such an update
     return bool(answer["ScalableTargets"])
@@ -128,10 +122,8 @@ def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
 
 def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
     """Return the endpoint's facts; None if it does not exist."""
-    try:
-        with aws_errors("DescribeEndpoint", session.local_url):
-            answer = session.client("sagemaker").describe_endpoint(EndpointName=name)
-    except NotFound:
+    answer = session.api("sagemaker").find("describe_endpoint", EndpointName=name)
+    if answer is None:
         return None
     return EndpointFacts(
         name=name,
@@ -146,10 +138,8 @@ def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
 
 def describe_endpoint_config(session: Session, name: str) -> ConfigFacts | None:
     """Return the endpoint config's facts; None if it does not exist."""
-    try:
-        with aws_errors("DescribeEndpointConfig", session.local_url):
-            answer = session.client("sagemaker").describe_endpoint_config(EndpointConfigName=name)
-    except NotFound:
+    answer = session.api("sagemaker").find("describe_endpoint_config", EndpointConfigName=name)
+    if answer is None:
         return None
     variant = (answer.get("ProductionVariants") or [{}])[0]
     pools = variant.get("InstancePools") or [{}]
@@ -165,10 +155,8 @@ def describe_endpoint_config(session: Session, name: str) -> ConfigFacts | None:
 
 def describe_model(session: Session, name: str) -> ModelFacts | None:
     """Return the model's facts; None if it does not exist."""
-    try:
-        with aws_errors("DescribeModel", session.local_url):
-            answer = session.client("sagemaker").describe_model(ModelName=name)
-    except NotFound:
+    answer = session.api("sagemaker").find("describe_model", ModelName=name)
+    if answer is None:
         return None
     container = answer.get("PrimaryContainer") or (answer.get("Containers") or [{}])[0]
     return ModelFacts(
@@ -182,64 +170,54 @@ def describe_model(session: Session, name: str) -> ModelFacts | None:
 
 def list_endpoints(session: Session) -> Iterator[Listed]:
     """List all endpoints, newest first."""
-    for row in _pages(session, "list_endpoints", "Endpoints"):
-        yield Listed(row["EndpointName"], row["EndpointArn"], row["EndpointStatus"], row.get("CreationTime"))
+    return _listed(session, "endpoints", "Endpoint")
 
 
 def list_endpoint_configs(
     session: Session, name_contains: str | None = None, pages: int | None = None
 ) -> Iterator[Listed]:
     """List endpoint configs, newest first: all pages, or the first ``pages``."""
-    for row in _pages(session, "list_endpoint_configs", "EndpointConfigs", name_contains, pages):
-        yield Listed(row["EndpointConfigName"], row["EndpointConfigArn"], None, row.get("CreationTime"))
+    return _listed(session, "endpoint_configs", "EndpointConfig", name_contains, pages)
 
 
 def list_models(
     session: Session, name_contains: str | None = None, pages: int | None = None
 ) -> Iterator[Listed]:
     """List models, newest first: all pages, or the first ``pages``."""
-    for row in _pages(session, "list_models", "Models", name_contains, pages):
-        yield Listed(row["ModelName"], row["ModelArn"], None, row.get("CreationTime"))
+    return _listed(session, "models", "Model", name_contains, pages)
 
 
-def _pages(
-    session: Session,
-    operation: str,
-    key: str,
-    name_contains: str | None = None,
-    pages: int | None = None,
-) -> Iterator[dict[str, Any]]:
+def _listed(
+    session: Session, plural: str, kind: str, name_contains: str | None = None, pages: int | None = None
+) -> Iterator[Listed]:
     asked: dict[str, Any] = {"MaxResults": PAGE, "SortBy": "CreationTime", "SortOrder": "Descending"}
     if name_contains:
         asked["NameContains"] = name_contains
-    with aws_errors(operation, session.local_url):
-        found = session.client("sagemaker").get_paginator(operation).paginate(**asked)
-        for page in islice(found, pages):
-            yield from page[key]
+    rows = session.api("sagemaker").rows(f"list_{plural}", f"{kind}s", **asked)
+    for row in islice(rows, None if pages is None else pages * PAGE):
+        name, arn = row[f"{kind}Name"], row[f"{kind}Arn"]
+        yield Listed(name, arn, row.get(f"{kind}Status"), row.get("CreationTime"))
 
 
 def tags_of(session: Session, arn: str) -> dict[str, str] | None:
     """Return a resource's tags; None if the resource does not exist."""
     try:
-        with aws_errors("ListTags", session.local_url):
-            pages = session.client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn)
-            return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
+        rows = session.api("sagemaker").rows("list_tags", "Tags", ResourceArn=arn)
+        return {tag["Key"]: tag["Value"] for tag in rows}
     except NotFound:
         return None
 
 
 def add_tags(session: Session, arn: str, tags: Mapping[str, str]) -> None:
     """Add tags to a resource; existing keys get the new values."""
-    with aws_errors("AddTags", session.local_url):
-        session.client("sagemaker").add_tags(
-            ResourceArn=arn, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
-        )
+    session.api("sagemaker").add_tags(
+        ResourceArn=arn, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+    )
 
 
 def remove_tags(session: Session, arn: str, keys: Sequence[str]) -> None:
     """Remove tags from a resource; missing keys are no error."""
-    with aws_errors("DeleteTags", session.local_url):
-        session.client("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
+    session.api("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
 
 
 def delete_endpoint(session: Session, name: str) -> None:
@@ -249,20 +227,17 @@ def delete_endpoint(session: Session, name: str) -> None:
         NotFound: the endpoint does not exist.
         ServiceFault: refused, for example while Creating (see `aws.session.errors.is_refused_now`).
     """
-    with aws_errors("DeleteEndpoint", session.local_url):
-        session.client("sagemaker").delete_endpoint(EndpointName=name)
+    session.api("sagemaker").delete_endpoint(EndpointName=name)
 
 
 def delete_endpoint_config(session: Session, name: str) -> None:
     """Send DeleteEndpointConfig."""
-    with aws_errors("DeleteEndpointConfig", session.local_url):
-        session.client("sagemaker").delete_endpoint_config(EndpointConfigName=name)
+    session.api("sagemaker").delete_endpoint_config(EndpointConfigName=name)
 
 
 def delete_model(session: Session, name: str) -> None:
     """Send DeleteModel."""
-    with aws_errors("DeleteModel", session.local_url):
-        session.client("sagemaker").delete_model(ModelName=name)
+    session.api("sagemaker").delete_model(ModelName=name)
 
 
 def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
@@ -272,32 +247,19 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
         CredentialsError: sagemaker:ListInferenceComponents is not allowed.
         ServiceFault: AWS returns an error, or does not answer.
     """
-    with aws_errors("ListInferenceComponents", session.local_url):
-        pages = session.client("sagemaker").get_paginator("list_inference_components")
-        found = [
-            row["InferenceComponentName"]
-            for page in pages.paginate(EndpointNameEquals=endpoint, MaxResults=PAGE)
-            for row in page["InferenceComponents"]
-        ]
-    return tuple(sorted(found))
+    asked = {"EndpointNameEquals": endpoint, "MaxResults": PAGE}
+    rows = session.api("sagemaker").rows("list_inference_components", "InferenceComponents", **asked)
+    return tuple(sorted(row["InferenceComponentName"] for row in rows))
 
 
 def delete_component(session: Session, name: str) -> None:
     """Send DeleteInferenceComponent; the deletion takes a while."""
-    with aws_errors("DeleteInferenceComponent", session.local_url):
-        session.client("sagemaker").delete_inference_component(InferenceComponentName=name)
+    session.api("sagemaker").delete_inference_component(InferenceComponentName=name)
 
 
 def describe_component(session: Session, name: str) -> dict[str, Any] | None:
     """Return the answer of DescribeInferenceComponent; None if it does not exist."""
-    try:
-        with aws_errors("DescribeInferenceComponent", session.local_url):
-            found: dict[str, Any] = session.client("sagemaker").describe_inference_component(
-                InferenceComponentName=name
-            )
-    except NotFound:
-        return None
-    return found
+    return session.api("sagemaker").find("describe_inference_component", InferenceComponentName=name)
 
 
 MOST_NAMES = 1000
@@ -352,22 +314,17 @@ def create_config(
         for channel, uri in channels.items()
     ]
     parameters: dict[str, Any] = {"DatasetConfig": {"InputDataConfig": sources}} if sources else {}
-    with aws_errors("CreateAIWorkloadConfig", session.local_url):
-        session.creating_client("sagemaker").create_ai_workload_config(
-            AIWorkloadConfigName=name,
-            AIWorkloadConfigs={"WorkloadSpec": {"Inline": inline}},
-            Tags=_tags(tags),
-            **parameters,
-        )
+    session.api("sagemaker", once=True).create_ai_workload_config(
+        AIWorkloadConfigName=name,
+        AIWorkloadConfigs={"WorkloadSpec": {"Inline": inline}},
+        Tags=_tags(tags),
+        **parameters,
+    )
 
 
 def delete_config(session: Session, name: str) -> None:
     """Delete a workload configuration; a missing one is no error."""
-    try:
-        with aws_errors("DeleteAIWorkloadConfig", session.local_url):
-            session.client("sagemaker").delete_ai_workload_config(AIWorkloadConfigName=name)
-    except NotFound:
-        return
+    session.api("sagemaker").find("delete_ai_workload_config", AIWorkloadConfigName=name)
 
 
 def create_job(
@@ -385,23 +342,20 @@ def create_job(
     target: dict[str, Any] = {"Identifier": endpoint}
     if component is not None:
         target["InferenceComponents"] = [{"Identifier": component}]
-    with aws_errors("CreateAIBenchmarkJob", session.local_url):
-        session.creating_client("sagemaker").create_ai_benchmark_job(
-            AIBenchmarkJobName=name,
-            BenchmarkTarget={"Endpoint": target},
-            OutputConfig={"S3OutputLocation": output},
-            AIWorkloadConfigIdentifier=config,
-            RoleArn=role_arn,
-            Tags=_tags(tags),
-        )
+    session.api("sagemaker", once=True).create_ai_benchmark_job(
+        AIBenchmarkJobName=name,
+        BenchmarkTarget={"Endpoint": target},
+        OutputConfig={"S3OutputLocation": output},
+        AIWorkloadConfigIdentifier=config,
+        RoleArn=role_arn,
+        Tags=_tags(tags),
+    )
 
 
 def describe_job(session: Session, name: str) -> JobFacts | None:
     """Return the job's facts; None if it does not exist."""
-    try:
-        with aws_errors("DescribeAIBenchmarkJob", session.local_url):
-            answer = session.client("sagemaker").describe_ai_benchmark_job(AIBenchmarkJobName=name)
-    except NotFound:
+    answer = session.api("sagemaker").find("describe_ai_benchmark_job", AIBenchmarkJobName=name)
+    if answer is None:
         return None
     return JobFacts(
         name=name,
@@ -416,8 +370,7 @@ def describe_job(session: Session, name: str) -> JobFacts | None:
 
 def stop_job(session: Session, name: str) -> None:
     """Stop a job; its status is Stopping for a while."""
-    with aws_errors("StopAIBenchmarkJob", session.local_url):
-        session.client("sagemaker").stop_ai_benchmark_job(AIBenchmarkJobName=name)
+    session.api("sagemaker").stop_ai_benchmark_job(AIBenchmarkJobName=name)
 
 
 def last_line(session: Session, facts: JobFacts) -> str | None:
@@ -425,10 +378,9 @@ def last_line(session: Session, facts: JobFacts) -> str | None:
     for log in facts.raw.get("OutputConfig", {}).get("CloudWatchLogs", []):
         group = str(log.get("LogGroupArn", "")).partition(":log-group:")[2].removesuffix(":*")
         try:
-            with aws_errors("GetLogEvents", session.local_url):
-                events = session.client("logs").get_log_events(
-                    logGroupName=group, logStreamName=log.get("LogStreamName", ""), limit=1
-                )["events"]
+            events = session.api("logs").get_log_events(
+                logGroupName=group, logStreamName=log.get("LogStreamName", ""), limit=1
+            )["events"]
         except PeagleError:
             continue  # results come from S3; the log is only for progress
         if events:

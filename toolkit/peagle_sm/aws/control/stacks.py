@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 
@@ -50,14 +49,10 @@ class StackEvent:
 
 def describe(session: Session, name: str) -> StackFacts | None:
     """Return a stack's facts by name, or by id also after its deletion, or None."""
-    try:
-        with aws_errors("DescribeStacks", session.local_url):
-            rows = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
-    except NotFound:
+    answer = session.api("cloudformation").find("describe_stacks", StackName=name)
+    if answer is None or not answer["Stacks"]:
         return None
-    if not rows:
-        return None
-    row = rows[0]
+    row = answer["Stacks"][0]
     return StackFacts(
         name=row["StackName"],
         stack_id=row["StackId"],
@@ -77,15 +72,13 @@ def stack_status(session: Session, name: str) -> str | None:
 
 def create(session: Session, parameters: Mapping[str, Any]) -> str:
     """Send CreateStack once, and return the stack's id."""
-    with aws_errors("CreateStack", session.local_url):
-        return str(session.creating_client("cloudformation").create_stack(**parameters)["StackId"])
+    return str(session.api("cloudformation", once=True).create_stack(**parameters)["StackId"])
 
 
 def update(session: Session, parameters: Mapping[str, Any]) -> bool:
     """Send UpdateStack once; return False if there is nothing to change."""
     try:
-        with aws_errors("UpdateStack", session.local_url):
-            session.creating_client("cloudformation").update_stack(**parameters)
+        session.api("cloudformation", once=True).update_stack(**parameters)
     except ServiceFault as error:
         if "no updates are to be performed" in error.message.lower():
             return False
@@ -95,24 +88,20 @@ def update(session: Session, parameters: Mapping[str, Any]) -> bool:
 
 def delete(session: Session, name: str) -> None:
     """Send DeleteStack; its answer proves nothing: poll by id until it is gone."""
-    with aws_errors("DeleteStack", session.local_url):
-        session.client("cloudformation").delete_stack(StackName=name)
+    session.api("cloudformation").delete_stack(StackName=name)
 
 
 def events(session: Session, stack_id: str) -> Iterator[StackEvent]:
     """Yield a stack's events, newest first; pages are read on demand."""
-    with aws_errors("DescribeStackEvents", session.local_url):
-        pages = session.client("cloudformation").get_paginator("describe_stack_events")
-        for page in pages.paginate(StackName=stack_id):
-            for row in page["StackEvents"]:
-                yield StackEvent(
-                    event_id=row["EventId"],
-                    at=row["Timestamp"],
-                    logical_id=row.get("LogicalResourceId", ""),
-                    resource_type=row.get("ResourceType", ""),
-                    status=row.get("ResourceStatus", ""),
-                    reason=row.get("ResourceStatusReason"),
-                )
+    for row in session.api("cloudformation").rows("describe_stack_events", "StackEvents", StackName=stack_id):
+        yield StackEvent(
+            event_id=row["EventId"],
+            at=row["Timestamp"],
+            logical_id=row.get("LogicalResourceId", ""),
+            resource_type=row.get("ResourceType", ""),
+            status=row.get("ResourceStatus", ""),
+            reason=row.get("ResourceStatusReason"),
+        )
 
 
 def importers(session: Session, exports: Sequence[str]) -> list[str]:
@@ -120,10 +109,7 @@ def importers(session: Session, exports: Sequence[str]) -> list[str]:
     found: set[str] = set()
     for export in exports:
         try:
-            with aws_errors("ListImports", session.local_url):
-                pages = session.client("cloudformation").get_paginator("list_imports")
-                for page in pages.paginate(ExportName=export):
-                    found.update(page["Imports"])
+            found.update(session.api("cloudformation").rows("list_imports", "Imports", ExportName=export))
         except NotFound:
             continue
         except ServiceFault as error:
@@ -146,11 +132,5 @@ def tagged_resources(session: Session, wanted: Mapping[str, str]) -> dict[str, d
         "TagFilters": [{"Key": key, "Values": [value]} for key, value in wanted.items()],
         "ResourcesPerPage": _PAGE,
     }
-    with aws_errors("GetResources", session.local_url):
-        client = session.client("resourcegroupstaggingapi")
-        pages = client.get_paginator("get_resources").paginate(**asked)
-        return {
-            row["ResourceARN"]: {tag["Key"]: tag["Value"] for tag in row["Tags"]}
-            for page in pages
-            for row in page["ResourceTagMappingList"]
-        }
+    rows = session.api("resourcegroupstaggingapi").rows("get_resources", "ResourceTagMappingList", **asked)
+    return {row["ResourceARN"]: {tag["Key"]: tag["Value"] for tag in row["Tags"]} for row in rows}

@@ -13,16 +13,17 @@ from peagle_sm.aws.readers import account, resources
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.plan.resolve import Draft
 
-Reader = Callable[[Session, Draft | None], Any]
+Reader = Callable[[Session, Any], Any]
+"""Reader of a fact, from the session and the draft; those without a spec get None."""
 
 # Only these readers work without a spec.
 WITHOUT_SPEC: Mapping[str, Reader] = {"identity": account.identity}
 WITH_SPEC: Mapping[str, Reader] = {
     "caller_rights": account.caller_rights,
-    "execution_role": account.execution_role,
+    "execution_role": lambda session, draft: account.read_role(session, draft.role_arn or ""),
     "execution_rights": account.execution_rights,
     "key_rights": account.key_rights,
-    "scheduler_role": account.scheduler_role,
+    "scheduler_role": lambda session, draft: account.read_role(session, draft.scheduler_role_arn or ""),
     "scheduler_rights": account.scheduler_rights,
     "quotas": resources.quotas,
     "reservation": resources.reservation,
@@ -58,7 +59,7 @@ PERMISSIONS: Mapping[str, str] = {
     "ListServiceQuotas": "servicequotas:ListServiceQuotas",
     "ListTags": "sagemaker:ListTags",
     "SimulatePrincipalPolicy": "iam:SimulatePrincipalPolicy",
-    "list_endpoints": "sagemaker:ListEndpoints",
+    "ListEndpoints": "sagemaker:ListEndpoints",
 }
 """Permission of each call that a reader makes, by the operation's name in errors."""
 

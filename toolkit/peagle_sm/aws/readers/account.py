@@ -12,7 +12,6 @@ from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.readers.resources import kms_keys
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.checks.base import Identity, KeyRights, Rights, Role, Taken
@@ -38,8 +37,7 @@ def identity(session: Session, _: Draft | None) -> Identity:
     """
     before = session.wall_clock()
     try:
-        with aws_errors("GetCallerIdentity", session.local_url):
-            answer = session.client("sts").get_caller_identity()
+        answer = session.api("sts").get_caller_identity()
     except CredentialsError as error:
         return Identity(problem=error.message, next_step=error.next_step or "")
     after = session.wall_clock()
@@ -53,9 +51,8 @@ def identity(session: Session, _: Draft | None) -> Identity:
     return Identity(str(answer["Account"]), str(answer["Arn"]), skew_s=skew)
 
 
-def taken(session: Session, draft: Draft | None) -> Taken:
+def taken(session: Session, draft: Draft) -> Taken:
     """Find out what already has the endpoint's name."""
-    assert draft is not None
     found = control.describe_endpoint(session, draft.spec.name)
     if found is None:
         return Taken()
@@ -68,18 +65,6 @@ Question = tuple[tuple[str, ...], str, dict[str, str]]
 """Actions, their resource, and the values of condition keys."""
 
 
-def execution_role(session: Session, draft: Draft | None) -> Role:
-    """Read the execution role of the containers."""
-    assert draft is not None
-    return read_role(session, draft.role_arn or "")
-
-
-def scheduler_role(session: Session, draft: Draft | None) -> Role:
-    """Read the role of the lifetime schedule."""
-    assert draft is not None
-    return read_role(session, draft.scheduler_role_arn or "")
-
-
 def read_role(session: Session, arn: str) -> Role:
     """Read a role's trust policy and the names of its policies.
 
@@ -87,15 +72,12 @@ def read_role(session: Session, arn: str) -> Role:
         CredentialsError: iam:GetRole or iam:ListAttachedRolePolicies is missing.
     """
     name = arn.rpartition("/")[2]
-    iam = session.client("iam")
     try:
-        with aws_errors("GetRole", session.local_url):
-            role = iam.get_role(RoleName=name)["Role"]
+        role = session.api("iam").get_role(RoleName=name)["Role"]
     except NotFound:
         return Role(arn, exists=False)
-    with aws_errors("ListAttachedRolePolicies", session.local_url):
-        pages = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
-        attached = tuple(row["PolicyName"] for page in pages for row in page["AttachedPolicies"])
+    rows = session.api("iam").rows("list_attached_role_policies", "AttachedPolicies", RoleName=name)
+    attached = tuple(row["PolicyName"] for row in rows)
     return Role(arn, True, tuple(_services(role["AssumeRolePolicyDocument"])), attached)
 
 
@@ -108,36 +90,31 @@ def _services(document: Any) -> Iterator[str]:
             yield from [found] if isinstance(found, str) else found
 
 
-def caller_rights(session: Session, draft: Draft | None) -> Rights:
+def caller_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the calls of a deploy for the caller.
 
     Raises:
         ServiceFault: the caller is the account's root user, which IAM does not simulate.
         CredentialsError: iam:SimulatePrincipalPolicy is missing.
     """
-    assert draft is not None
-    with aws_errors("GetCallerIdentity", session.local_url):
-        arn = str(session.client("sts").get_caller_identity()["Arn"])
+    arn = str(session.api("sts").get_caller_identity()["Arn"])
     return simulate(session, _policy_source(session, arn), _deploy_calls(draft, arn.split(":")[4]))
 
 
-def execution_rights(session: Session, draft: Draft | None) -> Rights:
+def execution_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the calls of the containers' role: image, weights, keys, logs."""
-    assert draft is not None
     return simulate(session, draft.role_arn or "", _container_calls(draft))
 
 
-def key_rights(session: Session, draft: Draft | None) -> KeyRights:
+def key_rights(session: Session, draft: Draft) -> KeyRights:
     """Find the KMS keys of the artifacts, and simulate kms:Decrypt with each."""
-    assert draft is not None
     keys = kms_keys(session, draft)
     questions: list[Question] = [(("kms:Decrypt",), key, {}) for key in keys]
     return KeyRights(keys, simulate(session, draft.role_arn or "", questions))
 
 
-def scheduler_rights(session: Session, draft: Draft | None) -> Rights:
+def scheduler_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the call of the lifetime schedule."""
-    assert draft is not None
     arn = _sagemaker(draft, (draft.scheduler_role_arn or "::::").split(":")[4], "endpoint", draft.spec.name)
     return simulate(session, draft.scheduler_role_arn or "", [(("sagemaker:DeleteEndpoint",), arn, {})])
 
@@ -151,13 +128,12 @@ def simulate(session: Session, principal: str, questions: Iterable[Question]) ->
             {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
             for key, value in context.items()
         ]
-        with aws_errors("SimulatePrincipalPolicy", session.local_url):
-            answer = session.client("iam").simulate_principal_policy(
-                PolicySourceArn=principal,
-                ActionNames=list(actions),
-                ResourceArns=[resource],
-                ContextEntries=entries,
-            )
+        answer = session.api("iam").simulate_principal_policy(
+            PolicySourceArn=principal,
+            ActionNames=list(actions),
+            ResourceArns=[resource],
+            ContextEntries=entries,
+        )
         for row in answer["EvaluationResults"]:
             told = f"{row['EvalActionName']} on {resource}"
             passes = row["EvalDecision"] == _ALLOWED or row.get("MissingContextValues")
@@ -173,8 +149,7 @@ def _policy_source(session: Session, arn: str) -> str:
         return arn
     name = arn.split("/")[1]
     try:
-        with aws_errors("GetRole", session.local_url):
-            return str(session.client("iam").get_role(RoleName=name)["Role"]["Arn"])
+        return str(session.api("iam").get_role(RoleName=name)["Role"]["Arn"])
     except PeagleError:
         # Without a path: only roles of IAM Identity Center and a few others have one.
         head, _, _ = arn.partition(":assumed-role/")

@@ -6,12 +6,11 @@ Also of its reservation. A draft head in S3 is checked by its manifest, or by it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.prices import listed_price
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
 from peagle_sm.core.checks.base import Artifacts, EcrImage, Key, Network, Prefix, Price, Quotas, Reservation
@@ -28,13 +27,12 @@ SERVICE = "sagemaker"
 _GONE = frozenset({"Deleting", "Failed"})
 
 
-def quotas(session: Session, draft: Draft | None) -> Quotas:
+def quotas(session: Session, draft: Draft) -> Quotas:
     """Read the quotas of the spec's types, and count the instances of all endpoints.
 
     Raises:
         CredentialsError: a permission is missing.
     """
-    assert draft is not None
     wanted = {quota_name(name): name for name in draft.instance_types}
     found = _find(session, {*wanted, ALL_INSTANCES})
     in_use, own = _in_use(session, draft.spec.name)
@@ -49,23 +47,14 @@ def quotas(session: Session, draft: Draft | None) -> Quotas:
 def _find(session: Session, wanted: set[str]) -> dict[str, float]:
     """Return the quotas of these names: the applied value, else AWS's default."""
     found: dict[str, float] = {}
-    for operation, called in (
-        ("list_service_quotas", "ListServiceQuotas"),
-        ("list_aws_default_service_quotas", "ListAWSDefaultServiceQuotas"),
-    ):
-        for quota in _listed(session, operation, called):
+    asked = {"ServiceCode": SERVICE, "PaginationConfig": {"PageSize": 100}}
+    for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
+        for quota in session.api("service-quotas").rows(operation, "Quotas", **asked):
             if quota["QuotaName"] in wanted - found.keys():
                 found[quota["QuotaName"]] = float(quota["Value"])
             if len(found) == len(wanted):
                 return found
     return found
-
-
-def _listed(session: Session, operation: str, called: str) -> Iterator[Mapping[str, Any]]:
-    with aws_errors(called, session.local_url):
-        pages = session.client("service-quotas").get_paginator(operation)
-        for page in pages.paginate(ServiceCode=SERVICE, PaginationConfig={"PageSize": 100}):
-            yield from page["Quotas"]
 
 
 def _in_use(session: Session, name: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -99,31 +88,27 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
     return counts
 
 
-def prices(session: Session, draft: Draft | None) -> tuple[Price, ...]:
+def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
     """Read the price of each instance type from AWS's price list."""
-    assert draft is not None
-    return tuple(_price(session, name, draft.region) for name in draft.instance_types)
+    listed = {name: listed_price(session, name, draft.region) for name in draft.instance_types}
+    return tuple(
+        Price(name, found.usd_per_hour, found.date) if found else Price(name)
+        for name, found in listed.items()
+    )
 
 
-def _price(session: Session, name: str, region: str) -> Price:
-    found = listed_price(session, name, region)
-    return Price(name, found.usd_per_hour, found.date) if found else Price(name)
-
-
-def reservation(session: Session, draft: Draft | None) -> Reservation:
+def reservation(session: Session, draft: Draft) -> Reservation:
     """Describe the spec's training plan.
 
     Raises:
         CredentialsError: sagemaker:DescribeTrainingPlan is missing.
         ServiceFault: the ARN is not a training plan's; others cannot be described.
     """
-    assert draft is not None
     arn = draft.spec.placement.capacity_reservation_arn or ""
     if ":training-plan/" not in arn:
         raise ServiceFault(f"{arn} is not the ARN of a training plan; other reservations cannot be described")
     try:
-        with aws_errors("DescribeTrainingPlan", session.local_url):
-            plan = session.client("sagemaker").describe_training_plan(TrainingPlanName=arn.rpartition("/")[2])
+        plan = session.api("sagemaker").describe_training_plan(TrainingPlanName=arn.rpartition("/")[2])
     except NotFound as error:
         return Reservation(arn, problem=error.message)
     rows = plan.get("ReservedCapacitySummaries") or ()
@@ -137,24 +122,22 @@ def reservation(session: Session, draft: Draft | None) -> Reservation:
     )
 
 
-def network(session: Session, draft: Draft | None) -> Network:
+def network(session: Session, draft: Draft) -> Network:
     """Read the spec's subnets and security groups; missing ones are left out.
 
     Raises:
         CredentialsError: a permission is missing.
     """
-    assert draft is not None
     wanted = draft.spec.security.vpc
     if wanted is None:
         return Network()
-    ec2 = session.client("ec2")
     # With a filter, missing ids are left out; with an id list, one missing id fails the call.
-    with aws_errors("DescribeSubnets", session.local_url):
-        subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": wanted.subnet_ids}])
-    with aws_errors("DescribeSecurityGroups", session.local_url):
-        groups = ec2.describe_security_groups(
-            Filters=[{"Name": "group-id", "Values": wanted.security_group_ids}]
-        )
+    subnets = session.api("ec2").describe_subnets(
+        Filters=[{"Name": "subnet-id", "Values": wanted.subnet_ids}]
+    )
+    groups = session.api("ec2").describe_security_groups(
+        Filters=[{"Name": "group-id", "Values": wanted.security_group_ids}]
+    )
     return Network(
         subnets={
             row["SubnetId"]: (row["AvailabilityZone"], row["AvailableIpAddressCount"])
@@ -175,14 +158,13 @@ _MEDIA_TYPES = [
 ]
 
 
-def image(session: Session, draft: Draft | None) -> EcrImage:
+def image(session: Session, draft: Draft) -> EcrImage:
     """Read the image's manifest from the registry, with a pull's permission.
 
     Raises:
         CredentialsError: ecr:BatchGetImage is denied, by IAM or by the registry's policy.
         ServiceFault: the image is not in ECR, or unknown.
     """
-    assert draft is not None
     parts = registry_of(draft.image.uri) if draft.image else None
     if draft.image is None or parts is None:
         raise ServiceFault("the image is not in ECR")
@@ -190,13 +172,12 @@ def image(session: Session, draft: Draft | None) -> EcrImage:
     path, _, digest = rest.partition("@")
     repository, _, tag = path.partition(":")
     try:
-        with aws_errors("BatchGetImage", session.local_url):
-            answer = session.client("ecr").batch_get_image(
-                registryId=account,
-                repositoryName=repository,
-                imageIds=[{"imageDigest": digest} if digest else {"imageTag": tag or "latest"}],
-                acceptedMediaTypes=_MEDIA_TYPES,
-            )
+        answer = session.api("ecr").batch_get_image(
+            registryId=account,
+            repositoryName=repository,
+            imageIds=[{"imageDigest": digest} if digest else {"imageTag": tag or "latest"}],
+            acceptedMediaTypes=_MEDIA_TYPES,
+        )
     except ServiceFault as error:
         if error.code not in ("RepositoryNotFoundException", "ImageNotFoundException"):
             raise
@@ -206,13 +187,12 @@ def image(session: Session, draft: Draft | None) -> EcrImage:
     return EcrImage(draft.image.uri, bool(answer.get("images")), reason)
 
 
-def artifacts(session: Session, draft: Draft | None) -> Artifacts:
+def artifacts(session: Session, draft: Draft) -> Artifacts:
     """List the first objects below the prefixes of target and head.
 
     Raises:
         CredentialsError: the caller lacks s3:ListBucket; another check covers the role.
     """
-    assert draft is not None
     head = draft.head_uri if draft.speculating else None
     return Artifacts(
         target=_prefix(session, draft.model_uri) if draft.model_uri else None,
@@ -222,10 +202,8 @@ def artifacts(session: Session, draft: Draft | None) -> Artifacts:
 
 def _prefix(session: Session, uri: str) -> Prefix:
     bucket, prefix = split_uri(uri)
-    s3 = session.client("s3")
     try:
-        with aws_errors("ListObjectsV2", session.local_url):
-            answer = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=_LOOKED_AT)
+        answer = session.api("s3").list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=_LOOKED_AT)
     except (ServiceFault, NotFound) as error:
         if getattr(error, "code", "404") not in _NO_BUCKET:
             raise
@@ -249,14 +227,14 @@ def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
     found: list[str] = []
     for uri in filter(None, (draft.model_uri, head)):
         bucket, _ = split_uri(uri)
-        s3 = session.client("s3")
-        with aws_errors("ListObjectsV2", session.local_url):
-            rows = (
-                s3.list_objects_v2(Bucket=bucket, Prefix=split_uri(uri)[1], MaxKeys=1).get("Contents") or []
-            )
+        rows = (
+            session.api("s3")
+            .list_objects_v2(Bucket=bucket, Prefix=split_uri(uri)[1], MaxKeys=1)
+            .get("Contents")
+            or []
+        )
         for row in rows:
-            with aws_errors("HeadObject", session.local_url):
-                answer = s3.head_object(Bucket=bucket, Key=row["Key"])
+            answer = session.api("s3").head_object(Bucket=bucket, Key=row["Key"])
             if str(answer.get("ServerSideEncryption", "")).startswith("aws:kms"):
                 found.append(str(answer.get("SSEKMSKeyId", "")))
     return tuple(dict.fromkeys(filter(None, found)))
@@ -269,13 +247,11 @@ def _region(answer: Any, session: Session) -> str | None:
     return str(found) if found and not session.is_local else None
 
 
-def key(session: Session, draft: Draft | None) -> Key:
+def key(session: Session, draft: Draft) -> Key:
     """Read the volume's KMS key."""
-    assert draft is not None
     key_id = draft.spec.security.kms_key_id or ""
     try:
-        with aws_errors("DescribeKey", session.local_url):
-            answer = session.client("kms").describe_key(KeyId=key_id)
+        answer = session.api("kms").describe_key(KeyId=key_id)
     except NotFound:
         return Key(key_id)
     except ServiceFault as error:
@@ -285,7 +261,7 @@ def key(session: Session, draft: Draft | None) -> Key:
     return Key(key_id, str(answer["KeyMetadata"].get("KeyState", "")))
 
 
-def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
+def head(session: Session, draft: Draft) -> HeadLook | None:
     """Check the head that the spec names; None if it names none.
 
     A head of the catalogue, of JumpStart or of the local server is not checked.
@@ -335,8 +311,3 @@ def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[st
     except (PeagleError, ValueError):
         return None  # another check reports the target's faults
     return config if isinstance(config, dict) else None
-
-
-def head(session: Session, draft: Draft | None) -> HeadLook | None:
-    """Check the head; errors as in `look_at_head`."""
-    return None if draft is None else look_at_head(session, draft)

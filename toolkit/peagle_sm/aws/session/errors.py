@@ -66,6 +66,12 @@ _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseEx
 _CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
 
 
+def api_name(operation: str) -> str:
+    """Return AWS's name of a boto3 method: CreateAIBenchmarkJob for create_ai_benchmark_job."""
+    words = operation.split("_")
+    return "".join(word.upper() if word in ("ai", "aws") else word.capitalize() for word in words)
+
+
 @contextmanager
 def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
     """Map botocore's errors inside the block; ``operation`` is AWS's call name.
@@ -202,20 +208,7 @@ def _from_botocore(error: Exception, operation: str) -> PeagleError:
         return CredentialsError("No AWS region is set.", next_step="Give --region or set AWS_REGION.")
     if isinstance(error, known.ParamValidationError):
         return SpecError(message, next_step="Correct the field named above.")
-    if _is_about_credentials(error):
-        return CredentialsError(message, next_step=_CREDENTIAL_STEP)
-    return ServiceFault(
-        message,
-        operation=operation,
-        code=NO_ANSWER,
-        next_step="Run the command again; it resumes from what already exists.",
-    )
-
-
-def _is_about_credentials(error: Exception) -> bool:
-    from botocore import exceptions as known
-
-    return isinstance(
+    if isinstance(
         error,
         known.CredentialRetrievalError
         | known.SSOError
@@ -223,4 +216,11 @@ def _is_about_credentials(error: Exception) -> bool:
         | known.InvalidConfigError
         | known.ConfigParseError
         | known.MetadataRetrievalError,
+    ):
+        return CredentialsError(message, next_step=_CREDENTIAL_STEP)
+    return ServiceFault(
+        message,
+        operation=operation,
+        code=NO_ANSWER,
+        next_step="Run the command again; it resumes from what already exists.",
     )

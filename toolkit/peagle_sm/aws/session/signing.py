@@ -86,15 +86,19 @@ def sign(
         ]
     )
     scope = f"{amz_date[:8]}/{region}/{service}/aws4_request"
-    digest = hashlib.sha256(canonical.encode()).hexdigest()
-    text = f"{_ALGORITHM}\n{amz_date}\n{scope}\n{digest}"
-    key = signing_key(keys.secret_key, amz_date[:8], region, service)
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    signature = _signature(canonical, keys, amz_date, region, service)
     del signed["host"]  # the client adds it
     signed["authorization"] = (
         f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
     )
     return signed
+
+
+def _signature(canonical: str, keys: Keys, at: str, region: str, service: str) -> str:
+    scope = f"{at[:8]}/{region}/{service}/aws4_request"
+    text = f"{_ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = signing_key(keys.secret_key, at[:8], region, service)
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 @lru_cache(maxsize=8)
@@ -258,7 +262,7 @@ def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
     scope = f"{at[:8]}/{region}/{SERVICE}/aws4_request"
     told = {
         "Action": "CallWithBearerToken",
-        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Algorithm": _ALGORITHM,
         "X-Amz-Credential": f"{keys.access_key}/{scope}",
         "X-Amz-Date": at,
         "X-Amz-Expires": str(seconds),
@@ -269,9 +273,7 @@ def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
     query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in told.items())
     canonical = "&".join(sorted(query.split("&")))
     request = f"POST\n/\n{canonical}\nhost:{HOST}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
-    text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
-    key = signing_key(keys.secret_key, at[:8], region, SERVICE)
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    signature = _signature(request, keys, at, region, SERVICE)
     url = f"{HOST}/?{query}&X-Amz-Signature={signature}&Version=1"
     return PREFIX + base64.b64encode(url.encode()).decode()
 

@@ -254,7 +254,10 @@ class Hub:
             if part.stat().st_size == before:
                 left -= 1
                 if left <= 0 or (cut is None and before < file.size):
-                    raise cut or _cut_error(file, before)
+                    raise cut or ServiceFault(
+                        f"{file.name} ended after {before} of {file.size} bytes",
+                        next_step="Run the command again; it continues from there.",
+                    )
                 self._sleep(1.0)
             else:
                 left = ATTEMPTS
@@ -333,13 +336,6 @@ def _check_space(directory: Path, needed: int) -> None:
             f"{directory}: the download needs {needed / 1e9:.1f} GB; found {free / 1e9:.1f} GB free",
             next_step="Free some space, or set XDG_CACHE_HOME to a larger disk.",
         )
-
-
-def _cut_error(file: HubFile, size: int) -> ServiceFault:
-    return ServiceFault(
-        f"{file.name} ended after {size} of {file.size} bytes",
-        next_step="Run the command again; it continues from there.",
-    )
 
 
 TIMEOUT_S = 60

@@ -32,8 +32,7 @@ def exists(session: Session, bucket: str) -> bool:
         CredentialsError: another account owns it, or the permission is missing.
     """
     try:
-        with aws_errors("HeadBucket", session.local_url):
-            session.client("s3").head_bucket(Bucket=bucket, ExpectedBucketOwner=session.account())
+        session.api("s3").head_bucket(Bucket=bucket, ExpectedBucketOwner=session.account())
     except NotFound:
         return False
     except ServiceFault as error:
@@ -54,34 +53,28 @@ def create(session: Session, bucket: str) -> None:
     place: dict[str, Any] = {}
     if session.region != _AT_HOME:
         place["CreateBucketConfiguration"] = {"LocationConstraint": session.region}
-    with aws_errors("CreateBucket", session.local_url):
-        session.creating_client("s3").create_bucket(Bucket=bucket, **place)
+    session.api("s3", once=True).create_bucket(Bucket=bucket, **place)
 
 
 def secure(session: Session, bucket: str) -> None:
     """Block public access, enable encryption and versioning, and require TLS."""
-    s3 = session.client("s3")
     closed = dict.fromkeys(
         ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
     )
     encrypted = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}
-    with aws_errors("PutPublicAccessBlock", session.local_url):
-        s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=closed)
-    with aws_errors("PutBucketEncryption", session.local_url):
-        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encrypted)
-    with aws_errors("PutBucketVersioning", session.local_url):
-        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    with aws_errors("PutBucketPolicy", session.local_url):
-        s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(_only_by_tls(bucket, session.region)))
+    session.api("s3").put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=closed)
+    session.api("s3").put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encrypted)
+    session.api("s3").put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    session.api("s3").put_bucket_policy(
+        Bucket=bucket, Policy=json.dumps(_only_by_tls(bucket, session.region))
+    )
 
 
 def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bool:
     """Upload unless the key exists (keys are content hashes); return if uploaded."""
-    s3 = session.client("s3")
     owner = session.account()
     try:
-        with aws_errors("HeadObject", session.local_url):
-            s3.head_object(Bucket=bucket, Key=key, ExpectedBucketOwner=owner)
+        session.api("s3").head_object(Bucket=bucket, Key=key, ExpectedBucketOwner=owner)
         return False
     except NotFound:
         pass
@@ -89,31 +82,23 @@ def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bo
         if error.code not in _ABSENT:
             raise
     checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
-    with aws_errors("PutObject", session.local_url):
-        s3.put_object(
-            Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, ExpectedBucketOwner=owner
-        )
+    session.api("s3").put_object(
+        Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, ExpectedBucketOwner=owner
+    )
     return True
 
 
 def remove(session: Session, bucket: str, prefix: str) -> bool:
     """Delete all versions under ``prefix``, then the bucket; False if not empty."""
-    s3 = session.client("s3")
-    with aws_errors("ListObjectVersions", session.local_url):
-        rows = [
-            {"Key": row["Key"], "VersionId": row["VersionId"]}
-            for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket)
-            for row in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-        ]
+    versions = session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", Bucket=bucket)
+    rows = [{"Key": row["Key"], "VersionId": row["VersionId"]} for row in versions]
     ours = [row for row in rows if row["Key"].startswith(prefix)]
     for first in range(0, len(ours), DELETED_AT_ONCE):
         batch = ours[first : first + DELETED_AT_ONCE]
-        with aws_errors("DeleteObjects", session.local_url):
-            s3.delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
+        session.api("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
     if len(ours) < len(rows):
         return False
-    with aws_errors("DeleteBucket", session.local_url):
-        s3.delete_bucket(Bucket=bucket)
+    session.api("s3").delete_bucket(Bucket=bucket)
     return True
 
 
@@ -137,8 +122,7 @@ def _only_by_tls(bucket: str, region: str) -> dict[str, Any]:
 def upload(session: Session, uri: str, content: bytes) -> None:
     """Upload an object."""
     bucket, key = split_uri(uri)
-    with aws_errors("PutObject", session.local_url):
-        session.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
+    session.api("s3").put_object(Bucket=bucket, Key=key, Body=content)
 
 
 def download_one(session: Session, uri: str, suffix: str) -> bytes:
@@ -154,8 +138,7 @@ def download_one(session: Session, uri: str, suffix: str) -> bytes:
             f"no object ending with {suffix} exists below {uri}",
             next_step="Check that the job that writes it succeeded, and its role's access to the bucket.",
         )
-    with aws_errors("GetObject", session.local_url):
-        return bytes(session.client("s3").get_object(Bucket=bucket, Key=found[0])["Body"].read())
+    return _content(session, Bucket=bucket, Key=found[0])
 
 
 def remove_prefix(session: Session, uri: str) -> None:
@@ -164,8 +147,7 @@ def remove_prefix(session: Session, uri: str) -> None:
     keys = _keys(session, bucket, prefix)
     for first in range(0, len(keys), DELETED_AT_ONCE):
         batch = [{"Key": key} for key in keys[first : first + DELETED_AT_ONCE]]
-        with aws_errors("DeleteObjects", session.local_url):
-            session.client("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
+        session.api("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -183,9 +165,8 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 def _keys(session: Session, bucket: str, prefix: str) -> Sequence[str]:
-    with aws_errors("ListObjectsV2", session.local_url):
-        pages = session.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [row["Key"] for page in pages for row in page.get("Contents", [])]
+    rows = session.api("s3").rows("list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
+    return [row["Key"] for row in rows]
 
 
 _ABSENT_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
@@ -221,13 +202,9 @@ def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
         NotFound: the bucket does not exist.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    with absent_is_not_found(f"s3://{bucket}"), aws_errors("ListObjectsV2", session.local_url):
-        pages = session.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        rows = [
-            (row["Key"].removeprefix(prefix), row["Size"])
-            for page in pages
-            for row in page.get("Contents", [])
-        ]
+    with absent_is_not_found(f"s3://{bucket}"):
+        listed = session.api("s3").rows("list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
+        rows = [(row["Key"].removeprefix(prefix), row["Size"]) for row in listed]
     return {name: size for name, size in rows if name and not name.endswith("/")}
 
 
@@ -239,15 +216,19 @@ def read_range(session: Session, bucket: str, key: str, start: int, length: int)
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     span = f"bytes={start}-{start + length - 1}"
-    with absent_is_not_found(f"s3://{bucket}/{key}"), aws_errors("GetObject", session.local_url):
-        return bytes(session.client("s3").get_object(Bucket=bucket, Key=key, Range=span)["Body"].read())
+    with absent_is_not_found(f"s3://{bucket}/{key}"):
+        return _content(session, Bucket=bucket, Key=key, Range=span)
+
+
+def _content(session: Session, **asked: str) -> bytes:
+    with aws_errors("GetObject", session.local_url):  # also while the body is read
+        return bytes(session.client("s3").get_object(**asked)["Body"].read())
 
 
 class absent_is_not_found:
     """Context manager that maps S3's codes for missing objects to NotFound."""
 
     def __init__(self, what: str) -> None:
-        """Take the object's name for the message."""
         self._what = what
 
     def __enter__(self) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import absent_is_not_found
 from peagle_sm.core.errors import NotFound, ServiceFault
@@ -87,8 +85,8 @@ def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | Non
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     try:
-        with absent_is_not_found(f"s3://{bucket}/{key}"), aws_errors("HeadObject", session.local_url):
-            found = session.client("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        with absent_is_not_found(f"s3://{bucket}/{key}"):
+            found = session.api("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except NotFound:
         return None
     return int(found["ContentLength"]), found.get("ChecksumSHA256")
@@ -97,8 +95,8 @@ def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | Non
 def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
     """Upload a small object in one call, with its checksum."""
     checksum = _b64(hashlib.sha256(content).digest())
-    with absent_is_not_found(f"s3://{bucket}"), aws_errors("PutObject", session.local_url):
-        session.client("s3").put_object(
+    with absent_is_not_found(f"s3://{bucket}"):
+        session.api("s3").put_object(
             Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, **{_ALGORITHM: SHA256}
         )
 
@@ -121,10 +119,9 @@ def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests
         {"PartNumber": n, "ETag": tags[n], "ChecksumSHA256": _b64(each)}
         for n, each in enumerate(found.parts, 1)
     ]
-    with aws_errors("CompleteMultipartUpload", session.local_url):
-        session.client("s3").complete_multipart_upload(
-            Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": listed}
-        )
+    session.api("s3").complete_multipart_upload(
+        Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": listed}
+    )
 
 
 def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incomplete]:
@@ -134,22 +131,15 @@ def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incom
         NotFound: the bucket does not exist.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    with absent_is_not_found(f"s3://{bucket}"), aws_errors("ListMultipartUploads", session.local_url):
-        pages = (
-            session.client("s3")
-            .get_paginator("list_multipart_uploads")
-            .paginate(Bucket=bucket, Prefix=prefix)
-        )
-        return [Incomplete(row["Key"], row["UploadId"]) for page in pages for row in page.get("Uploads", [])]
+    with absent_is_not_found(f"s3://{bucket}"):
+        rows = session.api("s3").rows("list_multipart_uploads", "Uploads", Bucket=bucket, Prefix=prefix)
+        return [Incomplete(row["Key"], row["UploadId"]) for row in rows]
 
 
 def abort(session: Session, bucket: str, upload: Incomplete) -> None:
     """Abort an upload and delete its parts; a missing upload is no error."""
     try:
-        with aws_errors("AbortMultipartUpload", session.local_url):
-            session.client("s3").abort_multipart_upload(
-                Bucket=bucket, Key=upload.key, UploadId=upload.upload_id
-            )
+        session.api("s3").abort_multipart_upload(Bucket=bucket, Key=upload.key, UploadId=upload.upload_id)
     except ServiceFault as error:
         if error.code != "NoSuchUpload":
             raise
@@ -175,20 +165,15 @@ def _resume(session: Session, bucket: str, key: str, found: Digests) -> tuple[st
             best = upload.upload_id, tags
     if best is not None:
         return best
-    with absent_is_not_found(f"s3://{bucket}"), aws_errors("CreateMultipartUpload", session.local_url):
-        made = session.client("s3").create_multipart_upload(Bucket=bucket, Key=key, **{_ALGORITHM: SHA256})
+    with absent_is_not_found(f"s3://{bucket}"):
+        made = session.api("s3").create_multipart_upload(Bucket=bucket, Key=key, **{_ALGORITHM: SHA256})
     return str(made["UploadId"]), {}
 
 
 def _fitting_parts(session: Session, bucket: str, upload: Incomplete, found: Digests) -> dict[int, str]:
     try:
-        with aws_errors("ListParts", session.local_url):
-            pages = (
-                session.client("s3")
-                .get_paginator("list_parts")
-                .paginate(Bucket=bucket, Key=upload.key, UploadId=upload.upload_id)
-            )
-            rows: list[dict[str, Any]] = [row for page in pages for row in page.get("Parts", [])]
+        asked = {"Bucket": bucket, "Key": upload.key, "UploadId": upload.upload_id}
+        rows = list(session.api("s3").rows("list_parts", "Parts", **asked))
     except ServiceFault as error:
         if error.code == "NoSuchUpload":
             return {}
@@ -213,18 +198,13 @@ def _send_parts(session: Session, upload: _Upload, there: dict[int, str], sent: 
             for number, start, length in _pieces(upload.found)
             if number not in there
         ]
-        for number, tag, length in _as_done(waiting):
+        for number, tag, length in (each.result() for each in waiting):
             tags[number] = tag
             sent(length)
     finally:
         # wait for parts in flight: an abort before their end would leave them in S3
         pool.shutdown(wait=True, cancel_futures=True)
     return tags
-
-
-def _as_done(waiting: list[Future[tuple[int, str, int]]]) -> Iterator[tuple[int, str, int]]:
-    for each in waiting:
-        yield each.result()
 
 
 def _pieces(found: Digests) -> Iterator[tuple[int, int, int]]:
@@ -240,16 +220,15 @@ def _send(session: Session, upload: _Upload, number: int, start: int, length: in
     checksum = upload.found.parts[number - 1]
     if hashlib.sha256(piece).digest() != checksum:
         raise OSError(f"{upload.path} changed during the upload")
-    with aws_errors("UploadPart", session.local_url):
-        answer = session.client("s3").upload_part(
-            Bucket=upload.bucket,
-            Key=upload.key,
-            UploadId=upload.upload_id,
-            PartNumber=number,
-            Body=piece,
-            ChecksumSHA256=_b64(checksum),
-            **{_ALGORITHM: SHA256},
-        )
+    answer = session.api("s3").upload_part(
+        Bucket=upload.bucket,
+        Key=upload.key,
+        UploadId=upload.upload_id,
+        PartNumber=number,
+        Body=piece,
+        ChecksumSHA256=_b64(checksum),
+        **{_ALGORITHM: SHA256},
+    )
     return number, str(answer["ETag"]), length
 
 

@@ -115,7 +115,6 @@ class ToolCalls:
     """Collector that joins the pieces of tool calls."""
 
     def __init__(self) -> None:
-        """Start without tool calls."""
         self._calls: dict[int, tuple[list[str], list[str], list[str]]] = {}
 
     def add(self, part: ToolCallPart) -> None:

@@ -85,16 +85,13 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         self._error: PeagleError | None = None
 
     async def __aenter__(self) -> AsyncTokenStream:
-        """Send the request."""
         await self._open_source()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
         await self.aclose()
 
     async def __anext__(self) -> Chunk:
-        """Return the next chunk."""
         ready = self._ready
         while not ready:
             try:

@@ -161,7 +161,8 @@ class EventReader:
                 if event.strip() == b"[DONE]":
                     self.done = True
                 else:
-                    self.problem = _not_json(event, error)
+                    what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
+                    self.problem = StreamDamaged(f"The stream has an event that is {what}: {_quoted(event)}")
                 break
             self.problem = self._document_error(document, event)
             if self.problem is not None:
@@ -210,11 +211,6 @@ def _aborted(document: Document) -> StreamError | None:
         next_step=_FAILED_STEP,
         details={"finish_reason": reason},
     )
-
-
-def _not_json(event: bytes, error: Exception) -> StreamError:
-    what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
-    return StreamDamaged(f"The stream has an event that is {what}: {_quoted(event)}")
 
 
 def _of_message(broken: Exception) -> StreamError:

@@ -39,7 +39,6 @@ class StrangeLine(SseError):
     """``line`` starts with an unknown field, as a damaged ``data`` line does."""
 
     def __init__(self, line: bytes) -> None:
-        """Keep the line."""
         super().__init__(f"a line of the stream has no known field: {line[:100]!r}")
         self.line = line
 
@@ -179,7 +178,6 @@ class FrameDecoder:
     """Decoder from timed parts to payloads, each with its completion time."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._rest = bytearray()
         self._wanted = 0  #: length of the message that starts `_rest`, if known
 

@@ -91,7 +91,6 @@ class Deadline:
     """
 
     def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
-        """Start the timer."""
         self.passed = False
         self._until = time.monotonic() + seconds
         self._interrupt = interrupt
@@ -316,7 +315,6 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             weakref.finalize(self, self._deadline.cancel)
 
     def __next__(self) -> Chunk:
-        """Return the next chunk."""
         ready = self._ready
         while not ready:
             self._read()
@@ -345,11 +343,9 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         return self.summary
 
     def __enter__(self) -> TokenStream:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def _read(self) -> None:

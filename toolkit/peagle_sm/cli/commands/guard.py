@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import asking, confirmed, emit, note, say
-from peagle_sm.cli.progress import Follower
+from peagle_sm.cli.console import asking, confirmed, emit, need_terminal, note, say
 from peagle_sm.cli.terminal import render_fields, render_table
-from peagle_sm.core.errors import GuardMissing
+from peagle_sm.core.errors import Declined, GuardMissing
 from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
     from peagle_sm.aws.control.guard_resources import Watched
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
     from peagle_sm.core.guard import GuardPrice
     from peagle_sm.service import Pacing
     from peagle_sm.service.guard.installation import InstallPlan, InstallReport, UninstallReport
@@ -30,14 +31,10 @@ if TYPE_CHECKING:
 
 
 ENTRIES = (
-    Entry("install", "peagle_sm.cli.commands.guard:install", "Install the guard, or bring it up to date."),
-    Entry(
-        "status",
-        "peagle_sm.cli.commands.guard:status",
-        "Show the guard's version, last sweep, alarms and endpoints.",
-    ),
-    Entry("sweep", "peagle_sm.cli.commands.guard:sweep", "Make the guard check every endpoint now."),
-    Entry("uninstall", "peagle_sm.cli.commands.guard:uninstall", "Remove the guard from this region."),
+    Entry("install", "commands.guard:install", "Install the guard, or bring it up to date."),
+    Entry("status", "commands.guard:status", "Show the guard's version, last sweep, alarms and endpoints."),
+    Entry("sweep", "commands.guard:sweep", "Make the guard check every endpoint now."),
+    Entry("uninstall", "commands.guard:uninstall", "Remove the guard from this region."),
 )
 
 
@@ -100,9 +97,6 @@ def install(
     Options that you do not give keep the values of the last installation. Run the command again after each
     upgrade of peagle-sm. It does not need Node or the CDK.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import need_terminal
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service.guard import installation as guard
 
     need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
@@ -127,8 +121,6 @@ def install(
         )
         report = guard.install(session, settings, confirm=ask, progress=follow)
     if report is None:
-        from peagle_sm.core.errors import Declined
-
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     emit(
         state,
@@ -146,7 +138,6 @@ def status(state: State) -> None:
 
     Exit code 4 if no guard is installed in this region.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.guard.status import guard_status
 
     session = open_session(state)
@@ -169,7 +160,6 @@ def sweep(state: State, dry_run: bool) -> None:
     Runs the deployed function with the same rules as the scheduled sweep. Without --dry-run it may turn
     endpoints off.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.guard.status import sweep as run
 
     session = open_session(state)
@@ -198,9 +188,6 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
     Deletes the guard's stack and the bucket with its package. Refused while endpoints of peagle-sm run, and
     while endpoint stacks import the guard's outputs.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import need_terminal
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service.guard import installation as guard
 
     need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
@@ -215,8 +202,6 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
 
         report = guard.uninstall(session, leave_unguarded=leave_unguarded, confirm=ask, progress=follow)
     if report is None:
-        from peagle_sm.core.errors import Declined
-
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     emit(
         state,

@@ -14,32 +14,23 @@ import click
 
 from peagle_sm.cli.arguments import need_local_extra
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import emit, note, to_json
+from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import NotFound
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.local_server import LocalStatus
 
 
 ENTRIES = (
-    Entry("up", "peagle_sm.cli.commands.local:up", "Start the local SageMaker."),
+    Entry("up", "commands.local:up", "Start the local SageMaker."),
     Entry(
-        "status",
-        "peagle_sm.cli.commands.local:status",
-        "Show the local server's URL, role, images, artifacts and engines.",
+        "status", "commands.local:status", "Show the local server's URL, role, images, artifacts and engines."
     ),
-    Entry("logs", "peagle_sm.cli.commands.local:logs", "Print the log of the local server, or of an engine."),
-    Entry("clock", "peagle_sm.cli.commands.local_faults:clock", "Move the local server's clock forward."),
-    Entry(
-        "fault",
-        "peagle_sm.cli.commands.local_faults:fault",
-        "Inject faults into answers, to test a client.",
-    ),
-    Entry(
-        "down",
-        "peagle_sm.cli.commands.local:down",
-        "Stop the local server and every process that it started.",
-    ),
+    Entry("logs", "commands.local:logs", "Print the log of the local server, or of an engine."),
+    Entry("clock", "commands.local_faults:clock", "Move the local server's clock forward."),
+    Entry("fault", "commands.local_faults:fault", "Inject faults into answers, to test a client."),
+    Entry("down", "commands.local:down", "Stop the local server and every process that it started."),
 )
 
 
@@ -232,13 +223,7 @@ POLL_S = 0.25
 @click.command(cls=Command)
 @click.argument("name", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C (server log only).")
-@click.option(
-    "--tail",
-    type=click.IntRange(1, 100000),
-    default=100,
-    show_default=True,
-    help="Start with the last N lines.",
-)
+@click.option("--tail", type=click.IntRange(1, 100000), default=100, help="Start with the last N lines.")
 @port_option
 @global_options
 @click.pass_obj
@@ -250,7 +235,6 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import endpoint_logs, find_server
-    from peagle_sm.cli.console import until_ctrl_c
 
     server = find_server(chosen_port(state, port))
     lines: Iterable[str]
@@ -268,8 +252,6 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
 def _existing(path: Path) -> Path:
     if path.is_file():
         return path
-    from peagle_sm.core.errors import NotFound
-
     raise NotFound(
         f"there is no log at {path}: a server in the foreground writes its log to its terminal",
         next_step="read it there, or start it with --detach; for an engine: peagle-sm local logs NAME",

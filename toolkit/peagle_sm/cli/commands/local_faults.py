@@ -14,13 +14,16 @@ import click
 
 from peagle_sm.cli.arguments import need_local_extra
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.commands.local import chosen_port, port_option
+from peagle_sm.cli.commands.local import chosen_port, port_option, render_faults
 from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import parse_duration
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.words import elapsed
 
 FAULT_ENTRIES = (
-    Entry("add", f"{__name__}:add", "Add a fault, which applies to the answers from now on."),
-    Entry("list", f"{__name__}:list_", "List the faults, and how often each was injected."),
-    Entry("clear", f"{__name__}:clear", "Remove the given faults, or all of them."),
+    Entry("add", "commands.local_faults:add", "Add a fault, which applies to the answers from now on."),
+    Entry("list", "commands.local_faults:list_", "List the faults, and how often each was injected."),
+    Entry("clear", "commands.local_faults:clear", "Remove the given faults, or all of them."),
 )
 
 
@@ -87,7 +90,6 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server
-    from peagle_sm.cli.commands.local import render_faults
 
     options = {name: value for name, value in given.items() if value is not None}
     wanted = fault_of({"kind": kind, **options})
@@ -124,8 +126,6 @@ def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
 
 
 def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
-    from peagle_sm.cli.commands.local import render_faults
-
     emit(
         state,
         table=lambda: render_faults(found),
@@ -137,7 +137,7 @@ def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
 # A shorter wait needs no progress.
 _SILENCE_S = 3.0
 
-CLOCK_ENTRIES = (Entry("advance", f"{__name__}:advance", "Move the clock forward by a duration."),)
+CLOCK_ENTRIES = (Entry("advance", "commands.local_faults:advance", "Move the clock forward by a duration."),)
 
 
 @click.group(cls=LazyGroup, entries=CLOCK_ENTRIES)
@@ -157,10 +157,6 @@ def advance(state: State, duration: str, port: int | None) -> None:
     DURATION is, for example, 90s, 45m, 2h or 1h30m. Schedules that become due are run: with a guard
     installed, eight hours take about a minute and a half.
     """
-    from peagle_sm.cli.terminal import parse_duration
-    from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.words import elapsed
-
     try:
         seconds = parse_duration(duration)
     except ValueError as error:

@@ -5,19 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from peagle_sm.core.checks.base import (
-    Check,
-    Fix,
-    Guard,
-    Identity,
-    Rights,
-    Role,
-    Taken,
-    check,
-    preflight_check,
-)
+from peagle_sm.core.checks.base import Findings, Fix, Guard, Identity, Rights, Role, Taken, check
 from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
 from peagle_sm.core.plan.payloads import model_body
 from peagle_sm.core.plan.resolve import Draft
@@ -35,7 +23,7 @@ NOT_IN_CLOUDFORMATION = frozenset({"AdditionalModelDataSources", "ContainerMetri
     remedy="Leave execution_role_arn out: the stack then uses the guard's shared role, which "
     "`peagle-sm guard install --model-bucket` lets read your buckets.",
 )
-def stack_role(draft: Draft) -> Iterator[Finding]:
+def stack_role(draft: Draft) -> Findings:
     """A role in the spec that the stack's deploy may not pass to SageMaker."""
     given = draft.spec.execution_role_arn
     if draft.context.stack is None or given is None or given != draft.role_arn:
@@ -43,10 +31,9 @@ def stack_role(draft: Draft) -> Iterator[Finding]:
     name, shared = given.partition(":role/")[2], execution_role(draft.region)
     if NOT_IN_CLOUDFORMATION & model_body(draft)["PrimaryContainer"].keys():
         if name != shared:
-            yield Finding(
-                "error",
+            yield (
                 f"execution_role_arn: found {given}; allowed in this stack: the guard's role {shared}, "
-                f"since its function {MODEL_PROVIDER} creates the model and may pass only this role",
+                f"since its function {MODEL_PROVIDER} creates the model and may pass only this role"
             )
     elif not name.startswith(EXECUTION_ROLE_PREFIX):
         yield Finding(
@@ -58,9 +45,6 @@ def stack_role(draft: Draft) -> Iterator[Finding]:
         )
 
 
-SPEC_ROLE_CHECKS: tuple[Check, ...] = (stack_role,)
-
-
 _SKEW_WARNING_S = 60.0
 _SKEW_ERROR_S = 300.0
 _SIMULATE = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html"
@@ -69,7 +53,7 @@ _BROAD = ("AdministratorAccess", "PowerUserAccess", "AmazonSageMakerFullAccess",
 _INSTALL = Fix("install the guard, which creates both roles", command=("guard", "install"))
 
 
-@preflight_check(
+@check(
     "credentials",
     reads="identity",
     why="Without valid AWS credentials nothing can be read or created.",
@@ -78,13 +62,13 @@ _INSTALL = Fix("install the guard, which creates both roles", command=("guard", 
     url="https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html",
     needs_spec=False,
 )
-def credentials(fact: Identity, _: Draft | None) -> Iterator[Finding]:
+def credentials(fact: Identity, _: Draft | None) -> Findings:
     """Missing or expired credentials, or credentials that the region refuses."""
     if fact.problem is not None:
         yield Finding("error", fact.problem, fact.next_step)
 
 
-@preflight_check(
+@check(
     "account",
     reads="identity",
     why="CreateModel refuses roles of another account.",
@@ -92,9 +76,9 @@ def credentials(fact: Identity, _: Draft | None) -> Iterator[Finding]:
     remedy="Give the --profile of the roles' account, or change the roles.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
 )
-def account(fact: Identity, draft: Draft | None) -> Iterator[Finding]:
+def account(fact: Identity, draft: Draft) -> Findings:
     """Roles in the spec that are not in the caller's account."""
-    if draft is None or fact.account is None or draft.context.local:
+    if fact.account is None or draft.context.local:
         return
     given = {
         "execution_role_arn": draft.spec.execution_role_arn,
@@ -102,12 +86,10 @@ def account(fact: Identity, draft: Draft | None) -> Iterator[Finding]:
     }
     for field, arn in given.items():
         if arn is not None and (other := arn.split(":")[4]) != fact.account:
-            yield Finding(
-                "error", f"{field}: found account {other}; the credentials are for account {fact.account}"
-            )
+            yield f"{field}: found account {other}; the credentials are for account {fact.account}"
 
 
-@preflight_check(
+@check(
     "clock-skew",
     reads="identity",
     why="AWS refuses requests with a wrong signature time, and the lifetime schedule would fire too early or "
@@ -118,7 +100,7 @@ def account(fact: Identity, draft: Draft | None) -> Iterator[Finding]:
     url="https://aws.amazon.com/blogs/developer/clock-skew-correction/",
     needs_spec=False,
 )
-def clock_skew(fact: Identity, _: Draft | None) -> Iterator[Finding]:
+def clock_skew(fact: Identity, _: Draft | None) -> Findings:
     """A local clock that differs from AWS's."""
     if fact.skew_s is None or abs(fact.skew_s) < _SKEW_WARNING_S:
         return
@@ -127,12 +109,12 @@ def clock_skew(fact: Identity, _: Draft | None) -> Iterator[Finding]:
     yield Finding(severity, f"this machine's clock is {abs(fact.skew_s):.0f} s {side} AWS's")
 
 
-def _denied(fact: Rights, who: str, purpose: str) -> Iterator[Finding]:
+def _denied(fact: Rights, who: str, purpose: str) -> Findings:
     if fact.denied:
-        yield Finding("error", f"{who} {fact.principal} may not {', '.join(fact.denied)}: {purpose}")
+        yield f"{who} {fact.principal} may not {', '.join(fact.denied)}: {purpose}"
 
 
-@preflight_check(
+@check(
     "caller-rights",
     reads="caller_rights",
     why="A deploy that AWS refuses half way must be cleaned up, with the same permissions.",
@@ -140,12 +122,12 @@ def _denied(fact: Rights, who: str, purpose: str) -> Iterator[Finding]:
     remedy="Ask for the actions in the message; stacks/guard/execution-policies has minimal policies.",
     url=_SIMULATE,
 )
-def caller_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
+def caller_rights(fact: Rights, _: Draft) -> Findings:
     """Calls of a deploy that the caller's policies deny, including iam:PassRole."""
     yield from _denied(fact, "the caller", "a deploy needs it")
 
 
-@preflight_check(
+@check(
     "role-trust",
     reads="execution_role",
     why="CreateModel refuses a role that SageMaker cannot assume.",
@@ -154,20 +136,20 @@ def caller_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
     url=_ROLES,
     fix=_INSTALL,
 )
-def role_trust(fact: Role, _: Draft | None) -> Iterator[Finding]:
+def role_trust(fact: Role, _: Draft) -> Findings:
     """An execution role that does not exist, or that SageMaker may not assume."""
     yield from _trust(fact, "execution_role_arn", "sagemaker.amazonaws.com")
 
 
-def _trust(fact: Role, field: str, service: str) -> Iterator[Finding]:
+def _trust(fact: Role, field: str, service: str) -> Findings:
     if not fact.exists:
-        yield Finding("error", f"{field}: the role {fact.arn} does not exist")
+        yield f"{field}: the role {fact.arn} does not exist"
     elif service not in fact.trusts:
         found = ", ".join(fact.trusts) or "nobody"
-        yield Finding("error", f"{field}: {service} may not assume {fact.arn}; it trusts {found}")
+        yield f"{field}: {service} may not assume {fact.arn}; it trusts {found}"
 
 
-@preflight_check(
+@check(
     "role-rights",
     reads="execution_rights",
     why="The endpoint fails minutes after its start, since it cannot pull its image or read its weights.",
@@ -177,12 +159,12 @@ def _trust(fact: Role, field: str, service: str) -> Iterator[Finding]:
     url="https://github.com/aws/deep-learning-containers/issues/759",
     fix=_INSTALL,
 )
-def role_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
+def role_rights(fact: Rights, _: Draft) -> Findings:
     """Denied actions that the execution role needs for image, weights, keys, logs."""
     yield from _denied(fact, "the role", "the endpoint needs it")
 
 
-@preflight_check(
+@check(
     "role-too-broad",
     reads="execution_role",
     why="Without network isolation, code in the container can use all permissions of its role.",
@@ -191,14 +173,14 @@ def role_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
     severity="warning",
     url=_ROLES,
 )
-def role_too_broad(fact: Role, _: Draft | None) -> Iterator[Finding]:
+def role_too_broad(fact: Role, _: Draft) -> Findings:
     """An execution role with a policy that allows nearly everything."""
     broad = [name for name in fact.policies if name in _BROAD or name.endswith("FullAccess")]
     if broad:
-        yield Finding("warning", f"execution_role_arn: {fact.arn} has the broad policy {', '.join(broad)}")
+        yield f"execution_role_arn: {fact.arn} has the broad policy {', '.join(broad)}"
 
 
-@preflight_check(
+@check(
     "scheduler-role-trust",
     reads="scheduler_role",
     why="CreateSchedule refuses the role, and without the schedule nothing deletes a forgotten endpoint.",
@@ -207,12 +189,12 @@ def role_too_broad(fact: Role, _: Draft | None) -> Iterator[Finding]:
     url="https://docs.aws.amazon.com/scheduler/latest/UserGuide/setting-up.html",
     fix=_INSTALL,
 )
-def scheduler_role_trust(fact: Role, _: Draft | None) -> Iterator[Finding]:
+def scheduler_role_trust(fact: Role, _: Draft) -> Findings:
     """A scheduler role that does not exist, or that the scheduler may not assume."""
     yield from _trust(fact, "scheduler_role_arn", "scheduler.amazonaws.com")
 
 
-@preflight_check(
+@check(
     "scheduler-role-rights",
     reads="scheduler_rights",
     why="The schedule fires at the end of the lifetime but cannot delete; the endpoint is still billed.",
@@ -221,12 +203,12 @@ def scheduler_role_trust(fact: Role, _: Draft | None) -> Iterator[Finding]:
     url="https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-targets-universal.html",
     fix=_INSTALL,
 )
-def scheduler_role_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
+def scheduler_role_rights(fact: Rights, _: Draft) -> Findings:
     """A scheduler role that may not delete the endpoint."""
     yield from _denied(fact, "the role", "the lifetime schedule needs it")
 
 
-@preflight_check(
+@check(
     "guard-installed",
     reads="guard",
     why="Without the guard nothing turns an idle endpoint off before the end of its lifetime.",
@@ -235,14 +217,14 @@ def scheduler_role_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
     needs_spec=False,
     fix=Fix("install the guard", command=("guard", "install")),
 )
-def guard_installed(fact: Guard, _: Draft | None) -> Iterator[Finding]:
+def guard_installed(fact: Guard, _: Draft | None) -> Findings:
     """No guard in the region, or one whose stack does not work."""
     if not fact.works:
         found = "is not installed" if fact.status is None else f"does not work: its stack is {fact.status}"
-        yield Finding("error", f"the guard {found}")
+        yield f"the guard {found}"
 
 
-@preflight_check(
+@check(
     "guard-current",
     reads="guard",
     why="An old guard does not know the tags and rules of a newer peagle-sm.",
@@ -252,13 +234,13 @@ def guard_installed(fact: Guard, _: Draft | None) -> Iterator[Finding]:
     needs_spec=False,
     fix=Fix("update the guard", command=("guard", "install")),
 )
-def guard_current(fact: Guard, _: Draft | None) -> Iterator[Finding]:
+def guard_current(fact: Guard, _: Draft | None) -> Findings:
     """A guard installed by a different version of peagle-sm."""
     if fact.works and fact.installed and fact.shipped and fact.installed != fact.shipped:
-        yield Finding("warning", f"the guard has version {fact.installed}; this peagle-sm has {fact.shipped}")
+        yield f"the guard has version {fact.installed}; this peagle-sm has {fact.shipped}"
 
 
-@preflight_check(
+@check(
     "name-taken",
     reads="taken",
     why="CreateEndpoint refuses an existing name, and peagle-sm must not change others' endpoints.",
@@ -266,29 +248,11 @@ def guard_current(fact: Guard, _: Draft | None) -> Iterator[Finding]:
     remedy="Change `name`, or delete the other endpoint.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.html",
 )
-def name_taken(fact: Taken, draft: Draft | None) -> Iterator[Finding]:
+def name_taken(fact: Taken, draft: Draft) -> Findings:
     """An endpoint of that name that peagle-sm did not create, or that a stack owns."""
-    if draft is None or fact.status is None:
+    if fact.status is None:
         return
     if not fact.ours:
-        yield Finding(
-            "error", f"name: {draft.spec.name} exists ({fact.status}), and peagle-sm did not create it"
-        )
+        yield f"name: {draft.spec.name} exists ({fact.status}), and peagle-sm did not create it"
     elif fact.stack is not None and draft.context.stack is None:
-        yield Finding("error", f"name: {draft.spec.name} belongs to the stack {fact.stack}")
-
-
-ACCOUNT_CHECKS: tuple[Check, ...] = (
-    credentials,
-    account,
-    clock_skew,
-    caller_rights,
-    role_trust,
-    role_rights,
-    role_too_broad,
-    scheduler_role_trust,
-    scheduler_role_rights,
-    guard_installed,
-    guard_current,
-    name_taken,
-)
+        yield f"name: {draft.spec.name} belongs to the stack {fact.stack}"

@@ -1,7 +1,7 @@
 """Checks, the facts that a preflight reads, and results. Pure.
 
-A check covers one known problem. `check` makes a check from a function of the spec's draft, `preflight_check`
-from a function of a fact that a reader in `peagle_sm.aws.readers` returns. None in a fact means not reported.
+A check covers one known problem. `check` makes one from a function of the spec's draft, or of a fact that a
+reader in `peagle_sm.aws.readers` returns. None in a fact means not reported.
 `judge` turns facts into results; nothing here does I/O.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal
 
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding, Severity
@@ -35,9 +36,8 @@ class Fix:
     command: tuple[str, ...] = ()
 
 
-Look = Callable[[Draft], Iterator[Finding]]
-Judge = Callable[[Any, "Draft | None"], Iterator[Finding]]
-AnyFact = TypeVar("AnyFact")
+Findings = Iterator[str | Finding]
+"""What a check yields: a message, which takes the check's severity and remedy, or a whole finding."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Check:
     """One check: ``what`` it finds, ``why`` that matters, ``source`` and ``remedy``.
 
     ``url`` is the public page of ``source``, empty for this project's own rules. ``severity`` is the worst
-    that it reports. ``reads`` names the reader of its fact, "spec" for none. ``look`` takes the draft, or the
-    fact and the draft. ``needs_spec`` is False if it also works without a spec.
+    that it reports. ``reads`` names the reader of its fact, "spec" for none.
     """
 
     id: str
@@ -54,7 +53,7 @@ class Check:
     why: str
     source: str
     remedy: str
-    look: Callable[..., Iterator[Finding]]
+    look: Callable[..., Findings]
     severity: Severity = "error"
     url: str = ""
     reads: str = SPEC
@@ -62,10 +61,8 @@ class Check:
     fix: Fix | None = None
 
     def findings(self, *given: Any) -> list[Finding]:
-        """Return what ``look`` finds, with this check's id, source and url.
-
-        A finding without a next step takes the check's remedy.
-        """
+        """Return what ``look`` finds, each with this check's id, source and url, and a next step."""
+        found = (Finding(self.severity, one) if isinstance(one, str) else one for one in self.look(*given))
         return [
             replace(
                 finding,
@@ -74,7 +71,7 @@ class Check:
                 source=self.source,
                 url=self.url,
             )
-            for finding in self.look(*given)
+            for finding in found
         ]
 
 
@@ -86,38 +83,19 @@ def check(
     remedy: str,
     severity: Severity = "error",
     url: str = "",
-    fix: Fix | None = None,
-) -> Callable[[Look], Check]:
-    """Make a check from a function of a draft; its docstring is the ``what``."""
-
-    def wrap(look: Look) -> Check:
-        what = (look.__doc__ or "").strip()
-        return Check(check_id, what, why, source, remedy, look, severity, url, fix=fix)
-
-    return wrap
-
-
-def preflight_check(
-    check_id: str,
-    *,
-    reads: str,
-    why: str,
-    source: str,
-    remedy: str,
-    severity: Severity = "error",
-    url: str = "",
+    reads: str = SPEC,
     needs_spec: bool = True,
     fix: Fix | None = None,
-) -> Callable[[Callable[[AnyFact, Draft | None], Iterator[Finding]]], Check]:
-    """Make a check of a pure function over a fact that was read (``reads`` names it) and the draft, if any.
+) -> Callable[[Callable[..., Findings]], Check]:
+    """Make a check from a function, whose docstring is the ``what``.
 
-    ``reads`` names the fact's reader. The docstring is the ``what``. The function is called only if the fact
-    could be read.
+    The function takes the draft. With ``reads`` it takes the fact and the draft (None only if ``needs_spec``
+    is False), and is called only if the fact could be read.
     """
 
-    def wrap(judge: Callable[[AnyFact, Draft | None], Iterator[Finding]]) -> Check:
-        what = (judge.__doc__ or "").strip()
-        return Check(check_id, what, why, source, remedy, judge, severity, url, reads, needs_spec, fix)
+    def wrap(look: Callable[..., Findings]) -> Check:
+        what = (look.__doc__ or "").strip()
+        return Check(check_id, what, why, source, remedy, look, severity, url, reads, needs_spec, fix)
 
     return wrap
 
@@ -344,38 +322,33 @@ def judge(
 def _results(
     check: Check, facts: Mapping[str, Any], draft: Draft | None, skip: Collection[str]
 ) -> Iterator[Result]:
-    if check.reads == SPEC:
-        if draft is None:
-            return
-    elif check.reads not in facts or (check.needs_spec and draft is None):
+    needs_spec = check.needs_spec or check.reads == SPEC
+    if (draft is None and needs_spec) or (check.reads != SPEC and check.reads not in facts):
         return
-    if check.id in skip:
-        yield _skipped(check)
-        return
+    result = partial(Result, check.id, what=check.what, why=check.why, source=check.source, url=check.url)
     fact = facts.get(check.reads)
-    if isinstance(fact, Unknown):
-        yield _unknown(check, fact)
-        return
-    findings = check.findings(draft) if check.reads == SPEC else check.findings(fact, draft)
-    yield from (_result(check, finding, draft) for finding in findings)
-    if not findings:
-        yield Result(check.id, "ok", "", check.what, check.why, source=check.source, url=check.url)
-
-
-def _result(check: Check, finding: Finding, draft: Draft | None) -> Result:
-    status: Status = "ok" if finding.severity == "info" else finding.severity
-    return Result(
-        check.id,
-        status,
-        finding.message,
-        check.what,
-        check.why,
-        finding.next_step,
-        finding.source,
-        finding.url,
-        fix=_fix(check, draft) if status != "ok" else None,
-        expires=finding.expires,
-    )
+    if check.id in skip:
+        yield result("skipped", f"skipped; it checks for: {check.what} {check.why}")
+    elif isinstance(fact, Unknown):
+        step = (
+            f"Ask for the permission {fact.permission}, or check it yourself: {check.remedy}"
+            if fact.permission
+            else f"Check it yourself: {check.remedy}"
+        )
+        yield result("unknown", fact.reason, next_step=step, permission=fact.permission)
+    else:
+        findings = check.findings(draft) if check.reads == SPEC else check.findings(fact, draft)
+        for finding in findings:
+            status: Status = "ok" if finding.severity == "info" else finding.severity
+            yield result(
+                status,
+                finding.message,
+                next_step=finding.next_step,
+                fix=_fix(check, draft) if status != "ok" else None,
+                expires=finding.expires,
+            )
+        if not findings:
+            yield result("ok", "")
 
 
 def _fix(check: Check, draft: Draft | None) -> str | None:
@@ -384,27 +357,3 @@ def _fix(check: Check, draft: Draft | None) -> str | None:
     if check.fix.edits is not None and (draft is None or not check.fix.edits(draft)):
         return None
     return check.fix.what
-
-
-def _skipped(check: Check) -> Result:
-    message = f"skipped; it checks for: {check.what} {check.why}"
-    return Result(check.id, "skipped", message, check.what, check.why, source=check.source, url=check.url)
-
-
-def _unknown(check: Check, fact: Unknown) -> Result:
-    step = (
-        f"Ask for the permission {fact.permission}, or check it yourself: {check.remedy}"
-        if fact.permission
-        else f"Check it yourself: {check.remedy}"
-    )
-    return Result(
-        check.id,
-        "unknown",
-        fact.reason,
-        check.what,
-        check.why,
-        step,
-        check.source,
-        check.url,
-        permission=fact.permission,
-    )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from peagle_sm.core.checks.base import Check, Edits, Fix, check
-from peagle_sm.core.engines import Range, version_of
+from peagle_sm.core.checks.base import Findings, Fix, check
+from peagle_sm.core.engines import Range, load_arguments, load_forbidden, version_of
 from peagle_sm.core.plan.environment import OWNED, RUNTIME_K, as_text, environment, variable_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding
 
-if TYPE_CHECKING:
-    from peagle_sm.core.arguments import EngineArguments
-
+_DRAFT_SIZE = "speculation.draft_tensor_parallel_size"
 _TABLE = "speculation.num_speculative_tokens_per_batch_size"
 _CONFIG = "https://github.com/vllm-project/vllm/blob/main/vllm/config/speculative.py"
 
@@ -49,7 +46,7 @@ def _settings(draft: Draft) -> Iterator[tuple[str, str, object]]:
     remedy="Use an image whose vLLM has it, or remove the field.",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def argument_versions(draft: Draft) -> Iterator[Finding]:
+def argument_versions(draft: Draft) -> Findings:
     """Settings and arguments that the image's vLLM does not have."""
     if draft.image is None or draft.image.version is None:
         return
@@ -62,24 +59,15 @@ def argument_versions(draft: Draft) -> Iterator[Finding]:
             own = Range(since=_VALUES_SINCE.get(f"{name}: {value}"))
             needed.append((field, whole) if not whole.covers(version) else (f"{field}: {value}", own))
     for name in draft.spec.serving.extra_args:
-        if span := _known().missing_in(name, version):
+        if span := load_arguments().missing_in(name, version):
             needed.append((f"serving.extra_args.{name}", span))
     for what, span in needed:
         if not span.covers(version):
-            yield Finding("error", f"{what} needs {span.text}; the image has {found}")
-
-
-def _known() -> EngineArguments:
-    """Return the list of arguments, which few specs need."""
-    from peagle_sm.core.arguments import load_arguments
-
-    return load_arguments()
+            yield f"{what} needs {span.text}; the image has {found}"
 
 
 def _own_name(name: str) -> bool:
     """Return whether another check says more of an argument: its field, or why it is forbidden."""
-    from peagle_sm.core.arguments import load_forbidden
-
     return variable_of(name) in OWNED or load_forbidden().argument(name) is not None
 
 
@@ -90,7 +78,7 @@ def _own_name(name: str) -> bool:
     remedy="Correct the name or the value.",
     url="https://docs.vllm.ai/en/latest/cli/serve/",
 )
-def extra_arguments(draft: Draft) -> Iterator[Finding]:
+def extra_arguments(draft: Draft) -> Findings:
     """Unknown extra arguments, and values of the wrong kind."""
     if draft.spec.serving.extra_args:
         yield from _extra_arguments(draft)
@@ -98,7 +86,7 @@ def extra_arguments(draft: Draft) -> Iterator[Finding]:
 
 
 def _extra_arguments(draft: Draft) -> Iterator[Finding]:
-    arguments = _known()
+    arguments = load_arguments()
     version = draft.image.version if draft.image else None
     covered = version is not None and (
         version_of(arguments.oldest) <= version <= version_of(arguments.newest)
@@ -128,7 +116,7 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
 def _unknown_variables(draft: Draft) -> Iterator[Finding]:
     """Find variables in `serving.env` that become an argument that vLLM does not have."""
     written = [name for name in draft.spec.serving.env if name.startswith("SM_VLLM_")]
-    names = _known().names if written else frozenset()
+    names = load_arguments().names if written else frozenset()
     for variable in written:
         name = variable.removeprefix("SM_VLLM_").lower()
         if variable != variable.upper() or name in names:
@@ -141,10 +129,6 @@ def _unknown_variables(draft: Draft) -> Iterator[Finding]:
             )
 
 
-def _no_table(_: Draft) -> Edits:
-    return {_TABLE: None}
-
-
 @check(
     "k-table",
     why="A larger K than num_speculative_tokens is silently lowered, and with several replicas vLLM drops "
@@ -152,9 +136,9 @@ def _no_table(_: Draft) -> Edits:
     source="vLLM issue 45695; vLLM 0.32.0: v1/spec_decode/dynamic/utils.py, config/vllm.py",
     remedy=f"Correct the table, or remove {_TABLE}.",
     url="https://github.com/vllm-project/vllm/issues/45695",
-    fix=Fix("remove the table", edits=_no_table),
+    fix=Fix("remove the table", edits=lambda _: {_TABLE: None}),
 )
-def k_table(draft: Draft) -> Iterator[Finding]:
+def k_table(draft: Draft) -> Findings:
     """A table of K that the engine would lower, drop or break on, or that was never run on its version."""
     rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
     most = draft.num_speculative_tokens
@@ -189,7 +173,7 @@ def k_table(draft: Draft) -> Iterator[Finding]:
         yield from _plugin(draft, f"{_TABLE}: this project's plugin for tables")
 
 
-def _plugin(draft: Draft, what: str) -> Iterator[Finding]:
+def _plugin(draft: Draft, what: str) -> Findings:
     """Find a vLLM version with which the plugin that changes K was never run."""
     if draft.image is None or draft.image.version is None or not draft.has_own_image:
         return
@@ -212,22 +196,16 @@ def _plugin(draft: Draft, what: str) -> Iterator[Finding]:
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues/49548",
 )
-def k_table_graphs(draft: Draft) -> Iterator[Finding]:
+def k_table_graphs(draft: Draft) -> Findings:
     """A table of K on GPUs, where it costs the full CUDA graphs."""
     rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
     if rows is None or not draft.speculating or draft.context.local or not _on_gpus(draft):
         return
     if draft.spec.serving.cudagraph_mode not in ("NONE", "PIECEWISE"):
-        yield Finding(
-            "warning",
-            f"{_TABLE}: vLLM uses piecewise CUDA graphs with a table, about 14% slower at concurrency 1",
-        )
+        yield f"{_TABLE}: vLLM uses piecewise CUDA graphs with a table, about 14% slower at concurrency 1"
     zero = next((row for row in rows if row[2] == 0), None)
     if zero is not None:
-        yield Finding(
-            "warning",
-            f"{_TABLE}: the row {list(zero)} has K 0, where vLLM issue 49548 saw the throughput collapse",
-        )
+        yield f"{_TABLE}: the row {list(zero)} has K 0, where vLLM issue 49548 saw the throughput collapse"
 
 
 @check(
@@ -238,18 +216,14 @@ def k_table_graphs(draft: Draft) -> Iterator[Finding]:
     severity="info",
     url="https://github.com/vllm-project/vllm/blob/main/vllm/platforms/interface.py",
 )
-def cudagraphs_on_cpu(draft: Draft) -> Iterator[Finding]:
+def cudagraphs_on_cpu(draft: Draft) -> Findings:
     """A CUDA graph mode on the local SageMaker, whose engines run on a CPU."""
     mode = draft.spec.serving.cudagraph_mode
     if draft.context.local and mode not in (None, "NONE"):
-        yield Finding("info", f"serving.cudagraph_mode: {mode} has no effect on a CPU")
+        yield f"serving.cudagraph_mode: {mode} has no effect on a CPU"
 
 
 _CONTROLLER = "speculation.adaptive_num_speculative_tokens"
-
-
-def _no_controller(_: Draft) -> Edits:
-    return {_CONTROLLER: False}
 
 
 @check(
@@ -258,9 +232,9 @@ def _no_controller(_: Draft) -> Edits:
     "In other images nothing would change K, and no message would say so.",
     source="this project: container/plugins/peagle_runtime_k",
     remedy=f"Correct the setting, or remove {_CONTROLLER}.",
-    fix=Fix("remove the controller", edits=_no_controller),
+    fix=Fix("remove the controller", edits=lambda _: {_CONTROLLER: False}),
 )
-def k_controller(draft: Draft) -> Iterator[Finding]:
+def k_controller(draft: Draft) -> Findings:
     """A controller of K that the engine does not have, or that cannot see what a K costs."""
     serving = draft.spec.serving
     if not draft.spec.speculation.adaptive_num_speculative_tokens or not draft.speculating:
@@ -315,20 +289,15 @@ def _on_gpus(draft: Draft) -> bool:
     remedy="Set serving.tensor_parallel_size to a number that divides the KV heads, or a multiple of them.",
     url="https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
 )
-def tensor_parallel_heads(draft: Draft) -> Iterator[Finding]:
+def tensor_parallel_heads(draft: Draft) -> Findings:
     """A tensor parallel size over which the target's KV heads cannot be split."""
     size = draft.spec.serving.tensor_parallel_size
     for heads in sorted({group.kv_heads for group in draft.model.attention or ()}):
         if heads % size and size % heads:
-            yield Finding(
-                "error",
+            yield (
                 f"serving.tensor_parallel_size: found {size}; {draft.spec.model} has {heads} KV heads, which "
-                "cannot be split over it",
+                "cannot be split over it"
             )
-
-
-def _targets_size(_: Draft) -> Edits:
-    return {"speculation.draft_tensor_parallel_size": None}
 
 
 @check(
@@ -337,19 +306,18 @@ def _targets_size(_: Draft) -> Edits:
     source="vLLM 0.32.0: config/speculative.py; v1/spec_decode/llm_base_proposer.py",
     remedy="Remove speculation.draft_tensor_parallel_size: left out, it is the target's.",
     url=_CONFIG,
-    fix=Fix("remove draft_tensor_parallel_size", edits=_targets_size),
+    fix=Fix("remove draft_tensor_parallel_size", edits=lambda _: {_DRAFT_SIZE: None}),
 )
-def draft_tensor_parallel(draft: Draft) -> Iterator[Finding]:
+def draft_tensor_parallel(draft: Draft) -> Findings:
     """A tensor parallel size of the draft head that is neither 1 nor the target's."""
     size, targets = draft.spec.speculation.draft_tensor_parallel_size, draft.spec.serving.tensor_parallel_size
     if size is None or not draft.speculating or size == targets:
         return
     if size != 1:
         allowed = "1" if targets == 1 else f"1 or {targets}"
-        yield Finding(
-            "error",
+        yield (
             f"speculation.draft_tensor_parallel_size: found {size}; allowed: {allowed}, "
-            "serving.tensor_parallel_size",
+            "serving.tensor_parallel_size"
         )
     else:
         yield Finding(
@@ -357,15 +325,3 @@ def draft_tensor_parallel(draft: Draft) -> Iterator[Finding]:
             "speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the "
             f"head is split over the target's {targets} GPUs",
         )
-
-
-ENGINE_SETTING_CHECKS: tuple[Check, ...] = (
-    argument_versions,
-    extra_arguments,
-    k_table,
-    k_table_graphs,
-    cudagraphs_on_cpu,
-    tensor_parallel_heads,
-    k_controller,
-    draft_tensor_parallel,
-)

@@ -10,8 +10,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Edits, Fix, check
-from peagle_sm.core.engines import RUNNER_VARIABLE, version_of
+from peagle_sm.core.checks.base import Findings, Fix, check
+from peagle_sm.core.engines import RUNNER_VARIABLE, load_forbidden, version_of
 from peagle_sm.core.plan.environment import (
     COMPILATION_CONFIG,
     MODEL_MOUNT,
@@ -42,24 +42,19 @@ def _given(draft: Draft) -> Iterator[tuple[str, str, str]]:
     remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file in the model's folder.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def environment_limits(draft: Draft) -> Iterator[Finding]:
+def environment_limits(draft: Draft) -> Findings:
     """Too many environment entries, or too many bytes."""
     values = environment(draft)
     if len(values) > MAX_ENTRIES:
-        yield Finding(
-            "error", f"serving.env: found {len(values)} entries in all; allowed: at most {MAX_ENTRIES}"
-        )
+        yield f"serving.env: found {len(values)} entries in all; allowed: at most {MAX_ENTRIES}"
     total = 0
     for name, value in values.items():
         size = len(value.encode())
         total += size + len(name.encode())
         if size > MAX_VALUE_BYTES:
-            yield Finding(
-                "error",
-                f"serving.env.{name}: found {size} bytes; allowed: at most {MAX_VALUE_BYTES} bytes a value",
-            )
+            yield f"serving.env.{name}: found {size} bytes; allowed: at most {MAX_VALUE_BYTES} bytes a value"
     if total > MAX_TOTAL_BYTES:
-        yield Finding("error", f"serving.env: found {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}")
+        yield f"serving.env: found {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}"
 
 
 @check(
@@ -68,7 +63,7 @@ def environment_limits(draft: Draft) -> Iterator[Finding]:
     source="this project",
     remedy="Use the field of the spec instead.",
 )
-def environment_owned(draft: Draft) -> Iterator[Finding]:
+def environment_owned(draft: Draft) -> Findings:
     """Variables that a field of the spec sets."""
     for field, name, _ in _given(draft):
         if name in OWNED:
@@ -81,20 +76,16 @@ def environment_owned(draft: Draft) -> Iterator[Finding]:
     extra = {name: argument for argument, (name, _) in extra_variables(draft.spec.serving.extra_args).items()}
     for name in draft.spec.serving.env:
         if name in extra and name not in OWNED:
-            yield Finding(
-                "error", f"serving.env.{name}: not allowed here; serving.extra_args.{extra[name]} sets it"
-            )
+            yield f"serving.env.{name}: not allowed here; serving.extra_args.{extra[name]} sets it"
 
 
-def _cudagraph_mode_twice(draft: Draft) -> Iterator[Finding]:
+def _cudagraph_mode_twice(draft: Draft) -> Findings:
     """Find a compilation config beside `serving.cudagraph_mode`, which is written into the same variable."""
     serving = draft.spec.serving
     own = "the field serving.cudagraph_mode sets it"
     config = serving.extra_args.get("compilation_config")
     if isinstance(config, dict) and "cudagraph_mode" in config:
-        yield Finding(
-            "error", f"serving.extra_args.compilation_config.cudagraph_mode: not allowed here; {own}"
-        )
+        yield f"serving.extra_args.compilation_config.cudagraph_mode: not allowed here; {own}"
     if serving.cudagraph_mode is not None and COMPILATION_CONFIG in serving.env:
         yield Finding(
             "error",
@@ -110,11 +101,11 @@ def _cudagraph_mode_twice(draft: Draft) -> Iterator[Finding]:
     remedy="Remove it.",
     url="https://github.com/aws/deep-learning-containers",
 )
-def environment_port(draft: Draft) -> Iterator[Finding]:
+def environment_port(draft: Draft) -> Findings:
     """A user-defined port or host."""
     for field, name, _ in _given(draft):
         if name in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
-            yield Finding("error", f"{field}: not allowed; SageMaker expects the server on port 8080")
+            yield f"{field}: not allowed; SageMaker expects the server on port 8080"
 
 
 @check(
@@ -124,14 +115,11 @@ def environment_port(draft: Draft) -> Iterator[Finding]:
     remedy="Write true for a flag without a value, false to drop it, or a value.",
     url="https://github.com/aws/deep-learning-containers",
 )
-def environment_empty(draft: Draft) -> Iterator[Finding]:
+def environment_empty(draft: Draft) -> Findings:
     """An SM_VLLM_* variable without a value."""
     for field, name, value in _given(draft):
         if name.startswith("SM_VLLM_") and not value:
-            yield Finding("error", f"{field}: found an empty value")
-
-
-LIMIT_CHECKS: tuple[Check, ...] = (environment_limits, environment_owned, environment_port, environment_empty)
+            yield f"{field}: found an empty value"
 
 
 _ARGS = "aws/deep-learning-containers: scripts/docker/vllm/sagemaker_args.py"
@@ -151,24 +139,18 @@ _LONG_CONTEXT_TOKENS = 10_000
     severity="warning",
     url=_DLC,
 )
-def environment_unread(draft: Draft) -> Iterator[Finding]:
+def environment_unread(draft: Draft) -> Findings:
     """Variables that look like vLLM's, but that the image does not read."""
     for name in draft.spec.serving.env:
         upper = name.upper()
         if name.startswith(_PREFIX):
             if name != upper:
-                yield Finding("warning", f"serving.env.{name}: write it in capitals")
+                yield f"serving.env.{name}: write it in capitals"
         elif upper.startswith((_PREFIX, "SM_VLM_", "SMVLLM_", "SM_LLM_", "SAGEMAKER_VLLM_")):
-            yield Finding("warning", f"serving.env.{name}: not read; did you mean {_PREFIX}…?")
+            yield f"serving.env.{name}: not read; did you mean {_PREFIX}…?"
         elif upper.startswith("OPTION_") and draft.image is not None and not draft.image.is_lmi:
-            yield Finding(
-                "warning",
-                f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {_repo(draft)}",
-            )
-
-
-def _repo(draft: Draft) -> str:
-    return draft.image.repository if draft.image else "another"
+            repository = draft.image.repository
+            yield f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {repository}"
 
 
 @check(
@@ -178,7 +160,7 @@ def _repo(draft: Draft) -> str:
     remedy="Correct the JSON; add elements to the list, or remove the variable.",
     url=_DLC,
 )
-def environment_json(draft: Draft) -> Iterator[Finding]:
+def environment_json(draft: Draft) -> Findings:
     """Values that look like JSON but do not parse, and empty lists."""
     for field, name, value in _given(draft):
         if not name.startswith(_PREFIX) or not value.startswith(("{", "[")):
@@ -186,7 +168,7 @@ def environment_json(draft: Draft) -> Iterator[Finding]:
         try:
             content = json.loads(value)
         except ValueError as error:
-            yield Finding("error", f"{field}: not JSON: {error}")
+            yield f"{field}: not JSON: {error}"
             continue
         if content == []:
             yield Finding("warning", f"{field}: an empty list drops the argument")
@@ -200,16 +182,14 @@ def environment_json(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url=_DLC,
 )
-def environment_booleans(draft: Draft) -> Iterator[Finding]:
+def environment_booleans(draft: Draft) -> Findings:
     """true or false for an image that does not support them."""
     image = draft.image
     if image is None or image.version is None or image.version >= version_of(_BOOLEANS_FROM):
         return
     for field, name, value in _given(draft):
         if name.startswith(_PREFIX) and value.lower() in ("true", "false"):
-            yield Finding(
-                "warning", f"{field}: the image of vLLM {image.version_text} passes {value!r} as a value"
-            )
+            yield f"{field}: the image of vLLM {image.version_text} passes {value!r} as a value"
 
 
 @check(
@@ -219,17 +199,11 @@ def environment_booleans(draft: Draft) -> Iterator[Finding]:
     remedy="Remove HF_MODEL_ID; model_uri selects the files that are served.",
     url=_DLC,
 )
-def hub_model_id(draft: Draft) -> Iterator[Finding]:
+def hub_model_id(draft: Draft) -> Findings:
     """A hub's model id in the environment."""
     found = draft.spec.serving.env.get("HF_MODEL_ID")
     if found is not None and not found.startswith(MODEL_MOUNT):
-        yield Finding(
-            "error", f"serving.env.HF_MODEL_ID: found {found!r}, which is ignored: model_uri is served"
-        )
-
-
-def _without_v2(_: Draft) -> Edits:
-    return {f"serving.env.{RUNNER_VARIABLE}": "0"}
+        yield f"serving.env.HF_MODEL_ID: found {found!r}, which is ignored: model_uri is served"
 
 
 @check(
@@ -238,20 +212,19 @@ def _without_v2(_: Draft) -> Edits:
     source="vllm-project/vllm pull request 43010",
     remedy=f"Remove {RUNNER_VARIABLE}, or set it to 0.",
     url="https://github.com/vllm-project/vllm/pull/43010",
-    fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=_without_v2),
+    fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=lambda _: {f"serving.env.{RUNNER_VARIABLE}": "0"}),
 )
-def v2_model_runner(draft: Draft) -> Iterator[Finding]:
+def v2_model_runner(draft: Draft) -> Findings:
     """The V2 model runner, which has no parallel drafting and does not run on a CPU."""
     value = environment(draft).get(RUNNER_VARIABLE)
     if value is not None and value not in ("0", "1"):
         # vLLM reads int(value): anything else ends the engine, "false" and "" too
-        yield Finding("error", f"serving.env.{RUNNER_VARIABLE}: found {value!r}; allowed: 0 or 1")
+        yield f"serving.env.{RUNNER_VARIABLE}: found {value!r}; allowed: 0 or 1"
         return
     if value == "1" and draft.context.local:
-        yield Finding(
-            "error",
+        yield (
             f"serving.env.{RUNNER_VARIABLE}: found '1' on a CPU; allowed: 0, since the V2 model runner needs "
-            "Triton",
+            "Triton"
         )
         return
     if draft.mode != "p-eagle" or draft.image is None or draft.image.is_lmi:
@@ -264,9 +237,7 @@ def v2_model_runner(draft: Draft) -> Iterator[Finding]:
             "Use an image with an older vLLM (`peagle-sm engines` lists them), or mode eagle3.",
         )
     elif value == "1" and entry.p_eagle_on_v2 != "parallel":
-        yield Finding(
-            "error", f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode p-eagle; allowed: 0"
-        )
+        yield f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode p-eagle; allowed: 0"
 
 
 @check(
@@ -277,11 +248,11 @@ def v2_model_runner(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
 )
-def metrics_off(draft: Draft) -> Iterator[Finding]:
+def metrics_off(draft: Draft) -> Findings:
     """Engine metrics that are turned off while a draft head is used."""
     value = draft.spec.serving.env.get("SM_VLLM_DISABLE_LOG_STATS")
     if draft.speculating and value is not None and value.lower() != "false":
-        yield Finding("warning", "serving.env.SM_VLLM_DISABLE_LOG_STATS: the acceptance metrics are off")
+        yield "serving.env.SM_VLLM_DISABLE_LOG_STATS: the acceptance metrics are off"
 
 
 @check(
@@ -293,13 +264,11 @@ def metrics_off(draft: Draft) -> Iterator[Finding]:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
     "API_InferenceComponentContainerSpecification.html",
 )
-def component_environment(draft: Draft) -> Iterator[Finding]:
+def component_environment(draft: Draft) -> Findings:
     """More variables than an inference component with its own container allows."""
     count = len(environment(draft))
     if draft.scales_to_zero and count > _COMPONENT_ENTRIES:
-        yield Finding(
-            "info", f"{count} variables; a component with its own container allows {_COMPONENT_ENTRIES}"
-        )
+        yield f"{count} variables; a component with its own container allows {_COMPONENT_ENTRIES}"
 
 
 @check(
@@ -310,25 +279,13 @@ def component_environment(draft: Draft) -> Iterator[Finding]:
     severity="info",
     url="https://huggingface.co/amazon/gpt-oss-20b-p-eagle-long-context",
 )
-def head_context(draft: Draft) -> Iterator[Finding]:
+def head_context(draft: Draft) -> Findings:
     """A head for long contexts on an endpoint with a short one."""
     longest = draft.max_model_len
     if draft.head_id is None or not draft.head_id.endswith("-long-context") or longest is None:
         return
     if longest <= _LONG_CONTEXT_TOKENS:
-        yield Finding("info", f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens")
-
-
-SETTING_CHECKS: tuple[Check, ...] = (
-    environment_unread,
-    environment_json,
-    environment_booleans,
-    hub_model_id,
-    v2_model_runner,
-    metrics_off,
-    component_environment,
-    head_context,
-)
+        yield f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens"
 
 
 _SECURITY = "https://docs.vllm.ai/en/latest/usage/security/"
@@ -350,11 +307,11 @@ def has_gate(draft: Draft) -> bool:
     remedy="Remove the secret; an isolated container that reads S3 with its role needs none.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeModel.html",
 )
-def environment_secrets(draft: Draft) -> Iterator[Finding]:
+def environment_secrets(draft: Draft) -> Findings:
     """A variable that looks like a secret."""
     for field, name, value in _given(draft):
         if SECRET_VALUE.search(value):
-            yield Finding("error", f"{field}: its value looks like a key or token")
+            yield f"{field}: its value looks like a key or token"
         elif value and SECRET_NAME.search(name.upper()) and not name.upper().endswith("TOKENS"):
             yield Finding("warning", f"{field}: its name suggests a secret")
 
@@ -366,13 +323,11 @@ def environment_secrets(draft: Draft) -> Iterator[Finding]:
     remedy="Remove it.",
     url=_SECURITY,
 )
-def forbidden_flags(draft: Draft) -> Iterator[Finding]:
+def forbidden_flags(draft: Draft) -> Findings:
     """Flags that open the engine to requests or code."""
     given = list(_given(draft))
     if not given:
         return
-    from peagle_sm.core.arguments import load_forbidden  # few specs need the list
-
     listed = load_forbidden()
     for field, name, value in given:
         entry = listed.setting(name, value)
@@ -380,12 +335,9 @@ def forbidden_flags(draft: Draft) -> Iterator[Finding]:
             continue
         part = f" with {' or '.join(sorted(entry.keys))}" if entry.keys else ""
         if not entry.gate_only:
-            yield Finding("error", f"{field}: not allowed{part}: it {entry.why}")
+            yield f"{field}: not allowed{part}: it {entry.why}"
         elif field.startswith("serving.extra_args.") or has_gate(draft):
-            yield Finding(
-                "error",
-                f"{field}: not allowed{part}: the gate in the container refuses it: it {entry.why}",
-            )
+            yield f"{field}: not allowed{part}: the gate in the container refuses it: it {entry.why}"
 
 
 @check(
@@ -396,13 +348,11 @@ def forbidden_flags(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url=_SECURITY,
 )
-def api_key(draft: Draft) -> Iterator[Finding]:
+def api_key(draft: Draft) -> Findings:
     """An API key, which has no effect on SageMaker."""
     for name in ("SM_VLLM_API_KEY", "VLLM_API_KEY"):
         if draft.spec.serving.env.get(name):
-            yield Finding(
-                "warning", f"serving.env.{name}: has no effect on SageMaker, and others can read it"
-            )
+            yield f"serving.env.{name}: has no effect on SageMaker, and others can read it"
 
 
 @check(
@@ -413,14 +363,11 @@ def api_key(draft: Draft) -> Iterator[Finding]:
     severity="info",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
-def volume_key(draft: Draft) -> Iterator[Finding]:
+def volume_key(draft: Draft) -> Findings:
     """No KMS key for a volume that supports one."""
     if draft.spec.security.kms_key_id is not None or draft.context.local:
         return
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and not entry.local_storage:
-            yield Finding("info", f"security.kms_key_id is not set; the volume of {name} supports one")
-
-
-EXPOSURE_CHECKS: tuple[Check, ...] = (environment_secrets, forbidden_flags, api_key, volume_key)
+            yield f"security.kms_key_id is not set; the volume of {name} supports one"

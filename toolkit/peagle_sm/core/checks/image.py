@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 
-import yaml
-from pydantic import BaseModel, ConfigDict
-
-from peagle_sm.core.checks.base import Check, Edits, Fix, check
-from peagle_sm.core.engines import Version, version_of
+from peagle_sm.core.checks.base import Edits, Findings, Fix, check
+from peagle_sm.core.engines import PackagedData, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
     REQUEST_METRICS,
@@ -36,13 +31,12 @@ from peagle_sm.core.words import Finding
     severity="warning",
     url="https://github.com/aws/deep-learning-containers/releases",
 )
-def image_version(draft: Draft) -> Iterator[Finding]:
+def image_version(draft: Draft) -> Findings:
     """An image whose tag does not contain its vLLM version."""
     if draft.image is not None and draft.image.version is None and not draft.image.is_lmi:
-        yield Finding(
-            "warning",
+        yield (
             f"the vLLM version of {draft.image.uri} is not known: its flags are not checked, and "
-            f"its model runner is assumed to be that of {draft.catalog.engines.versions[-1].version}",
+            f"its model runner is assumed to be that of {draft.catalog.engines.versions[-1].version}"
         )
 
 
@@ -54,18 +48,17 @@ def image_version(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def engine_known(draft: Draft) -> Iterator[Finding]:
+def engine_known(draft: Draft) -> Findings:
     """An image with a vLLM version that is not in the engine matrix."""
     if draft.image is None or draft.image.version is None:
         return
     engines = draft.catalog.engines
     if engines.entry(draft.image.version) is None:
         nearest = engines.nearest(draft.image.version).version
-        yield Finding(
-            "warning",
+        yield (
             f"image: vLLM {draft.image.version_text} is not in the engine matrix "
             f"({engines.versions[0].version} to {engines.versions[-1].version}); assumed: model runner and "
-            f"settings as in {nearest}, the nearest version",
+            f"settings as in {nearest}, the nearest version"
         )
 
 
@@ -76,7 +69,7 @@ def engine_known(draft: Draft) -> Iterator[Finding]:
     remedy="Use another image, or remove the setting.",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def flag_versions(draft: Draft) -> Iterator[Finding]:
+def flag_versions(draft: Draft) -> Findings:
     """Variables and modes that the image's vLLM does not have; argument-versions has the spec's settings."""
     if draft.image is None or draft.image.version is None:
         return
@@ -85,19 +78,17 @@ def flag_versions(draft: Draft) -> Iterator[Finding]:
     extra = {variable for variable, _ in extra_variables(draft.spec.serving.extra_args).values()}
     for name in environment(draft):
         if name.startswith("SM_VLLM_") and version < version_of(first):
-            yield Finding(
-                "error",
-                f"{name} needs vLLM {first} or newer (first AWS image with SM_VLLM_*); the image has {found}",
-            )
+            needed = f"vLLM {first} or newer (first AWS image with SM_VLLM_*)"
+            yield f"{name} needs {needed}; the image has {found}"
         elif (
             name not in extra
             and engines.known(name)
             and not (support := engines.support(name)).covers(version)
         ):
-            yield Finding("error", f"{name} needs {support.text}; the image has {found}")
+            yield f"{name} needs {support.text}; the image has {found}"
     config, parallel = speculative_config(draft), engines.parallel_drafting
     if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
-        yield Finding("error", f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}")
+        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}"
 
 
 @check(
@@ -107,12 +98,10 @@ def flag_versions(draft: Draft) -> Iterator[Finding]:
     remedy=f"Remove {REQUEST_METRICS} from serving.env.",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def request_metrics(draft: Draft) -> Iterator[Finding]:
+def request_metrics(draft: Draft) -> Findings:
     """Per-request draft metrics without speculation."""
     if not draft.speculating and REQUEST_METRICS in draft.spec.serving.env:
-        yield Finding(
-            "error", f"serving.env.{REQUEST_METRICS}: found with mode none; allowed only with speculation on"
-        )
+        yield f"serving.env.{REQUEST_METRICS}: found with mode none; allowed only with speculation on"
 
 
 def _verbatim(draft: Draft) -> Edits:
@@ -129,7 +118,7 @@ def _verbatim(draft: Draft) -> Edits:
     url="https://github.com/aws/model-hosting-container-standards",
     fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
-def json_quotes(draft: Draft) -> Iterator[Finding]:
+def json_quotes(draft: Draft) -> Findings:
     """An image that strips the quotes of JSON values."""
     if draft.image is None or not draft.catalog.images.loses_quotes(draft.image):
         return
@@ -140,9 +129,7 @@ def json_quotes(draft: Draft) -> Iterator[Finding]:
             f"{AUTO_RECOVERY}=false is set, so a crashed engine is not restarted inside the container",
         )
     else:
-        yield Finding(
-            "error", f"{AUTO_RECOVERY} must be false on this image, or it breaks the speculative config"
-        )
+        yield f"{AUTO_RECOVERY} must be false on this image, or it breaks the speculative config"
 
 
 @check(
@@ -154,14 +141,14 @@ def json_quotes(draft: Draft) -> Iterator[Finding]:
     url="https://github.com/aws/model-hosting-container-standards",
     fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
-def supervisor_characters(draft: Draft) -> Iterator[Finding]:
+def supervisor_characters(draft: Draft) -> Findings:
     """Values that the supervisor of newer images breaks."""
     values = environment(draft)
     if values.get(AUTO_RECOVERY) == "false":
         return
     for name, value in values.items():
         if name.startswith("SM_VLLM_") and ("%" in value or " ;" in value):
-            yield Finding("warning", f"{name} contains % or ' ;', which the image's supervisor breaks")
+            yield f"{name} contains % or ' ;', which the image's supervisor breaks"
 
 
 @check(
@@ -171,31 +158,17 @@ def supervisor_characters(draft: Draft) -> Iterator[Finding]:
     remedy="Use an instance family for which JumpStart has the vLLM image (ml.g7e, ml.g6, ml.p5…).",
     url="https://github.com/deepjavalibrary/djl-serving",
 )
-def draft_dropped(draft: Draft) -> Iterator[Finding]:
+def draft_dropped(draft: Draft) -> Findings:
     """An LMI image, which ignores the draft settings."""
     if draft.image is not None and draft.image.is_lmi and draft.speculating:
-        yield Finding(
-            "error",
+        yield (
             f"{draft.instance_types[0]} resolves to an LMI image, which ignores SM_VLLM_SPECULATIVE_CONFIG: "
-            f"{draft.mode} would be silently off",
+            f"{draft.mode} would be silently off"
         )
 
 
-ENGINE_CHECKS: tuple[Check, ...] = (
-    image_version,
-    engine_known,
-    flag_versions,
-    request_metrics,
-    json_quotes,
-    supervisor_characters,
-    draft_dropped,
-)
-
-
-class Advisory(BaseModel):
+class Advisory(PackagedData):
     """One fault: ``what`` happens, below which vLLM, for which models and modes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     what: str
@@ -228,8 +201,7 @@ class Advisory(BaseModel):
 @cache
 def load_advisories() -> tuple[Advisory, ...]:
     """Read the packaged advisories."""
-    text = resources.files("peagle_sm.core").joinpath("data", "advisories.yaml").read_text(encoding="utf-8")
-    return tuple(Advisory.model_validate(row) for row in yaml.safe_load(text))
+    return tuple(Advisory.model_validate(row) for row in read_data("advisories"))
 
 
 def _expiry_words(expires: dt.date, today: dt.date | None) -> str:
@@ -251,7 +223,7 @@ def _today(draft: Draft) -> dt.date | None:
     severity="warning",
     url="https://github.com/vllm-project/vllm/security/advisories",
 )
-def floor(draft: Draft) -> Iterator[Finding]:
+def floor(draft: Draft) -> Findings:
     """An engine below the floor of the security advisories."""
     lowest = draft.catalog.images.advisory_floor
     if draft.image is None or not draft.image.version or draft.image.version >= version_of(lowest.version):
@@ -279,7 +251,7 @@ def floor(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues",
 )
-def known_faults(draft: Draft) -> Iterator[Finding]:
+def known_faults(draft: Draft) -> Findings:
     """Known faults of the image's engine version that apply to this spec."""
     for row in load_advisories():
         if not row.security and row.meets(draft):
@@ -290,9 +262,6 @@ def known_faults(draft: Draft) -> Iterator[Finding]:
                 f"Read {row.url}.",
                 expires=row.expires.isoformat(),
             )
-
-
-ADVISORY_CHECKS: tuple[Check, ...] = (floor, known_faults)
 
 
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(.+)")
@@ -314,25 +283,21 @@ def registry_of(uri: str) -> tuple[str, str, str] | None:
     remedy="Push the image to ECR in the endpoint's region, or use AWS's image of that region.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def image_registry(draft: Draft) -> Iterator[Finding]:
+def image_registry(draft: Draft) -> Findings:
     """An image that is not in ECR, or in another region's registry."""
     if draft.image is None or draft.context.local:
         return
     parts = registry_of(draft.image.uri)
     if parts is None:
-        yield Finding(
-            "error", f"image: {draft.image.uri} is not an ECR image; allowed: one in {draft.region}"
-        )
+        yield f"image: {draft.image.uri} is not an ECR image; allowed: one in {draft.region}"
         return
     account, region, _ = parts
     if region != draft.region:
-        yield Finding("error", f"image: {draft.image.uri} is in {region}; allowed: {draft.region}")
+        yield f"image: {draft.image.uri} is in {region}; allowed: {draft.region}"
         return
     own = draft.catalog.regions.get(region)
     if own is not None and draft.image_published_by_aws and account != own.account:
-        yield Finding(
-            "error", f"image: found account {account}; AWS's registry in {region} is account {own.account}"
-        )
+        yield f"image: found account {account}; AWS's registry in {region} is account {own.account}"
 
 
 @check(
@@ -343,7 +308,7 @@ def image_registry(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url=f"{_DLC}/releases",
 )
-def image_tag(draft: Draft) -> Iterator[Finding]:
+def image_tag(draft: Draft) -> Findings:
     """An unknown tag of AWS's vLLM repository."""
     if draft.image is None or draft.image.repository != "vllm" or not draft.image_published_by_aws:
         return
@@ -352,7 +317,7 @@ def image_tag(draft: Draft) -> Iterator[Finding]:
     if "@" in draft.image.uri or draft.image.server is not None:
         if draft.image.server is not None and draft.image.server not in images.servers:
             known = ", ".join(images.servers)
-            yield Finding("warning", f"image: {tag} is not known; known server images: {known}")
+            yield f"image: {tag} is not known; known server images: {known}"
         return
     version = draft.image.version
     rules = [
@@ -362,11 +327,9 @@ def image_tag(draft: Draft) -> Iterator[Finding]:
     ]
     if not rules:
         last = images.tags[-1].last
-        yield Finding(
-            "warning", f"image: vLLM {draft.image.version_text} is not a known image version; newest: {last}"
-        )
+        yield f"image: vLLM {draft.image.version_text} is not a known image version; newest: {last}"
     elif tag != (published := rules[0].template.format(version=draft.image.version_text)):
-        yield Finding("warning", f"image: found tag {tag}; the published tag of this version is {published}")
+        yield f"image: found tag {tag}; the published tag of this version is {published}"
 
 
 @check(
@@ -377,12 +340,12 @@ def image_tag(draft: Draft) -> Iterator[Finding]:
     severity="info",
     url="https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html",
 )
-def image_digest(draft: Draft) -> Iterator[Finding]:
+def image_digest(draft: Draft) -> Findings:
     """A user's image that is named by a tag."""
     if draft.spec.image is None or draft.context.local or draft.image_published_by_aws:
         return
     if "@sha256:" not in draft.spec.image:
-        yield Finding("info", f"image: {draft.spec.image} is named by a tag, which may be moved")
+        yield f"image: {draft.spec.image} is named by a tag, which may be moved"
 
 
 @check(
@@ -392,13 +355,13 @@ def image_digest(draft: Draft) -> Iterator[Finding]:
     remedy="Use a vLLM image, or mode none.",
     url="https://github.com/sgl-project/sglang/issues/23171",
 )
-def other_engine(draft: Draft) -> Iterator[Finding]:
+def other_engine(draft: Draft) -> Findings:
     """An image of another engine together with a draft head."""
     if draft.image is None or not draft.speculating:
         return
     name = next((each for each in _OTHER_ENGINES if each in draft.image.uri.lower()), None)
     if name is not None:
-        yield Finding("error", f"image: {draft.image.uri} is an image of {name}, which has no {draft.mode}")
+        yield f"image: {draft.image.uri} is an image of {name}, which has no {draft.mode}"
 
 
 @check(
@@ -408,7 +371,7 @@ def other_engine(draft: Draft) -> Iterator[Finding]:
     remedy="Use an instance type with NVIDIA GPUs.",
     url="https://aws.amazon.com/ec2/instance-types/",
 )
-def no_gpu(draft: Draft) -> Iterator[Finding]:
+def no_gpu(draft: Draft) -> Findings:
     """An image built for CUDA on an instance type without an NVIDIA GPU."""
     if draft.image is None or draft.image.cuda is None or draft.context.local:
         return
@@ -416,9 +379,4 @@ def no_gpu(draft: Draft) -> Iterator[Finding]:
         entry, family = draft.instance(name), name.removeprefix("ml.").partition(".")[0]
         neuron = family.startswith(("inf", "trn"))
         if neuron or (entry.gpu_count == 0 if entry else re.sub(r"\d.*", "", family) in _CPU_FAMILIES):
-            yield Finding(
-                "error", f"placement.instance_types: {name} has no NVIDIA GPU; the image is for CUDA"
-            )
-
-
-REGISTRY_CHECKS: tuple[Check, ...] = (image_registry, image_tag, image_digest, other_engine, no_gpu)
+            yield f"placement.instance_types: {name} has no NVIDIA GPU; the image is for CUDA"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, ImageFacts
-from peagle_sm.core.checks.base import Check, check
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import version_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.lock import Lock, is_same_model
@@ -153,7 +153,7 @@ _SAID_ELSEWHERE = frozenset({"lmi-image", "engine-version", "json-quotes", "tens
     severity="info",
     url=_SDK,
 )
-def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
+def jumpstart_unaccelerated(draft: Draft) -> Findings:
     """JumpStart's settings that would run without P-EAGLE, and that the plan fixes."""
     entry, name = draft.jumpstart, draft.instance_types[0]
     if entry is None or draft.mode != "p-eagle" or draft.spec.image is not None or draft.image is None:
@@ -164,7 +164,7 @@ def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
     channels = frozenset({entry.draft_channel} if entry.draft_channel else ())
     for reason in unaccelerated(draft.image, environment, channels, draft.catalog):
         if reason.check not in _SAID_ELSEWHERE:
-            yield Finding("info", f"JumpStart's settings for {name}: {reason.message}")
+            yield f"JumpStart's settings for {name}: {reason.message}"
 
 
 @check(
@@ -175,16 +175,16 @@ def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url=_SDK,
 )
-def jumpstart_deprecated(draft: Draft) -> Iterator[Finding]:
+def jumpstart_deprecated(draft: Draft) -> Findings:
     """A JumpStart version that AWS marks as deprecated or vulnerable."""
     entry = draft.jumpstart
     if entry is None:
         return
     name = f"{entry.jumpstart_model_id} {entry.version}"
     if entry.deprecated:
-        yield Finding("warning", f"AWS marks {name} as deprecated")
+        yield f"AWS marks {name} as deprecated"
     if entry.vulnerabilities:
-        yield Finding("warning", f"AWS lists vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
+        yield f"AWS lists vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}"
 
 
 @check(
@@ -195,17 +195,9 @@ def jumpstart_deprecated(draft: Draft) -> Iterator[Finding]:
     severity="info",
     url=_SDK,
 )
-def jumpstart_message(draft: Draft) -> Iterator[Finding]:
+def jumpstart_message(draft: Draft) -> Findings:
     """A message for users in the model's JumpStart spec."""
-    for message in draft.jumpstart.messages if draft.jumpstart else ():
-        yield Finding("info", message)
-
-
-CHECKS: tuple[Check, ...] = (
-    jumpstart_unaccelerated,
-    jumpstart_deprecated,
-    jumpstart_message,
-)
+    yield from draft.jumpstart.messages if draft.jumpstart else ()
 
 
 def lock_findings(

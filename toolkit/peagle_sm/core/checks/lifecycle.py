@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from peagle_sm.core.checks.base import Check, check
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding
@@ -19,17 +17,16 @@ _DEPLOY_THE_STACK = "Deploy it as a stack: `cdk deploy -c spec=<this file>`; or 
     remedy=_DEPLOY_THE_STACK,
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html",
 )
-def needs_a_stack(draft: Draft) -> Iterator[Finding]:
+def needs_a_stack(draft: Draft) -> Findings:
     """Scaling in a spec that is deployed without a stack."""
     if draft.context.stack is not None:
         return
     if draft.spec.autoscaling is not None:
-        yield Finding("error", "autoscaling: requires a stack; run `peagle-sm plan --stack` to plan for one")
+        yield "autoscaling: requires a stack; run `peagle-sm plan --stack` to plan for one"
     if draft.scales_to_zero:
-        yield Finding(
-            "error",
+        yield (
             "lifecycle.idle: found 'scale-to-zero', which requires a stack "
-            "(run `peagle-sm plan --stack` to plan for one); allowed without a stack: turn-off",
+            "(run `peagle-sm plan --stack` to plan for one); allowed without a stack: turn-off"
         )
 
 
@@ -40,7 +37,7 @@ def needs_a_stack(draft: Draft) -> Iterator[Finding]:
     remedy="Let clients retry requests that fail for lack of capacity, or use turn-off with a timetable.",
     url="https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html",
 )
-def scale_to_zero(draft: Draft) -> Iterator[Finding]:
+def scale_to_zero(draft: Draft) -> Findings:
     """Limits of scaling to zero."""
     if not draft.scales_to_zero:
         return
@@ -79,7 +76,7 @@ def scale_to_zero(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html",
 )
-def second_fleet(draft: Draft) -> Iterator[Finding]:
+def second_fleet(draft: Draft) -> Findings:
     """In place updates of a stack, and the cost of their second fleet."""
     if draft.context.stack is None or draft.spec.update != "in-place":
         return
@@ -93,9 +90,6 @@ def second_fleet(draft: Draft) -> Iterator[Finding]:
     )
 
 
-LIFECYCLE_CHECKS: tuple[Check, ...] = (needs_a_stack, scale_to_zero, second_fleet)
-
-
 @check(
     "price",
     why="An endpoint is billed from its first minute to its last, with or without traffic.",
@@ -104,13 +98,13 @@ LIFECYCLE_CHECKS: tuple[Check, ...] = (needs_a_stack, scale_to_zero, second_flee
     severity="warning",
     url="https://aws.amazon.com/sagemaker/ai/pricing/",
 )
-def price(draft: Draft) -> Iterator[Finding]:
+def price(draft: Draft) -> Findings:
     """A price that is unknown, or not SageMaker's."""
     cost = cost_of(draft)
     if cost.usd_per_hour is None:
-        yield Finding("warning", cost.source)
+        yield cost.source
     elif "NOT SageMaker" in cost.source:
-        yield Finding("warning", f"the price is EC2's, and SageMaker's may be higher: {cost.source}")
+        yield f"the price is EC2's, and SageMaker's may be higher: {cost.source}"
 
 
 @check(
@@ -119,19 +113,15 @@ def price(draft: Draft) -> Iterator[Finding]:
     source="this project",
     remedy="Shorten lifecycle.max_lifetime_hours, or raise lifecycle.budget_usd.",
 )
-def budget(draft: Draft) -> Iterator[Finding]:
+def budget(draft: Draft) -> Findings:
     """A lifetime that could cost more than the budget."""
     limit, cost = draft.spec.lifecycle.budget_usd, cost_of(draft)
     if limit is None:
         return
     if cost.max_usd is None:
-        yield Finding("error", f"lifecycle.budget_usd: cannot check {limit:g} USD: {cost.source}")
+        yield f"lifecycle.budget_usd: cannot check {limit:g} USD: {cost.source}"
     elif cost.max_usd > limit:
-        yield Finding(
-            "error",
+        yield (
             f"lifecycle: {draft.spec.lifecycle.max_lifetime_hours:g} h can cost {cost.max_usd:.2f} USD; "
-            f"budget_usd allows {limit:.2f}",
+            f"budget_usd allows {limit:.2f}"
         )
-
-
-COST_CHECKS: tuple[Check, ...] = (price, budget)

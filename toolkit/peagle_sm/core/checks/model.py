@@ -6,10 +6,9 @@ file, which gpt-oss needs for chat if the container has no network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, check, preflight_check
+from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
 from peagle_sm.core.guard import execution_role, scheduler_role
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
@@ -41,14 +40,10 @@ def _guards_roles(draft: Draft) -> Edits:
     remedy="Set the field in the message.",
     fix=Fix("set the guard's roles", edits=_guards_roles),
 )
-def missing_fact(draft: Draft) -> Iterator[Finding]:
+def missing_fact(draft: Draft) -> Findings:
     """Facts that the spec, the catalogue and the session all lack."""
     for missing in draft.missing_fields:
         yield Finding("error", missing.message, missing.next_step)
-
-
-def _accept(_: Draft) -> Edits:
-    return {"accept_eula": True}
 
 
 @check(
@@ -57,14 +52,14 @@ def _accept(_: Draft) -> Edits:
     source="SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
     remedy="Read the model's licence and set accept_eula: true.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ModelAccessConfig.html",
-    fix=Fix("accept the model's licence (read it first)", edits=_accept),
+    fix=Fix("accept the model's licence (read it first)", edits=lambda _: {"accept_eula": True}),
 )
-def licence(draft: Draft) -> Iterator[Finding]:
+def licence(draft: Draft) -> Findings:
     """A JumpStart model whose licence must be accepted, but is not."""
     if draft.spec.accept_eula or draft.source != "jumpstart" or draft.jumpstart is None:
         return
     if draft.jumpstart.gated:
-        yield Finding("error", f"accept_eula: found false; {draft.spec.model} is gated and needs true")
+        yield f"accept_eula: found false; {draft.spec.model} is gated and needs true"
 
 
 @check(
@@ -74,10 +69,10 @@ def licence(draft: Draft) -> Iterator[Finding]:
     remedy="Nothing to do; do not quote its figures as those of a real model.",
     severity="info",
 )
-def stand_in_weights(draft: Draft) -> Iterator[Finding]:
+def stand_in_weights(draft: Draft) -> Findings:
     """Small stand-in weights instead of a real model."""
     if draft.model.stand_in:
-        yield Finding("info", f"{draft.spec.model} runs on small stand-in weights")
+        yield f"{draft.spec.model} runs on small stand-in weights"
 
 
 @check(
@@ -87,7 +82,7 @@ def stand_in_weights(draft: Draft) -> Iterator[Finding]:
     remedy="Lower serving.max_model_len, raise serving.tensor_parallel_size, or use a larger instance.",
     url="https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
 )
-def memory(draft: Draft) -> Iterator[Finding]:
+def memory(draft: Draft) -> Findings:
     """Weights, draft head and KV cache against the accelerators' memory."""
     fit = memory_fit(draft)
     if fit is None:
@@ -99,7 +94,7 @@ def memory(draft: Draft) -> Iterator[Finding]:
         )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
-        yield Finding("error", f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB")
+        yield f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB"
 
 
 def _own_context(draft: Draft) -> Edits:
@@ -114,14 +109,11 @@ def _own_context(draft: Draft) -> Edits:
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
     fix=Fix("lower max_model_len to the model's maximum", edits=_own_context),
 )
-def context_length(draft: Draft) -> Iterator[Finding]:
+def context_length(draft: Draft) -> Findings:
     """A max_model_len above the model's context length."""
     longest, asked = draft.model.max_context, draft.max_model_len
     if longest is not None and asked is not None and asked > longest:
-        yield Finding("error", f"serving.max_model_len: found {asked}; allowed: at most {longest}")
-
-
-MODEL_CHECKS: tuple[Check, ...] = (missing_fact, licence, stand_in_weights, memory, context_length)
+        yield f"serving.max_model_len: found {asked}; allowed: at most {longest}"
 
 
 _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
@@ -140,7 +132,7 @@ def _fits(draft: Draft) -> bool:
     remedy="Choose a head of this model and mode.",
     url="https://docs.vllm.ai/en/latest/features/speculative_decoding/",
 )
-def head_fits(draft: Draft) -> Iterator[Finding]:
+def head_fits(draft: Draft) -> Findings:
     """A draft head of another target, or trained for another method."""
     if draft.head is None or _fits(draft):
         return
@@ -149,16 +141,14 @@ def head_fits(draft: Draft) -> Iterator[Finding]:
     )
     allowed = ", ".join(fitting) or "no head is in the catalogue; set head_uri and your own name for it"
     if draft.head.target != draft.spec.model:
-        yield Finding(
-            "error",
+        yield (
             f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
-            f"allowed: {allowed}",
+            f"allowed: {allowed}"
         )
     else:
-        yield Finding(
-            "error",
+        yield (
             f"speculation.draft_head: found {draft.head_id!r}, {_METHODS[draft.head.method]}, with mode "
-            f"{draft.mode}; allowed: {allowed}",
+            f"{draft.mode}; allowed: {allowed}"
         )
 
 
@@ -175,7 +165,7 @@ def _trained(draft: Draft) -> Edits:
     url="https://huggingface.co/amazon",
     fix=Fix("lower num_speculative_tokens to the trained depth", edits=_trained),
 )
-def trained_depth(draft: Draft) -> Iterator[Finding]:
+def trained_depth(draft: Draft) -> Findings:
     """More speculative tokens than the head was trained for."""
     tokens = draft.num_speculative_tokens
     if tokens is None or draft.head_id is None or not _fits(draft):
@@ -188,10 +178,9 @@ def trained_depth(draft: Draft) -> Iterator[Finding]:
             "Keep speculation.num_speculative_tokens at or below its trained depth.",
         )
     elif tokens > depth and draft.mode == "p-eagle":
-        yield Finding(
-            "error",
+        yield (
             f"speculation.num_speculative_tokens: found {tokens}; allowed: 1 to {depth}, the depth that "
-            f"{draft.head_id} was trained for",
+            f"{draft.head_id} was trained for"
         )
     elif tokens > depth:
         # An EAGLE-3 head feeds on its own states and drafts on; the small one was fastest beyond its depth.
@@ -209,16 +198,15 @@ def trained_depth(draft: Draft) -> Iterator[Finding]:
     remedy="Use an image with a newer vLLM, or another head.",
     url="https://github.com/vllm-project/vllm/pull/38111",
 )
-def head_engine(draft: Draft) -> Iterator[Finding]:
+def head_engine(draft: Draft) -> Findings:
     """A draft head that needs a newer vLLM than the image has."""
     floor = draft.head.vllm if draft.head and _fits(draft) else None
     if floor is None or draft.image is None or draft.image.version is None:
         return
     if not draft.image.at_least(floor.version):
-        yield Finding(
-            "error",
+        yield (
             f"head {draft.head_id} needs vLLM {floor.version} or later; the image has "
-            f"{draft.image.version_text}",
+            f"{draft.image.version_text}"
         )
 
 
@@ -229,20 +217,17 @@ def head_engine(draft: Draft) -> Iterator[Finding]:
     remedy="Remove the field, or choose mode eagle3 or p-eagle.",
     severity="info",
 )
-def ignored_speculation(draft: Draft) -> Iterator[Finding]:
+def ignored_speculation(draft: Draft) -> Findings:
     """Draft settings together with mode none."""
     given = draft.spec.speculation
     if draft.speculating:
         return
     for field, value in given:
         if field != "mode" and value is not None and value is not False:
-            yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
+            yield f"speculation.{field}: {value!r} has no effect with mode none"
 
 
-DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, head_engine, ignored_speculation)
-
-
-@preflight_check(
+@check(
     "head-whole",
     reads="head",
     why="vLLM silently loads some broken heads (no d2t, a layer missing, layers out of order): the answers "
@@ -251,15 +236,12 @@ DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, head_engine, i
     url="https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/models/llama_eagle3.py",
     remedy="Check it with `peagle-sm heads check`, and upload a complete one with `peagle-sm heads stage`.",
 )
-def head_whole(fact: HeadLook, draft: Draft | None) -> Iterator[Finding]:
+def head_whole(fact: HeadLook, draft: Draft) -> Findings:
     """A draft head that is incomplete, or for another target or spec."""
     for fault in fact.faults:
         if fault.severity != "info":
             message = f"the head at {fact.uri}: {fault.message}"
             yield Finding(fault.severity, message, fault.next_step)
-
-
-HEAD_FILE_CHECKS: tuple[Check, ...] = (head_whole,)
 
 
 _VOCABULARY_WHY = (
@@ -282,7 +264,7 @@ _VOCABULARY_REMEDY = (
     severity="warning",
     url=_VOCABULARY_URL,
 )
-def chat_vocabulary(draft: Draft) -> Iterator[Finding]:
+def chat_vocabulary(draft: Draft) -> Findings:
     """A model that needs a vocabulary file next to its weights for chat."""
     file, image = draft.possible_vocabulary, draft.image
     if file is None or image is None:
@@ -309,7 +291,7 @@ def _embedded(draft: Draft) -> str:
     return draft.catalog.engines.vocabulary_embedded.version
 
 
-@preflight_check(
+@check(
     "chat-vocabulary-file",
     reads="artifacts",
     why=_VOCABULARY_WHY,
@@ -317,10 +299,10 @@ def _embedded(draft: Draft) -> str:
     remedy=_VOCABULARY_REMEDY,
     url=_VOCABULARY_URL,
 )
-def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
+def chat_vocabulary_file(fact: Artifacts, draft: Draft) -> Findings:
     """A prefix without the vocabulary file that the isolated container needs."""
-    needed = draft.possible_vocabulary if draft is not None else None
-    if draft is None or needed is None or fact.target is None or fact.target.problem is not None:
+    needed = draft.possible_vocabulary
+    if needed is None or fact.target is None or fact.target.problem is not None:
         return
     if environment(draft).get(VOCABULARY_FOLDER) != MODEL_MOUNT or fact.target.more:
         return
@@ -333,6 +315,3 @@ def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Findi
         f"Add the file: `curl -fsSO {needed.url}`, then `aws s3 cp {needed.name} {prefix}`. Or use an image "
         "with vLLM 0.31 or later, or set security.network_isolation: false.",
     )
-
-
-VOCABULARY_CHECKS: tuple[Check, ...] = (chat_vocabulary, chat_vocabulary_file)

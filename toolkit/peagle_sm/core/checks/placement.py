@@ -6,11 +6,10 @@ They also report what the local SageMaker uses instead of the spec's region and 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import replace
 
 from peagle_sm.core.catalog import known_instance_types, known_regions
-from peagle_sm.core.checks.base import Check, Edits, Fix, check
+from peagle_sm.core.checks.base import Edits, Findings, Fix, check
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.payloads import host_ami
 from peagle_sm.core.plan.resolve import Draft
@@ -25,7 +24,7 @@ from peagle_sm.core.words import Finding
     remedy="Nothing to do: on AWS the roles of the spec are used.",
     severity="info",
 )
-def local_roles(draft: Draft) -> Iterator[Finding]:
+def local_roles(draft: Draft) -> Findings:
     """Roles in the spec that the local server replaces with its own."""
     if not draft.context.local:
         return
@@ -35,7 +34,7 @@ def local_roles(draft: Draft) -> Iterator[Finding]:
     }
     for field, (given, used) in roles.items():
         if given is not None and given != used:
-            yield Finding("info", f"{field}: {given} is replaced by the local server's {used}")
+            yield f"{field}: {given} is replaced by the local server's {used}"
 
 
 @check(
@@ -45,11 +44,11 @@ def local_roles(draft: Draft) -> Iterator[Finding]:
     remedy="Nothing to do: on AWS the region of the spec is used.",
     severity="info",
 )
-def local_region(draft: Draft) -> Iterator[Finding]:
+def local_region(draft: Draft) -> Findings:
     """A region in the spec that the local server replaces with its own."""
     given = draft.spec.placement.region
     if draft.context.local and given is not None and given != draft.region:
-        yield Finding("info", f"placement.region: {given} is replaced by the local server's {draft.region}")
+        yield f"placement.region: {given} is replaced by the local server's {draft.region}"
 
 
 @check(
@@ -60,17 +59,14 @@ def local_region(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://github.com/boto/botocore",
 )
-def region_name(draft: Draft) -> Iterator[Finding]:
+def region_name(draft: Draft) -> Findings:
     """A region that botocore does not list for SageMaker."""
     given = draft.spec.placement.region
     if given is None or any(missing.field == "placement.region" for missing in draft.missing_fields):
         return  # as a missing fact it has been named already
     known = known_regions() | draft.catalog.regions.keys()
     if given not in known:
-        yield Finding("warning", f"placement.region: {given!r} is not a known region.{suggest(given, known)}")
-
-
-REGION_CHECKS: tuple[Check, ...] = (local_roles, local_region, region_name)
+        yield f"placement.region: {given!r} is not a known region.{suggest(given, known)}"
 
 
 def unused_gpus(draft: Draft) -> int:
@@ -110,7 +106,7 @@ def _known_type(name: str, draft: Draft) -> str:
     remedy="Use a type that is available for hosting.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
-def instance_type(draft: Draft) -> Iterator[Finding]:
+def instance_type(draft: Draft) -> Findings:
     """An instance type that is not available for endpoints."""
     known = known_instance_types()
     for name in draft.instance_types:
@@ -131,14 +127,14 @@ def instance_type(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://github.com/aws/sagemaker-python-sdk",
 )
-def jumpstart_instance(draft: Draft) -> Iterator[Finding]:
+def jumpstart_instance(draft: Draft) -> Findings:
     """An instance type that JumpStart's spec does not list for the model."""
     if draft.jumpstart is None:
         return
     for name in draft.instance_types:
         if name not in draft.jumpstart.instance_types:
             listed = ", ".join(draft.jumpstart.instance_types)
-            yield Finding("warning", f"{name} is not in JumpStart's list for the model: {listed}")
+            yield f"{name} is not in JumpStart's list for the model: {listed}"
 
 
 @check(
@@ -148,13 +144,13 @@ def jumpstart_instance(draft: Draft) -> Iterator[Finding]:
     remedy="List types of families that share an image.",
     url="https://github.com/aws/sagemaker-python-sdk",
 )
-def instance_families(draft: Draft) -> Iterator[Finding]:
+def instance_families(draft: Draft) -> Findings:
     """Instance types for which JumpStart would use different images."""
     if draft.jumpstart is None or draft.spec.image is not None:
         return
     images = {draft.jumpstart.image_for(name) for name in draft.instance_types}
     if len(images) > 1:
-        yield Finding("error", "placement.instance_types: JumpStart has different images for these families")
+        yield "placement.instance_types: JumpStart has different images for these families"
 
 
 def _fitting_ami(draft: Draft) -> Edits:
@@ -171,30 +167,24 @@ def _fitting_ami(draft: Draft) -> Edits:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
     fix=Fix("set the host AMI that fits image and GPU", edits=_fitting_ami),
 )
-def host_ami_driver(draft: Draft) -> Iterator[Finding]:
+def host_ami_driver(draft: Draft) -> Findings:
     """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
     images, ami = draft.catalog.images, host_ami(draft)
     if ami is None:
         return
     if ami not in images.amis:
-        allowed = ", ".join(sorted(images.amis))
-        yield Finding(
-            "error",
-            f"placement.inference_ami_version: found {ami!r}; allowed: {allowed}.{suggest(ami, images.amis)}",
-        )
+        allowed = f"{', '.join(sorted(images.amis))}.{suggest(ami, images.amis)}"
+        yield f"placement.inference_ami_version: found {ami!r}; allowed: {allowed}"
         return
     driver = images.amis[ami].driver
     cuda = draft.image.cuda if draft.image else None
     needed = images.driver_for_cuda.get(cuda.partition(".")[0]) if cuda else None
     if needed is not None and driver < needed:
-        yield Finding("error", f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}")
+        yield f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}"
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.min_driver is not None and driver < entry.min_driver:
-            yield Finding(
-                "error",
-                f"host AMI {ami} has driver {driver}; the {entry.gpu} of {name} needs {entry.min_driver}",
-            )
+            yield f"host AMI {ami} has driver {driver}; the {entry.gpu} of {name} needs {entry.min_driver}"
 
 
 @check(
@@ -205,7 +195,7 @@ def host_ami_driver(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues/33992",
 )
-def host_ami_too_new(draft: Draft) -> Iterator[Finding]:
+def host_ami_too_new(draft: Draft) -> Findings:
     """An image with vLLM below 0.17 on a host AMI with driver 580."""
     images, ami = draft.catalog.images, host_ami(draft)
     clash, image = images.driver_clash, draft.image
@@ -215,10 +205,7 @@ def host_ami_too_new(draft: Draft) -> Iterator[Finding]:
         return
     driver = images.amis[ami].driver
     if driver >= clash.driver:
-        yield Finding(
-            "warning",
-            f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803",
-        )
+        yield f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803"
 
 
 @check(
@@ -229,15 +216,14 @@ def host_ami_too_new(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints-heterogeneous.html",
 )
-def instance_pools_region(draft: Draft) -> Iterator[Finding]:
+def instance_pools_region(draft: Draft) -> Findings:
     """Several instance types in a region without instance pools."""
     known = draft.catalog.instance_pools.regions
     if len(draft.instance_types) < 2 or draft.context.local or draft.region in known:
         return
-    yield Finding(
-        "warning",
+    yield (
         f"placement.instance_types: {len(draft.instance_types)} types need instance pools, and "
-        f"{draft.region} is not a known region with them; known: {', '.join(known)}",
+        f"{draft.region} is not a known region with them; known: {', '.join(known)}"
     )
 
 
@@ -249,13 +235,11 @@ def instance_pools_region(draft: Draft) -> Iterator[Finding]:
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
-def host_ami_unknown(draft: Draft) -> Iterator[Finding]:
+def host_ami_unknown(draft: Draft) -> Findings:
     """A GPU instance and an image whose tag does not contain its CUDA version."""
     gpu = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
     if gpu and draft.image is not None and host_ami(draft) is None:
-        yield Finding(
-            "warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen"
-        )
+        yield f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen"
 
 
 def _every_gpu(draft: Draft) -> Edits:
@@ -272,7 +256,7 @@ def _every_gpu(draft: Draft) -> Edits:
     url="https://aws.amazon.com/ec2/instance-types/",
     fix=Fix("run a replica on every GPU", edits=_every_gpu),
 )
-def gpus(draft: Draft) -> Iterator[Finding]:
+def gpus(draft: Draft) -> Findings:
     """Unused GPUs, or more GPUs requested than the instance has."""
     serving = draft.spec.serving
     wanted = serving.tensor_parallel_size * serving.data_parallel_size
@@ -308,15 +292,12 @@ def _same_degree(draft: Draft) -> Edits:
     url="https://github.com/aws/sagemaker-python-sdk",
     fix=Fix("set TENSOR_PARALLEL_DEGREE to the same value", edits=_same_degree),
 )
-def tensor_parallel_degree(draft: Draft) -> Iterator[Finding]:
+def tensor_parallel_degree(draft: Draft) -> Findings:
     """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
     degree = environment(draft).get("TENSOR_PARALLEL_DEGREE")
     size = str(draft.spec.serving.tensor_parallel_size)
     if degree is not None and degree != size:
-        yield Finding(
-            "warning",
-            f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}",
-        )
+        yield f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}"
 
 
 @check(
@@ -326,15 +307,13 @@ def tensor_parallel_degree(draft: Draft) -> Iterator[Finding]:
     remedy="Choose max_lifetime_hours to end before the training plan, and list one instance type.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantCapacityReservationConfig.html",
 )
-def capacity_reservation(draft: Draft) -> Iterator[Finding]:
+def capacity_reservation(draft: Draft) -> Findings:
     """A capacity reservation and its consequences."""
     if draft.spec.placement.capacity_reservation_arn is None:
         return
     yield Finding("warning", "the endpoint runs only in the reservation and stops serving when it ends")
     if len(draft.instance_types) > 1:
-        yield Finding(
-            "error", "placement.instance_types: found several; allowed with a capacity reservation: one"
-        )
+        yield "placement.instance_types: found several; allowed with a capacity reservation: one"
 
 
 @check(
@@ -344,20 +323,14 @@ def capacity_reservation(draft: Draft) -> Iterator[Finding]:
     remedy="Leave security.kms_key_id out for this instance type.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
-def kms_local_storage(draft: Draft) -> Iterator[Finding]:
+def kms_local_storage(draft: Draft) -> Findings:
     """A KMS key with an instance type that has local disks."""
     if draft.spec.security.kms_key_id is None:
         return
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.local_storage:
-            yield Finding(
-                "error", f"security.kms_key_id: {name} has local storage and does not support a KMS key"
-            )
-
-
-def _isolated(_: Draft) -> Edits:
-    return {"security.network_isolation": True}
+            yield f"security.kms_key_id: {name} has local storage and does not support a KMS key"
 
 
 @check(
@@ -367,25 +340,9 @@ def _isolated(_: Draft) -> Edits:
     remedy="Set security.network_isolation: true; SageMaker still downloads the weights.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
-    fix=Fix("turn network isolation on", edits=_isolated),
+    fix=Fix("turn network isolation on", edits=lambda _: {"security.network_isolation": True}),
 )
-def network_isolation(draft: Draft) -> Iterator[Finding]:
+def network_isolation(draft: Draft) -> Findings:
     """Network isolation turned off."""
     if not draft.spec.security.network_isolation:
-        yield Finding("warning", "security.network_isolation is off")
-
-
-INSTANCE_CHECKS: tuple[Check, ...] = (
-    instance_type,
-    jumpstart_instance,
-    instance_families,
-    host_ami_driver,
-    host_ami_too_new,
-    host_ami_unknown,
-    instance_pools_region,
-    gpus,
-    tensor_parallel_degree,
-    capacity_reservation,
-    kms_local_storage,
-    network_isolation,
-)
+        yield "security.network_isolation is off"

@@ -5,20 +5,19 @@ They evaluate facts that were read from AWS, also about the network and the pric
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 from peagle_sm.core.checks.base import (
     Artifacts,
-    Check,
     EcrImage,
+    Findings,
     Key,
     KeyRights,
     Network,
     Price,
     Quotas,
     Reservation,
-    preflight_check,
+    check,
 )
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.resolve import Draft
@@ -47,7 +46,7 @@ def _second_fleet(draft: Draft) -> bool:
     return draft.context.stack is not None and draft.spec.update == "in-place"
 
 
-@preflight_check(
+@check(
     "quota-instances",
     reads="quotas",
     why="CreateEndpoint is refused (ResourceLimitExceeded). New accounts have 0 of every GPU type, and an "
@@ -56,9 +55,9 @@ def _second_fleet(draft: Draft) -> bool:
     remedy="Request more in the Service Quotas console: Amazon SageMaker, the quota in the message.",
     url=_QUOTAS,
 )
-def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
+def quota_instances(fact: Quotas, draft: Draft) -> Findings:
     """An instance type quota that is too small, with other endpoints counted."""
-    if draft is None or draft.spec.placement.capacity_reservation_arn is not None:
+    if draft.spec.placement.capacity_reservation_arn is not None:
         return
     need = instances_needed(draft)
     short: list[str] = []
@@ -77,7 +76,7 @@ def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
         yield Finding("warning" if left else "error", message)
 
 
-@preflight_check(
+@check(
     "quota-all-instances",
     reads="quotas",
     why="CreateEndpoint is refused (ResourceLimitExceeded), even with a sufficient quota for the type.",
@@ -85,20 +84,19 @@ def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
     remedy="Delete unused endpoints (`peagle-sm list --all`), or request a higher quota.",
     url=_QUOTAS,
 )
-def quota_all_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
+def quota_all_instances(fact: Quotas, draft: Draft) -> Findings:
     """Too many instances in all endpoints together."""
-    if draft is None or fact.all_granted is None:
+    if fact.all_granted is None:
         return
     used = sum(fact.in_use.values()) - sum(fact.own_in_use.values())
     if fact.all_granted - used < instances_needed(draft):
-        yield Finding(
-            "error",
+        yield (
             f"{ALL_INSTANCES!r} is {fact.all_granted:g}, {used} in use by other endpoints; "
-            f"needed: {instances_needed(draft)}",
+            f"needed: {instances_needed(draft)}"
         )
 
 
-@preflight_check(
+@check(
     "reservation",
     reads="reservation",
     why="With capacity-reservations-only an endpoint runs only while its reservation is active.",
@@ -106,22 +104,22 @@ def quota_all_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
     remedy="Use an Active training plan for endpoints that has the type and lasts for max_lifetime_hours.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingPlan.html",
 )
-def reservation(fact: Reservation, draft: Draft | None) -> Iterator[Finding]:
+def reservation(fact: Reservation, draft: Draft) -> Findings:
     """A training plan that does not fit the endpoint."""
-    if draft is None or draft.spec.placement.capacity_reservation_arn is None:
+    if draft.spec.placement.capacity_reservation_arn is None:
         return
     if fact.problem is not None:
-        yield Finding("error", f"placement.capacity_reservation_arn: {fact.problem}")
+        yield f"placement.capacity_reservation_arn: {fact.problem}"
         return
     if fact.status != "Active":
-        yield Finding("error", f"the training plan is {fact.status or 'without a status'}; needed: Active")
+        yield f"the training plan is {fact.status or 'without a status'}; needed: Active"
     if fact.targets and "endpoint" not in fact.targets:
-        yield Finding("error", f"the training plan is for {', '.join(fact.targets)}; needed: endpoint")
+        yield f"the training plan is for {', '.join(fact.targets)}; needed: endpoint"
     for name in draft.instance_types:
         if fact.instance_types and name not in fact.instance_types:
-            yield Finding("error", f"the training plan has {', '.join(fact.instance_types)}; needed: {name}")
+            yield f"the training plan has {', '.join(fact.instance_types)}; needed: {name}"
     if fact.free is not None and fact.free < instances_needed(draft):
-        yield Finding("error", f"the training plan has {fact.free} free; needed: {instances_needed(draft)}")
+        yield f"the training plan has {fact.free} free; needed: {instances_needed(draft)}"
     hours = timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
     now = draft.context.now
     if fact.ends is not None and now is not None and now + hours > fact.ends:
@@ -130,7 +128,7 @@ def reservation(fact: Reservation, draft: Draft | None) -> Iterator[Finding]:
         )
 
 
-@preflight_check(
+@check(
     "image-exists",
     reads="image",
     why="Without its image an endpoint stays in Creating, billed, and fails without a log line.",
@@ -138,10 +136,10 @@ def reservation(fact: Reservation, draft: Draft | None) -> Iterator[Finding]:
     remedy="Push the image, correct its tag, or let this account and sagemaker.amazonaws.com pull it.",
     url="https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_BatchGetImage.html",
 )
-def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Finding]:
+def image_exists(fact: EcrImage, draft: Draft) -> Findings:
     """An image that its registry does not have."""
     if not fact.exists:
-        aws = draft is not None and draft.image_published_by_aws
+        aws = draft.image_published_by_aws
         yield Finding(
             "error",
             f"image: {fact.uri} does not exist: {fact.reason or 'not found'}",
@@ -149,7 +147,7 @@ def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Finding]:
         )
 
 
-@preflight_check(
+@check(
     "artifacts-readable",
     reads="artifacts",
     why="CreateModel refuses a prefix without objects; an unreadable one fails after billing has started.",
@@ -157,16 +155,16 @@ def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Finding]:
     remedy="Correct the S3 URI, or upload the files.",
     url=_S3_SOURCE,
 )
-def artifacts_readable(fact: Artifacts, _: Draft | None) -> Iterator[Finding]:
+def artifacts_readable(fact: Artifacts, _: Draft) -> Findings:
     """A prefix of target or head that is empty, or whose bucket does not exist."""
     for field, prefix in fact.all:
         if prefix.problem is not None:
-            yield Finding("error", f"{field}: {prefix.uri}: {prefix.problem}")
+            yield f"{field}: {prefix.uri}: {prefix.problem}"
         elif not prefix.keys:
-            yield Finding("error", f"{field}: no objects exist below {prefix.uri}")
+            yield f"{field}: no objects exist below {prefix.uri}"
 
 
-@preflight_check(
+@check(
     "artifacts-region",
     reads="artifacts",
     why="SageMaker loads weights only from its own region; another region is refused, or slow and billed.",
@@ -174,14 +172,14 @@ def artifacts_readable(fact: Artifacts, _: Draft | None) -> Iterator[Finding]:
     remedy="Copy the files to a bucket in the endpoint's region.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def artifacts_region(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
+def artifacts_region(fact: Artifacts, draft: Draft) -> Findings:
     """A bucket in another region than the endpoint."""
     for field, prefix in fact.all:
-        if draft is not None and prefix.region not in (None, draft.region):
-            yield Finding("error", f"{field}: {prefix.uri} is in {prefix.region}; needed: {draft.region}")
+        if prefix.region not in (None, draft.region):
+            yield f"{field}: {prefix.uri} is in {prefix.region}; needed: {draft.region}"
 
 
-@preflight_check(
+@check(
     "artifacts-files",
     reads="artifacts",
     why="vLLM does not start without config.json; pickles and Python files can run any code.",
@@ -189,9 +187,9 @@ def artifacts_region(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
     remedy="Upload config.json and safetensors only; leave .bin, .pt and .py files out.",
     url="https://huggingface.co/docs/safetensors/index",
 )
-def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
+def artifacts_files(fact: Artifacts, draft: Draft) -> Findings:
     """A prefix without config.json or weights, or with files that are code."""
-    beside = draft.head_beside_target if draft is not None else None
+    beside = draft.head_beside_target
     for field, prefix in fact.all:
         if prefix.problem is not None or not prefix.keys:
             continue
@@ -199,7 +197,7 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
         for wanted in ("config.json", ".safetensors"):
             if not prefix.more and not any(name.endswith(wanted) for name in names):
                 what = wanted if wanted[0] != "." else f"*{wanted}"
-                yield Finding("error", f"{field}: {prefix.uri} has no {what}")
+                yield f"{field}: {prefix.uri} has no {what}"
         code = [
             key
             for key in prefix.keys
@@ -210,7 +208,7 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
             yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {told}")
 
 
-@preflight_check(
+@check(
     "artifacts-kms",
     reads="key_rights",
     why="If the role cannot decrypt the weights, the endpoint fails minutes after its start.",
@@ -220,16 +218,14 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
     severity="warning",
     url="https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
 )
-def artifacts_kms(fact: KeyRights, _: Draft | None) -> Iterator[Finding]:
+def artifacts_kms(fact: KeyRights, _: Draft) -> Findings:
     """Weights encrypted with a key that the role's policies do not allow."""
     if fact.rights.denied:
         keys = ", ".join(fact.keys)
-        yield Finding(
-            "warning", f"the weights are encrypted with {keys}; the role may not {fact.rights.denied[0]}"
-        )
+        yield f"the weights are encrypted with {keys}; the role may not {fact.rights.denied[0]}"
 
 
-@preflight_check(
+@check(
     "kms-key",
     reads="key",
     why="CreateEndpoint fails if the volume's key is disabled, deleted, or in another region.",
@@ -237,13 +233,13 @@ def artifacts_kms(fact: KeyRights, _: Draft | None) -> Iterator[Finding]:
     remedy="Enable the key, or use another one.",
     url="https://docs.aws.amazon.com/kms/latest/APIReference/API_DescribeKey.html",
 )
-def kms_key(fact: Key, _: Draft | None) -> Iterator[Finding]:
+def kms_key(fact: Key, _: Draft) -> Findings:
     """A volume key that cannot be used."""
     if fact.state != "Enabled":
-        yield Finding("error", f"security.kms_key_id: {fact.key_id} is {fact.state or 'missing'}")
+        yield f"security.kms_key_id: {fact.key_id} is {fact.state or 'missing'}"
 
 
-@preflight_check(
+@check(
     "vpc",
     reads="network",
     why="Each instance needs an IP address in its subnets; without one the endpoint does not start.",
@@ -251,21 +247,21 @@ def kms_key(fact: Key, _: Draft | None) -> Iterator[Finding]:
     remedy="Correct security.vpc, or use subnets with free IP addresses.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_VpcConfig.html",
 )
-def vpc(fact: Network, draft: Draft | None) -> Iterator[Finding]:
+def vpc(fact: Network, draft: Draft) -> Findings:
     """Subnets or security groups that do not exist, or subnets that are full."""
-    wanted = draft.spec.security.vpc if draft is not None else None
-    if wanted is None or draft is None:
+    wanted = draft.spec.security.vpc
+    if wanted is None:
         return
     lost = [each for each in wanted.subnet_ids if each not in fact.subnets]
     lost += [each for each in wanted.security_group_ids if each not in fact.security_groups]
     if lost:
-        yield Finding("error", f"security.vpc: not found in {draft.region}: {', '.join(lost)}")
+        yield f"security.vpc: not found in {draft.region}: {', '.join(lost)}"
     for name, (zone, free) in fact.subnets.items():
         if free < _FREE_ADDRESSES:
-            yield Finding("error", f"security.vpc: subnet {name} in {zone} has {free} free addresses")
+            yield f"security.vpc: subnet {name} in {zone} has {free} free addresses"
 
 
-@preflight_check(
+@check(
     "price-listed",
     reads="prices",
     why="A type without a hosting price is not available in the region; an old price makes the budget wrong.",
@@ -274,22 +270,17 @@ def vpc(fact: Network, draft: Draft | None) -> Iterator[Finding]:
     severity="warning",
     url="https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html",
 )
-def price_listed(fact: tuple[Price, ...], draft: Draft | None) -> Iterator[Finding]:
+def price_listed(fact: tuple[Price, ...], draft: Draft) -> Findings:
     """A type without a hosting price, or a price that differs from the plan's."""
-    if draft is None:
-        return
     for price in fact:
         known = draft.catalog.price(price.instance_type, draft.region)
         if price.usd_per_hour is None:
-            yield Finding(
-                "warning", f"AWS lists no hosting price for {price.instance_type} in {draft.region}"
-            )
+            yield f"AWS lists no hosting price for {price.instance_type} in {draft.region}"
         elif known is None or abs(known.usd_per_hour - price.usd_per_hour) > _PRICE_OFF:
             counted = f"the plan uses {known.usd_per_hour:.2f}" if known else "the plan has no price"
-            yield Finding(
-                "warning",
+            yield (
                 f"{price.instance_type} is {price.usd_per_hour:.2f} USD/hour ({price.date}); {counted}"
-                f"{_over_budget(draft, price.usd_per_hour)}",
+                f"{_over_budget(draft, price.usd_per_hour)}"
             )
 
 
@@ -299,18 +290,3 @@ def _over_budget(draft: Draft, hourly: float) -> str:
     if budget is None or most <= budget or cost_of(draft).max_usd == most:
         return ""
     return f"; the lifetime can cost {most:.2f} USD, and budget_usd is {budget:.2f}"
-
-
-CHECKS: tuple[Check, ...] = (
-    quota_instances,
-    quota_all_instances,
-    reservation,
-    image_exists,
-    artifacts_readable,
-    artifacts_region,
-    artifacts_files,
-    artifacts_kms,
-    kms_key,
-    vpc,
-    price_listed,
-)

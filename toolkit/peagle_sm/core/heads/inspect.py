@@ -19,7 +19,7 @@ from peagle_sm.core.heads.layout import (
 )
 from peagle_sm.core.heads.reading import Contents, Folder, read_contents
 from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults, weight_faults
-from peagle_sm.core.words import Finding, worst_first
+from peagle_sm.core.words import Finding, error_finding, worst_first
 
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "gemma4", "gemma4_text")
 """Target families that vLLM 0.32.0 supports for EAGLE-3 heads and that were checked here."""
@@ -63,28 +63,25 @@ def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
             check="target-family",
         )
     if target.hidden is not None and layout.target_hidden != target.hidden:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "target-size",
             f"the head expects hidden states of size {layout.target_hidden}; the target has {target.hidden}",
             "Use a head that was trained for this target.",
-            check="target-size",
         )
     if target.vocab is not None and layout.vocab != target.vocab:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "target-vocabulary",
             f"the head's vocab_size is {layout.vocab}; the target's is {target.vocab}",
             "Use a head that was trained for this target.",
-            check="target-vocabulary",
         )
     outside = [
         each for each in layout.aux_layer_ids if target.layers is not None and not _within(each, target)
     ]
     if outside:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "aux-layers",
             f"eagle_aux_hidden_state_layer_ids: found {list(layout.aux_layer_ids)}; the target has "
             f"{target.layers} layers, so {', '.join(map(str, outside))} does not exist",
-            check="aux-layers",
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.words import Finding
+from peagle_sm.core.words import Finding, error_finding
 
 HeadFormat = Literal["eagle3", "speculators"]
 Method = Literal["eagle3", "p-eagle"]
@@ -188,7 +188,7 @@ def read_layout(config: Config) -> tuple[Layout | None, list[Finding]]:
     if not isinstance(layer, Mapping):
         return None, [
             *faults,
-            Finding("error", "config.json has no transformer_layer_config", check="config"),
+            error_finding("config", "config.json has no transformer_layer_config"),
         ]
     family, architecture, unknown = _family(config, layer)
     faults += unknown
@@ -235,7 +235,7 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
         mlp_bias=bool(layer.get("mlp_bias")) and family == "llama",
         aux_layer_ids=ids,
         mask_tokens={key: config[key] for key in MASK_KEYS if config.get(key) is not None},
-        trained_k=_trained_k(config),
+        trained_k=_int((_first_method(config) or {}).get("speculative_tokens")),
         tied=bool(layer.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         quantized="quantization_config" in config or "quantization_config" in layer,
         dtype=dtype if isinstance(dtype, str) else None,
@@ -259,7 +259,7 @@ def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | 
         if kind in ("llama", "qwen3"):
             return kind, f"speculators {config['speculators_model_type']}, {kind}", []
         message = f"transformer_layer_config.model_type: found {kind!r}; allowed: llama, qwen3"
-        return None, "", [Finding("error", message, check="format")]
+        return None, "", [error_finding("format", message)]
     named = config.get("architectures")
     name = named[0] if isinstance(named, list) and len(named) == 1 else None
     if name in LLAMA:
@@ -282,11 +282,11 @@ def _speculators_faults(config: Config) -> list[Finding]:
     kind = config["speculators_model_type"]
     if kind not in SPECULATORS_TYPES:
         message = f"speculators_model_type: found {kind!r}; allowed: {', '.join(SPECULATORS_TYPES)}"
-        return [Finding("error", message, "Use an EAGLE-3 or P-EAGLE head.", check="format")]
+        return [error_finding("format", message, "Use an EAGLE-3 or P-EAGLE head.")]
     method = _first_method(config)
     if method is None or _verifier(config) is None or _int(method.get("speculative_tokens")) is None:
         message = "speculators_config lacks the verifier, or speculative_tokens of its first proposal method"
-        return [Finding("error", message, "Export the head with `speculators` again.", check="config")]
+        return [error_finding("config", message, "Export the head with `speculators` again.")]
     return []
 
 
@@ -295,11 +295,6 @@ def _first_method(config: Config) -> Config | None:
     methods = inner.get("proposal_methods") if isinstance(inner, Mapping) else None
     first = methods[0] if isinstance(methods, list) and methods else None
     return first if isinstance(first, Mapping) else None
-
-
-def _trained_k(config: Config) -> int | None:
-    method = _first_method(config)
-    return _int(method.get("speculative_tokens")) if method else None
 
 
 def _verifier(config: Config) -> str | None:
@@ -311,8 +306,8 @@ def _verifier(config: Config) -> str | None:
 
 def _size_fault(layer: Config, key: str) -> Finding:
     if key not in layer:
-        return Finding("error", f"config.json lacks {key}", check="config")
-    return Finding("error", f"{key}: found {layer[key]!r}; allowed: a whole number above 0", check="config")
+        return error_finding("config", f"config.json lacks {key}")
+    return error_finding("config", f"{key}: found {layer[key]!r}; allowed: a whole number above 0")
 
 
 def _int(value: Any) -> int | None:
@@ -334,19 +329,16 @@ def drafting_faults(layout: Layout, *, parallel: bool, has_mask: bool) -> Iterat
     if parallel:
         yield from _mask_token(layout)
         if layout.declared_parallel is False:
-            yield Finding(
-                "error",
-                "it is an EAGLE-3 head (speculators_model_type eagle3); found mode p-eagle",
-                check="method",
+            yield error_finding(
+                "method", "it is an EAGLE-3 head (speculators_model_type eagle3); found mode p-eagle"
             )
     elif has_mask or layout.declared_parallel:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "method",
             "it is a P-EAGLE head, and without parallel_drafting vLLM silently uses it as an "
             "autoregressive head: "
             "the acceptance collapses",
             "Set speculation.mode: p-eagle.",
-            check="method",
         )
     yield from _aux_layers(layout)
     yield from _attention(layout)
@@ -357,11 +349,10 @@ def depth_faults(asked: int | None, trained: int | None, *, parallel: bool) -> I
     if asked is None or trained is None or asked <= trained:
         return
     if parallel:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "trained-k",
             f"num_speculative_tokens: found {asked}; allowed: 1 to {trained}, its trained depth",
             f"Set speculation.num_speculative_tokens to {trained} or less.",
-            check="trained-k",
         )
     else:
         yield Finding(
@@ -383,32 +374,28 @@ def split_faults(layout: Layout, gpus: int | None) -> Iterator[Finding]:
     if layout.heads % gpus or more % fewer:
         sizes = [n for n in range(1, layout.heads + 1) if not layout.heads % n]
         allowed = [n for n in sizes if not max(n, layout.kv_heads) % min(n, layout.kv_heads)]
-        yield Finding(
-            "error",
+        yield error_finding(
+            "tensor-parallel",
             f"its {layout.heads} attention heads ({layout.kv_heads} for keys and values) cannot be split "
             f"over {gpus} GPUs; allowed: {', '.join(map(str, allowed))}",
             "Change serving.tensor_parallel_size, or use another head.",
-            check="tensor-parallel",
         )
 
 
 def _mask_token(layout: Layout) -> Iterator[Finding]:
     if not layout.mask_tokens:
-        yield Finding("error", f"config.json has no mask token ({', '.join(MASK_KEYS)})", check="mask-token")
+        yield error_finding("mask-token", f"config.json has no mask token ({', '.join(MASK_KEYS)})")
         return
     if len({repr(value) for value in layout.mask_tokens.values()}) > 1:
         told = ", ".join(f"{key} {value!r}" for key, value in layout.mask_tokens.items())
-        yield Finding(
-            "error",
-            f"config.json has several mask tokens: {told}; vLLM's versions use different ones",
-            check="mask-token",
+        yield error_finding(
+            "mask-token", f"config.json has several mask tokens: {told}; vLLM's versions use different ones"
         )
     token = layout.mask_token
     if type(token) is not int or not 0 <= token < layout.vocab:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "mask-token",
             f"the mask token is {token!r}; allowed: 0 to {layout.vocab - 1}, within the vocabulary",
-            check="mask-token",
         )
 
 
@@ -426,45 +413,36 @@ def _aux_layers(layout: Layout) -> Iterator[Finding]:
         )
         return
     if not all(type(each) is int and each >= 0 for each in ids):
-        yield Finding(
-            "error",
-            f"eagle_aux_hidden_state_layer_ids: found {list(ids)!r}; allowed: whole numbers",
-            check="aux-layers",
+        yield error_finding(
+            "aux-layers", f"eagle_aux_hidden_state_layer_ids: found {list(ids)!r}; allowed: whole numbers"
         )
         return
     if len(set(ids)) < len(ids):
-        yield Finding(
-            "error",
-            f"eagle_aux_hidden_state_layer_ids: found {list(ids)}; allowed: each layer once",
-            check="aux-layers",
+        yield error_finding(
+            "aux-layers", f"eagle_aux_hidden_state_layer_ids: found {list(ids)}; allowed: each layer once"
         )
     elif list(ids) != sorted(ids):
-        yield Finding(
-            "error",
+        yield error_finding(
+            "aux-layers",
             f"eagle_aux_hidden_state_layer_ids: found {list(ids)}; vLLM sorts them, so a head trained in "
             "this "
             "order would silently read the wrong states",
-            check="aux-layers",
         )
     if len(ids) != layout.aux_states:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "aux-layers",
             f"it has {len(ids)} layers, and vLLM builds fc for {layout.aux_states}: set "
             "num_aux_hidden_states",
-            check="aux-layers",
         )
 
 
 def _attention(layout: Layout) -> Iterator[Finding]:
     if layout.heads % layout.kv_heads:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "attention",
             f"{layout.heads} attention heads are not a multiple of {layout.kv_heads} key and value heads",
-            check="attention",
         )
     if layout.head_dim % 2:
-        yield Finding(
-            "error",
-            f"head_dim: found {layout.head_dim}; allowed: an even number (rotary positions)",
-            check="attention",
+        yield error_finding(
+            "attention", f"head_dim: found {layout.head_dim}; allowed: an even number (rotary positions)"
         )

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from peagle_sm.core.heads.layout import FileRecord, depth_faults
 from peagle_sm.core.heads.weights import (
     LENGTH_BYTES,
@@ -26,7 +28,7 @@ from peagle_sm.core.heads.weights import (
     header_length,
     parse_header,
 )
-from peagle_sm.core.words import Finding
+from peagle_sm.core.words import Finding, error_finding
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -50,20 +52,15 @@ def file_faults(sizes: Mapping[str, int]) -> Iterator[Finding]:
     for name in sorted(sizes):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
-            yield Finding("error", f"the path of {name!r} is outside the head's folder", check="files")
+            yield error_finding("files", f"the path of {name!r} is outside the head's folder")
         elif path.suffix.lower() in CODE:
-            yield Finding(
-                "error", f"{name} is code; allowed: weights and configs", _TAKE_OUT, check="remote-code"
-            )
+            yield error_finding("remote-code", f"{name} is code; allowed: weights and configs", _TAKE_OUT)
         elif path.suffix.lower() in PICKLES:
-            yield Finding(
-                "error",
-                f"{name} can run code when it is loaded; allowed: safetensors",
-                _TAKE_OUT,
-                check="pickle",
+            yield error_finding(
+                "pickle", f"{name} can run code when it is loaded; allowed: safetensors", _TAKE_OUT
             )
     if not shards(sizes):
-        yield Finding("error", "it has no .safetensors file", check="weights-missing")
+        yield error_finding("weights-missing", "it has no .safetensors file")
 
 
 _TAKE_OUT = "Remove the file, or use another head."
@@ -77,11 +74,8 @@ def shards(sizes: Mapping[str, int]) -> list[str]:
 def code_faults(name: str, config: Any) -> Iterator[Finding]:
     """Yield a fault for an ``auto_map``, which loads code from the repository."""
     if isinstance(config, Mapping) and config.get("auto_map"):
-        yield Finding(
-            "error",
-            f"{name} has an auto_map: it loads code from its repository",
-            "Use another head.",
-            check="remote-code",
+        yield error_finding(
+            "remote-code", f"{name} has an auto_map: it loads code from its repository", "Use another head."
         )
 
 
@@ -89,27 +83,20 @@ def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int
     """Compare the index with the files; ``tensors`` maps names to files."""
     table = index.get("weight_map") if isinstance(index, Mapping) else None
     if not isinstance(table, Mapping):
-        yield Finding("error", f"{INDEX} has no weight_map", check="index")
+        yield error_finding("index", f"{INDEX} has no weight_map")
         return
     for file in sorted({str(each) for each in table.values()}):
         if file not in sizes:
-            yield Finding(
-                "error",
-                f"{INDEX} lists {file}, which does not exist",
-                "Download the head again.",
-                check="index",
+            yield error_finding(
+                "index", f"{INDEX} lists {file}, which does not exist", "Download the head again."
             )
     for name, file in table.items():
         if str(file) in sizes and tensors.get(name) != file:
-            yield Finding(
-                "error", f"{INDEX} lists {name} in {file}, which does not contain it", check="index"
-            )
+            yield error_finding("index", f"{INDEX} lists {name} in {file}, which does not contain it")
             return
     unlisted = sorted(set(tensors) - set(table))
     if unlisted:
-        yield Finding(
-            "error", f"{INDEX} does not list {unlisted[0]}: vLLM may silently leave it out", check="index"
-        )
+        yield error_finding("index", f"{INDEX} does not list {unlisted[0]}: vLLM may silently leave it out")
 
 
 def licence_of(sizes: Mapping[str, int], card: str | None) -> str | None:
@@ -196,9 +183,9 @@ def read_contents(folder: Folder) -> Contents:
         faults += code_faults(name, texts[name])
     config = texts[CONFIG]
     if CONFIG not in folder.sizes:
-        faults.append(Finding("error", "it has no config.json", check="config"))
+        faults.append(error_finding("config", "it has no config.json"))
     elif not isinstance(config, Mapping):
-        faults.append(Finding("error", "config.json is not a JSON object", check="config"))
+        faults.append(error_finding("config", "config.json is not a JSON object"))
     tensors = _tensors(folder, faults)
     if texts[INDEX] is not None:
         faults += index_faults(texts[INDEX], {n: each.file for n, each in tensors.items()}, folder.sizes)
@@ -214,7 +201,7 @@ def _json(folder: Folder, name: str, faults: list[Finding]) -> Any:
         text = folder.text(name)
         return None if text is None else read_json(text, name)
     except ValueError as error:
-        faults.append(Finding("error", str(error), check="config"))
+        faults.append(error_finding("config", str(error)))
         return None
 
 
@@ -232,11 +219,11 @@ def _tensors(folder: Folder, faults: list[Finding]) -> dict[str, Tensor]:
         try:
             header = read_header(folder, name)
         except HeaderFault as error:
-            faults.append(Finding("error", str(error), "Download the file again.", check="header"))
+            faults.append(error_finding("header", str(error), "Download the file again."))
             continue
         for twice in sorted(found.keys() & header.keys()):
             message = f"{twice} is in {found[twice].file} and in {name}"
-            faults.append(Finding("error", message, check="index"))
+            faults.append(error_finding("index", message))
         found |= header
     return found
 
@@ -325,30 +312,9 @@ def parse_manifest(text: bytes | str) -> Manifest:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("format") != MANIFEST_FORMAT:
             raise ValueError(f"expected format {MANIFEST_FORMAT}")
-        files = tuple(FileRecord(str(f["name"]), int(f["size"]), f["sha256"]) for f in data["files"])
-        return Manifest(
-            tool_version=str(data["tool_version"]),
-            files=files,
-            model=data.get("model"),
-            target=_part(data.get("target")),
-            head=_part(data.get("head")),
-            head_facts=_facts(data.get("head_facts")),
-        )
-    except (KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        return TypeAdapter(Manifest).validate_python(data)
+    except (ValueError, RecursionError) as error:  # pydantic's and json's are ValueErrors
         raise ValueError(f"it is not a manifest of peagle-sm: {error!r}") from error
-
-
-def _part(data: Any) -> ManifestPart | None:
-    return (
-        None
-        if data is None
-        else ManifestPart(**{key: data[key] for key in ("source", "revision", "licence", "folder")})
-    )
-
-
-def _facts(data: Any) -> HeadFacts | None:
-    keys = ("format", "method", "trained_k", "vocab_size", "target_hidden_size")
-    return None if data is None else HeadFacts(**{key: data[key] for key in keys})
 
 
 def manifest_faults(
@@ -362,26 +328,21 @@ def manifest_faults(
     """Compare a spec with a manifest, and the manifest with the files (``sizes``)."""
     for file in manifest.files:
         if file.name not in sizes:
-            yield Finding("error", f"{file.name} of the manifest does not exist", _AGAIN, check="files")
+            yield error_finding("files", f"{file.name} of the manifest does not exist", _AGAIN)
         elif sizes[file.name] != file.size:
             found = sizes[file.name]
             message = f"{file.name} has {found} bytes; the manifest has {file.size}"
-            yield Finding("error", message, _AGAIN, check="files")
+            yield error_finding("files", message, _AGAIN)
     if manifest.model is not None and manifest.model != model:
-        yield Finding(
-            "error",
-            f"it was staged for model {manifest.model}; the spec has {model}",
-            _OTHER,
-            check="target-size",
+        yield error_finding(
+            "target-size", f"it was staged for model {manifest.model}; the spec has {model}", _OTHER
         )
     facts = manifest.head_facts
     if facts is None:
-        yield Finding("error", "the staged files do not include a head", _OTHER, check="files")
+        yield error_finding("files", "the staged files do not include a head", _OTHER)
         return
     if facts.method != mode:
-        yield Finding(
-            "error", f"it is a {facts.method} head; the spec has mode {mode}", _OTHER, check="method"
-        )
+        yield error_finding("method", f"it is a {facts.method} head; the spec has mode {mode}", _OTHER)
     elif num_speculative_tokens is not None:
         yield from depth_faults(num_speculative_tokens, facts.trained_k, parallel=mode == "p-eagle")
 

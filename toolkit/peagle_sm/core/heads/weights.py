@@ -20,7 +20,7 @@ from math import prod
 from typing import Any, TypeGuard
 
 from peagle_sm.core.heads.layout import Layout
-from peagle_sm.core.words import Finding
+from peagle_sm.core.words import Finding, error_finding
 
 Shape = tuple[int, ...]
 
@@ -85,7 +85,9 @@ def parse_header(text: bytes, size: int, name: str) -> dict[str, Tensor]:
     entries = _json_object(text, name)
     begin = LENGTH_BYTES + len(text)
     found = {key: _tensor(key, entry, name, begin) for key, entry in entries.items() if key != "__metadata__"}
-    _metadata(entries.get("__metadata__", {}), name)
+    about = entries.get("__metadata__", {})
+    if not isinstance(about, dict) or not all(isinstance(each, str) for each in about.values()):
+        raise HeaderFault(f"{name}: __metadata__ is not a mapping of text to text")
     _covers(found, begin, size, name)
     return found
 
@@ -111,11 +113,6 @@ def _json_object(text: bytes, name: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise HeaderFault(f"{name} has no safetensors header: it is not a JSON object")
     return document
-
-
-def _metadata(value: Any, name: str) -> None:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise HeaderFault(f"{name}: __metadata__ is not a mapping of text to text")
 
 
 def _tensor(key: str, entry: Any, name: str, begin: int) -> Tensor:
@@ -206,14 +203,10 @@ def optional_tensors(layout: Layout) -> dict[str, Shape]:
 def weight_faults(layout: Layout, tensors: Mapping[str, Tensor], *, parallel: bool) -> list[Finding]:
     """Return tensors that are missing, unexpected, or of a wrong shape or dtype."""
     found, twice = _under_one_name(tensors)
-    faults = [
-        Finding("error", f"{name} exists under two names", check="weights-unexpected") for name in twice
-    ]
+    faults = [error_finding("weights-unexpected", f"{name} exists under two names") for name in twice]
     expected = expected_tensors(layout, parallel=parallel)
     known = {**optional_tensors(layout), **expected}
-    faults += [
-        Finding("error", f"{n} is missing", check="weights-missing") for n in expected if n not in found
-    ]
+    faults += [error_finding("weights-missing", f"{n} is missing") for n in expected if n not in found]
     for name, tensor in found.items():
         faults += _one(name, tensor, known, layout)
     return [*faults, *_unlike(layout, found)]
@@ -267,30 +260,25 @@ def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) 
     if name not in known:
         if name in (TO_TARGET, TO_DRAFT):
             if name == TO_TARGET:
-                yield Finding(
-                    "error",
+                yield error_finding(
+                    "vocabulary-map",
                     f"{name} exists although the vocabularies are equal: vLLM does not expect it and "
                     "refuses it",
                     "Remove d2t and t2d.",
-                    check="vocabulary-map",
                 )
             return
-        yield Finding("error", f"{name} is not expected in this head{_why(name)}", check="weights-unexpected")
+        yield error_finding("weights-unexpected", f"{name} is not expected in this head{_why(name)}")
         return
     wanted = known[name]
     same = tensor.count == wanted[-1] if name == MASK else tensor.shape == wanted
     if not same and not layout.quantized:
-        yield Finding(
-            "error",
-            f"{name}: found shape {_text(tensor.shape)}; expected {_text(wanted)}",
-            check="weights-shape",
+        yield error_finding(
+            "weights-shape", f"{name}: found shape {_text(tensor.shape)}; expected {_text(wanted)}"
         )
     allowed = _INTEGERS if name == TO_TARGET else _FLAGS if name == TO_DRAFT else FLOATS
     if tensor.dtype not in allowed and not layout.quantized:
-        yield Finding(
-            "error",
-            f"{name}: found dtype {tensor.dtype}; allowed: {', '.join(sorted(allowed))}",
-            check="dtype",
+        yield error_finding(
+            "dtype", f"{name}: found dtype {tensor.dtype}; allowed: {', '.join(sorted(allowed))}"
         )
 
 
@@ -319,12 +307,11 @@ def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[Finding]:
             "warning", f"config.json has {layout.dtype}, but its weights are {dtypes[0]}", check="dtype"
         )
     if layout.tied and EMBEDDING in found and OUTPUT not in found:
-        yield Finding(
-            "error",
+        yield error_finding(
+            "tied-embeddings",
             "tie_word_embeddings is true, but vLLM does not tie a head's embeddings: it would draft with the "
             "target's lm_head instead of the head's embedding",
             "Add lm_head.weight to the head, and set tie_word_embeddings: false.",
-            check="tied-embeddings",
         )
 
 
@@ -341,7 +328,7 @@ def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> li
         message = (
             f"draft_vocab_size {layout.draft_vocab} is larger than the target's vocabulary, {layout.vocab}"
         )
-        return [Finding("error", message, check=_CODE)]
+        return [error_finding(_CODE, message)]
     offsets = values.get(TO_TARGET)
     if layout.draft_vocab == layout.vocab or offsets is None or len(offsets) != layout.draft_vocab:
         return []  # nothing to map, or weight_faults has said it
@@ -364,13 +351,13 @@ def _range_faults(targets: Sequence[int], vocab: int) -> list[Finding]:
     for index, target in enumerate(targets):
         if not 0 <= target < vocab:
             message = f"d2t maps draft token {index} to {target}; allowed: 0 to {vocab - 1}, the vocabulary"
-            return [Finding("error", message, check=_CODE)]
+            return [error_finding(_CODE, message)]
     if len(set(targets)) < len(targets):
         message = (
             f"d2t maps {len(targets)} draft tokens to {len(set(targets))} tokens; expected one each. It may "
             "have token ids instead of offsets (id = index + d2t[index])"
         )
-        return [Finding("error", message, check=_CODE)]
+        return [error_finding(_CODE, message)]
     return []
 
 
@@ -382,4 +369,4 @@ def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[Finding]:
         f"t2d marks {len(marked)} tokens and d2t maps to {len(targets)}; they differ in "
         f"{len(marked ^ targets)}"
     )
-    return [Finding("error", message, check=_CODE)]
+    return [error_finding(_CODE, message)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from peagle_sm.core.errors import NotFound
 from peagle_sm.core.jumpstart.documents import (
@@ -19,6 +19,7 @@ from peagle_sm.core.jumpstart.documents import (
     Variants,
     damaged,
 )
+from peagle_sm.core.spec.lock import LockedInstance
 
 # The SageMaker SDK's own names (sagemaker.core.jumpstart.constants).
 PUBLIC_OVERRIDE = "AWS_JUMPSTART_CONTENT_BUCKET_OVERRIDE"
@@ -79,15 +80,6 @@ _OTHER_REMEDY = "Choose another type in placement.instance_types, or another --r
 
 
 @dataclass(frozen=True)
-class OnInstance:
-    """Facts of one instance type; ``environment`` overrides the config's."""
-
-    image: str
-    target_uri: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Head:
     """Draft head of a config."""
 
@@ -102,7 +94,7 @@ class Resolved:
     """Facts of one config in one region for the Create calls."""
 
     config: str
-    instances: Mapping[str, OnInstance]
+    instances: Mapping[str, LockedInstance]
     environment: Mapping[str, str]
     heads: tuple[Head, ...]
     gated: bool
@@ -149,7 +141,7 @@ def resolve_config(
     return Resolved(
         config=config_name,
         instances={
-            name: OnInstance(
+            name: LockedInstance(
                 image=_image(config, name, region, document),
                 target_uri=_uri(target_bucket, _target_key(config, name, where)),
                 environment=_texts(_own(config.hosting_instance_type_variants, name)),

@@ -40,13 +40,11 @@ def cost_of(draft: Draft) -> Cost:
     dearest = max(known, key=lambda price: price.usd_per_hour)
     hourly = dearest.usd_per_hour * draft.spec.placement.instance_count
     most = dearest.usd_per_hour * draft.spec.instance_bounds[1]
-    kind = "SageMaker on demand" if dearest.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
-    source = f"{dearest.instance} in {dearest.region}: {kind}, {dearest.source}, {dearest.date}"
     return Cost(
         usd_per_hour=round(hourly, 4),
         usd_per_day=round(hourly * 24, 2),
         max_usd=round(most * draft.spec.lifecycle.max_lifetime_hours, 2),
-        source=source,
+        source=str(dearest),
         most_usd_per_hour=round(most, 4),
     )
 

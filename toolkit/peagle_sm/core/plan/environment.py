@@ -13,14 +13,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
-from peagle_sm.core.engines import RUNNER_VARIABLE
-from peagle_sm.core.errors import SpecError
+from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import KTable
-from peagle_sm.core.spec.validation import explain
 
 
 class SpeculativeConfig(BaseModel):
@@ -51,25 +49,6 @@ class SpeculativeConfig(BaseModel):
     def to_json(self) -> str:
         """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
         return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> SpeculativeConfig:
-        """Parse the JSON of `to_json` or of a JumpStart spec.
-
-        Raises:
-            SpecError: not a JSON object, an unknown field, or a value that vLLM refuses.
-        """
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise SpecError(
-                f"speculative config: not JSON: {error.msg} at character {error.pos}; found {text[:80]!r}",
-                next_step="Give a JSON object; a shell or an image may have removed the quotes.",
-            ) from error
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise explain(error, origin="speculative config", model=cls) from error
 
 
 DRAFTS_NEEDED = 200
@@ -195,8 +174,6 @@ def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """
     if not arguments:
         return {}
-    from peagle_sm.core.arguments import load_arguments  # few specs need the list
-
     switches = load_arguments().switches
     return {
         name: (variable_of(f"no_{name}"), "true")

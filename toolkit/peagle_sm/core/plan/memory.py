@@ -6,12 +6,10 @@ that may scale to zero hosts its model as an inference component, which has comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.core.catalog import AttentionGroup, InstanceEntry
-from peagle_sm.core.plan.records import MemoryFit, Names
 from peagle_sm.core.plan.resolve import Draft
 
 GPU_SHARE = 0.9
@@ -19,6 +17,19 @@ GPU_OVERHEAD_GB = 2.0
 HOST_OVERHEAD_GB = 1.5
 """Memory of a local engine's processes; measured 1.35 with a stand-in's cache: docs/explanation/engine.md."""
 _SHARE_VARIABLE = "SM_VLLM_GPU_MEMORY_UTILIZATION"
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """Memory fit of one replica in GB of 10^9 bytes; ``lines`` shows the sum."""
+
+    weights_gb: float
+    head_gb: float
+    kv_cache_gb: float
+    overhead_gb: float
+    available_gb: float
+    fits: bool
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -175,19 +186,3 @@ def copies_per_instance(draft: Draft) -> int:
     serving = draft.spec.serving
     gpus = serving.tensor_parallel_size * serving.data_parallel_size
     return max(1, facts.gpu_count // gpus) if facts is not None else 1
-
-
-def component(draft: Draft, names: Names, variant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CreateInferenceComponent request without tags, by ModelName."""
-    timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
-    return {
-        "InferenceComponentName": names.component,
-        "EndpointName": names.endpoint,
-        "VariantName": variant["VariantName"],
-        "Specification": {
-            "ModelName": names.model,
-            "StartupParameters": {key: variant[key] for key in timeouts},
-            "ComputeResourceRequirements": compute_requirements(draft),
-        },
-        "RuntimeConfig": {"CopyCount": draft.spec.placement.instance_count * copies_per_instance(draft)},
-    }

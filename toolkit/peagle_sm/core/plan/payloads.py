@@ -17,8 +17,7 @@ from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import environment
-from peagle_sm.core.plan.memory import component
-from peagle_sm.core.plan.records import Names, Request
+from peagle_sm.core.plan.memory import compute_requirements, copies_per_instance
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.plan.tags_and_schedules import (
     PAUSED,
@@ -33,6 +32,35 @@ from peagle_sm.core.plan.tags_and_schedules import (
 VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800
 _DEFAULT_PUBLISH_S = 60
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call to AWS in boto3's names, as ("sagemaker", "create_model", {...})."""
+
+    service: str
+    operation: str
+    parameters: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the resource that it creates."""
+        own = "".join(word.capitalize() for word in self.operation.split("_")[1:])
+        return str(self.parameters.get(f"{own}Name", self.parameters.get("Name", "")))
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of everything that one deploy creates; ``component`` may be None.
+
+    The component has the endpoint's name, so that a caller need not know the hash.
+    """
+
+    endpoint: str
+    config: str
+    model: str
+    schedule: str
+    component: str | None = None
 
 
 def host_ami(draft: Draft) -> str | None:
@@ -191,9 +219,9 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
         keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
     }
-    every = spec.metrics.publish_seconds
+    every, tokens = spec.metrics.publish_seconds, draft.num_speculative_tokens
     set_only = {
-        keys.NUM_SPECULATIVE_TOKENS: _num_speculative_tokens(draft),
+        keys.NUM_SPECULATIVE_TOKENS: str(tokens) if draft.speculating and tokens else None,
         keys.INSTANCE_BOUNDS: f"{least}-{most}" if least != most else None,
         keys.LIFETIME_ROLE: "own" if _own_lifetime_role(draft) else None,
         keys.PUBLISH_SECONDS: str(every) if every != _DEFAULT_PUBLISH_S else None,
@@ -205,10 +233,6 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     }
     ours |= {key: value for key, value in set_only.items() if value is not None}
     return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
-
-
-def _num_speculative_tokens(draft: Draft) -> str | None:
-    return str(draft.num_speculative_tokens) if draft.speculating and draft.num_speculative_tokens else None
 
 
 def _own_lifetime_role(draft: Draft) -> bool:
@@ -255,6 +279,22 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
         parameters = {**component(draft, names, variant), "Tags": marks}
         requests.append(Request("sagemaker", "create_inference_component", parameters))
     return tuple(requests)
+
+
+def component(draft: Draft, names: Names, variant: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the CreateInferenceComponent request without tags, by ModelName."""
+    timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
+    return {
+        "InferenceComponentName": names.component,
+        "EndpointName": names.endpoint,
+        "VariantName": variant["VariantName"],
+        "Specification": {
+            "ModelName": names.model,
+            "StartupParameters": {key: variant[key] for key in timeouts},
+            "ComputeResourceRequirements": compute_requirements(draft),
+        },
+        "RuntimeConfig": {"CopyCount": draft.spec.placement.instance_count * copies_per_instance(draft)},
+    }
 
 
 # Names and tags differ between any two plans; ARNs and times are AWS's own.

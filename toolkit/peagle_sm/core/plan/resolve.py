@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from peagle_sm.core.catalog import (
     SPECULATIVE_CONFIG,
@@ -15,7 +17,6 @@ from peagle_sm.core.catalog import (
     ModelEntry,
     Vocabulary,
 )
-from peagle_sm.core.plan.records import Context
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
@@ -26,6 +27,29 @@ JUMPSTART_HEAD = "jumpstart"
 
 _LONGEST_WAIT_S = 3600
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
+
+
+@dataclass(frozen=True)
+class Context:
+    """Place and time of a plan.
+
+    ``local`` is True for the local SageMaker; ``image_uris``, ``artifacts`` and the two roles then come from
+    `peagle-sm local status`. ``now`` must be timezone-aware; only the lifetime schedule uses it, and None
+    leaves that request out.
+
+    ``stack`` is the name of the plan's CloudFormation stack, None for a deploy by boto3. For a stack, account
+    and roles may be placeholders such as "${ExecutionRoleArn}", which the payloads contain unchanged.
+    """
+
+    account: str
+    region: str
+    now: datetime | None = None
+    image_uris: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    local: bool = False
+    role_arn: str | None = None
+    scheduler_role_arn: str | None = None
+    stack: str | None = None
 
 
 @dataclass(frozen=True)

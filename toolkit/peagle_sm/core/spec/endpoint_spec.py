@@ -376,7 +376,6 @@ class EndpointSpec(_Part):
     if not TYPE_CHECKING:  # a type checker sees the fields; callers get SpecError instead of pydantic's error
 
         def __init__(self, **data: Any) -> None:
-            """Validate the fields; raises SpecError."""
             try:
                 super().__init__(**data)
             except ValidationError as error:

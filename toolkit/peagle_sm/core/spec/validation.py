@@ -112,6 +112,15 @@ _ALLOWED = {
     "tuple_type": "a list",
     "model_type": "a mapping of fields",
     "finite_number": "a finite number",
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "string_too_short": "at least {min_length} character(s)",
+    "string_too_long": "at most {max_length} characters",
+    "too_long": "at most {max_length} items",
+    "too_short": "at least {min_length} item(s)",
+    "value_error": "{error}",
 }
 # Patterns of names, in words.
 _PATTERNS = {
@@ -151,32 +160,12 @@ def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[st
 
 
 def _allowed(error: ErrorDetails) -> str:
-    context = error.get("ctx", {})
-    match error["type"]:
-        case "literal_error" | "enum":
-            return str(context["expected"]).replace(" or ", ", ").replace("'", "")
-        case "greater_than_equal":
-            return f"{context['ge']} or more"
-        case "greater_than":
-            return f"more than {context['gt']}"
-        case "less_than_equal":
-            return f"{context['le']} or less"
-        case "less_than":
-            return f"less than {context['lt']}"
-        case "string_too_short":
-            return f"at least {context['min_length']} character(s)"
-        case "string_too_long":
-            return f"at most {context['max_length']} characters"
-        case "string_pattern_mismatch":
-            return _PATTERNS.get(context["pattern"], f"a text that matches {context['pattern']}")
-        case "too_long":
-            return f"at most {context['max_length']} items"
-        case "too_short":
-            return f"at least {context['min_length']} item(s)"
-        case "value_error":
-            return str(context["error"])
-        case kind:
-            return _ALLOWED.get(kind, error["msg"])
+    context, kind = error.get("ctx", {}), error["type"]
+    if kind in ("literal_error", "enum"):
+        return str(context["expected"]).replace(" or ", ", ").replace("'", "")
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], f"a text that matches {context['pattern']}")
+    return _ALLOWED[kind].format(**context) if kind in _ALLOWED else error["msg"]
 
 
 def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:

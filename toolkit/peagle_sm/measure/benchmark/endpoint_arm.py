@@ -188,6 +188,27 @@ def demand_mode(described: Described, expected: Mode) -> Described:
     return described
 
 
+def describe_arm(
+    session: Session | None,
+    endpoint: str,
+    *,
+    component: str | None = None,
+    expected: Mode | None = None,
+    usd_per_hour: float | None = None,
+) -> Described:
+    """Describe a URL's server, or an endpoint of this session, and check its mode if one is expected.
+
+    ``usd_per_hour`` is a price given by the user. Errors as in the three functions that it calls.
+    """
+    if session is None or is_url(endpoint):
+        found = describe_url(endpoint)
+    else:
+        found = describe_endpoint(session, endpoint, component=component)
+    if usd_per_hour is not None:
+        found = found.priced(usd_per_hour)
+    return found if expected is None else demand_mode(found, expected)
+
+
 def look_at(session: Session | None, arm: ArmRecord) -> str | None:
     """Describe the present state of an arm that stopped answering, in words; None if unknown."""
     if arm.transport == "http" or session is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, cycle, islice
 from typing import Any
@@ -164,32 +164,43 @@ _TOO_LONG = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the probe's answer showed: ``tokens`` is its num_speculative_tokens, None if not reported.
+def probed(
+    target: Target,
+    workload: Workload,
+    described: Described,
+    salt: str,
+    measure: Any,
+    *,
+    drafts_of: Callable[[], bool | None],
+    expected: Mode | None,
+) -> Described:
+    """Send the longest prompt once, with its own salt; return the arm with its K, if the answer reports it.
 
-    ``engine_drafts``: whether the engine speculates by its counters, None if they do not show it.
-    """
-
-    tokens: int | None
-    engine_drafts: bool | None = None
-
-
-def probe(target: Target, workload: Workload, described: Described, salt: str, measure: Any) -> Evidence:
-    """Send the longest prompt once, with its own salt.
+    ``drafts_of`` reads whether the engine speculates, by its counters; None if they do not show it.
 
     Raises:
-        SpecError: the prompt does not fit into the context.
+        SpecError: the prompt does not fit into the context, or the engine drafts in mode none, or does not
+            draft in another expected mode.
         ServiceFault: the request failed.
     """
-    longest = max(workload.items, key=size_of)
+    longest, arm = max(workload.items, key=size_of), described.arm
     refuse_too_long(longest, described.context)
     item = replace(salted(longest, f"{salt}/probe"), then=None)
     options = LoadOptions(requests=1, warm_up_requests=0, give_up_after=2)
     (record, *_), _ = measure(target, Load("closed", concurrency=1), [item], options)
     _demand_answer(record, longest)
     tokens = len(record.histogram) - 1 if record.histogram else 0 if record.drafts else None
-    return Evidence(tokens)
+    drafts = drafts_of() if tokens is None else tokens > 0 or None
+    if expected is not None and drafts is not None and drafts != (expected != "none"):
+        found = "drafts" if drafts else "does not draft"
+        raise SpecError(
+            f"{arm.name}: expected mode {expected}, but its engine {found}",
+            next_step="check the server's --speculative-config, or correct --expect-mode",
+            details={"expected": expected, "drafts": drafts},
+        )
+    if arm.num_speculative_tokens is not None or not tokens:
+        return described
+    return replace(described, arm=replace(arm, num_speculative_tokens=tokens))
 
 
 def refuse_too_long(item: WorkItem, context: int | None) -> None:
@@ -200,22 +211,6 @@ def refuse_too_long(item: WorkItem, context: int | None) -> None:
     wanted = len(prompt) + (limit_of(item) or 1)
     if wanted > context:
         raise _too_long(item, f"{wanted:,} tokens with its answer; the context length is {context:,}")
-
-
-def check_evidence(arm: ArmRecord, evidence: Evidence, expected: Mode | None) -> None:
-    """Check that the engine drafts exactly when its expected mode speculates.
-
-    Raises:
-        SpecError: the engine drafts in mode none, or does not draft in another mode.
-    """
-    drafts = True if evidence.tokens else evidence.engine_drafts
-    if expected is None or drafts is None or drafts == (expected != "none"):
-        return
-    raise SpecError(
-        f"{arm.name}: expected mode {expected}, but its engine {'drafts' if drafts else 'does not draft'}",
-        next_step="check the server's --speculative-config, or correct --expect-mode",
-        details={"expected": expected, "drafts": drafts},
-    )
 
 
 def _demand_answer(record: RequestRecord, item: WorkItem) -> None:

@@ -15,24 +15,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.measure.benchmark import acceptance
 from peagle_sm.measure.benchmark.acceptance import EngineSource, is_ineffective
-from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.endpoint_arm import Described, look_at
 from peagle_sm.measure.benchmark.plan import (
     BenchPlan,
-    Evidence,
-    check_evidence,
     check_plan,
     config_of,
     items_of,
     measured_of,
     options_of,
-    probe,
+    probed,
 )
 from peagle_sm.measure.benchmark.progress import LoadWatch, Spending
 from peagle_sm.measure.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
 from peagle_sm.measure.load.points import Objective, doubt_lines, is_withheld, withheld_lines
+from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import (
     Acceptance,
     ArmRecord,
@@ -141,6 +141,27 @@ class BenchDependencies:
     token: Callable[[], str] = lambda: secrets.token_hex(4)
     every_s: float = 0.5  #: seconds between two lines of progress
 
+    @classmethod
+    def of(
+        cls,
+        session: Session | None,
+        arm: ArmRecord,
+        progress: Progress,
+        *,
+        seed: int,
+        every_s: float = 0.5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> BenchDependencies:
+        """Return the real services for an arm of this session (None: a bare server)."""
+        return cls(
+            progress=progress,
+            look=lambda: look_at(session, arm),
+            provenance=lambda: origin(seed),
+            source=acceptance.engine_source(session, arm, sleep),
+            metrics=acceptance.metrics_page(session, arm),
+            every_s=every_s,
+        )
+
 
 def bench(
     described: Described,
@@ -168,7 +189,37 @@ def bench(
     """
     check_plan(plan, workload)
     try:
-        return _bench(described, target, workload, plan, path, dependencies, expected, resume, conclude)
+        config = config_of(plan, workload, described.arm)
+        if resume:
+            demand_command(path, "bench")
+        writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
+        salt = dependencies.token()
+        if writer is None or len(_points(writer)) < len(plan.loads):
+            described = probed(
+                target,
+                workload,
+                described,
+                salt,
+                dependencies.measure,
+                drafts_of=lambda: dependencies.source.drafts if dependencies.source else None,
+                expected=expected,
+            )
+        with writer or ResultWriter(path) as opened:
+            run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
+            if opened.found is None:
+                opened.append(_header(described, config, dependencies))
+            if not _is_known(described.arm, opened.found):
+                opened.append(described.arm)
+            run.all_loads()
+            if opened.found is None or not opened.found.packs:
+                for record in conclude(read(path)):
+                    opened.append(record)
+        results = read(path)
+        return Outcome(
+            path,
+            results,
+            (*workload.notes, *results.warnings, *notes_of(results.points, results.requests, described.arm)),
+        )
     except KeyboardInterrupt:
         kept = path.exists() and path.stat().st_size
         raise Interrupted(
@@ -177,149 +228,107 @@ def bench(
         ) from None
 
 
-def _bench(
-    described: Described,
-    target: Target,
-    workload: Workload,
-    plan: BenchPlan,
-    path: Path,
-    dependencies: BenchDependencies,
-    expected: Mode | None,
-    resume: bool,
-    conclude: Callable[[Results], Sequence[Record]],
-) -> Outcome:
-    config = config_of(plan, workload, described.arm)
-    if resume:
-        demand_command(path, "bench")
-    writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
-    salt = dependencies.token()
-    if writer is None or len(_points(writer)) < len(plan.loads):
-        evidence = probe(target, workload, described, salt, dependencies.measure)
-        drafts = dependencies.source.drafts if dependencies.source and evidence.tokens is None else None
-        check_evidence(described.arm, replace(evidence, engine_drafts=drafts), expected)
-        described = replace(described, arm=_learnt(described.arm, evidence))
-    with writer or ResultWriter(path) as opened:
-        run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
-        if opened.found is None:
-            opened.append(_header(described, config, dependencies))
-        if not _is_known(described.arm, opened.found):
-            opened.append(described.arm)
-        run.all_loads()
-        if opened.found is None or not opened.found.packs:
-            for record in conclude(read(path)):
-                opened.append(record)
-    results = read(path)
-    return Outcome(
-        path,
-        results,
-        (*workload.notes, *results.warnings, *notes_of(results.points, results.requests, described.arm)),
-    )
-
-
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        arm: ArmRecord,
-        target: Target,
-        workload: Workload,
-        plan: BenchPlan,
-        writer: ResultWriter,
-        dependencies: BenchDependencies,
-        salt: str,
-    ) -> None:
-        self._arm, self._target, self._workload, self._plan = arm, target, workload, plan
-        self._writer, self._dependencies, self._salt = writer, dependencies, salt
-        self._done = _points(writer)
+    arm: ArmRecord
+    target: Target
+    workload: Workload
+    plan: BenchPlan
+    writer: ResultWriter
+    dependencies: BenchDependencies
+    salt: str
+
+    def __post_init__(self) -> None:
+        self.done = _points(self.writer)
         # A resumed run's times continue where those of the first part ended.
-        before = max(
-            (record.done_s for record in (writer.found.requests if writer.found else ())), default=0.0
-        )
-        self._began = dependencies.clock() - before
-        self._spending = Spending(arm.usd_per_hour, dependencies.clock)
+        found = self.writer.found
+        before = max((record.done_s for record in (found.requests if found else ())), default=0.0)
+        self.began = self.dependencies.clock() - before
+        self.spending = Spending(self.arm.usd_per_hour, self.dependencies.clock)
 
     def all_loads(self) -> None:
-        for load in self._plan.loads:
-            if load not in self._done:
-                self._done[load] = self._one(load)
+        for load in self.plan.loads:
+            if load not in self.done:
+                self.done[load] = self._one(load)
 
     def _one(self, load: Load) -> PointRecord:
         watch = LoadWatch(
             load,
-            self._writer.append,
-            self._dependencies.progress,
-            self._spending,
-            total=measured_of(self._plan, self._workload),
-            seconds=self._plan.seconds,
-            loads_after=sum(each not in self._done for each in self._plan.loads) - 1,
-            every_s=self._dependencies.every_s,
+            self.writer.append,
+            self.dependencies.progress,
+            self.spending,
+            total=measured_of(self.plan, self.workload),
+            seconds=self.plan.seconds,
+            loads_after=sum(each not in self.done for each in self.plan.loads) - 1,
+            every_s=self.dependencies.every_s,
         )
         try:
             point = self._measured(load, watch)
         except LoadStopped as stopped:
-            raise self._stopped(load, watch, stopped.message.removeprefix(f"{self._arm.name}: ")) from stopped
+            raise self._stopped(load, watch, stopped.message.removeprefix(f"{self.arm.name}: ")) from stopped
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
             ) from None
         if sum(point.errors.values()) >= point.requests:
             raise self._stopped(load, watch, "every request failed: " + errors_in_words(point))
-        self._writer.append(point)
-        self._dependencies.progress(
-            Event("done", _in_a_line(point), load.label, self._spending.seconds, self._spending.usd)
+        self.writer.append(point)
+        self.dependencies.progress(
+            Event("done", _in_a_line(point), load.label, self.spending.seconds, self.spending.usd)
         )
         return point
 
     def _measured(self, load: Load, watch: LoadWatch) -> PointRecord:
-        source = self._dependencies.source
+        source = self.dependencies.source
         if source is not None:
             source.begin()
 
         def accepted(records: Sequence[RequestRecord]) -> Acceptance | None:
             own = acceptance.from_requests(records)
-            return own if own is not None or source is None or self._arm.mode == "none" else source.end()
+            return own if own is not None or source is None or self.arm.mode == "none" else source.end()
 
         before = self._k_use()
-        _, point = self._dependencies.measure(
-            self._target,
+        _, point = self.dependencies.measure(
+            self.target,
             load,
-            items_of(self._plan, self._workload, load, self._salt),
-            options_of(self._plan, self._workload, load, self._began),
+            items_of(self.plan, self.workload, load, self.salt),
+            options_of(self.plan, self.workload, load, self.began),
             observer=watch,
-            temperature=self._workload.temperature,
-            objective=self._plan.objective,
+            temperature=self.workload.temperature,
+            objective=self.plan.objective,
             acceptance=accepted,
-            usd_per_hour=self._arm.usd_per_hour,
+            usd_per_hour=self.arm.usd_per_hour,
         )
         return replace(point, k_use=acceptance.k_use_since(before, self._k_use()))
 
     def _k_use(self) -> KUse | None:
-        read = self._dependencies.metrics
+        read = self.dependencies.metrics
         try:
             return None if read is None else acceptance.read_k_use(read())
         except PeagleError:  # without the page the controller's K is unknown; the measurement goes on
             return None
 
     def _stopped(self, load: Load, watch: LoadWatch, message: str) -> ServiceFault:
-        why = self._dependencies.look()
+        why = self.dependencies.look()
         return ServiceFault(
-            f"{self._arm.name} stopped answering at {load.label} ({message})"
+            f"{self.arm.name} stopped answering at {load.label} ({message})"
             + (f"; {_first_line(why)}" if why else "")
             + f"; {self._saved(watch)}",
             operation="bench",
             code="EndpointStopped",
             next_step=f"when the endpoint answers again, {self._go_on()}",
-            details={"file": str(self._writer.path), "points": len(self._done), "why": why},
+            details={"file": str(self.writer.path), "points": len(self.done), "why": why},
         )
 
     def _saved(self, watch: LoadWatch) -> str:
-        points = len(self._done)
+        points = len(self.done)
         return (
-            f"saved in {self._writer.path}: {points} finished load{'' if points == 1 else 's'}, and"
+            f"saved in {self.writer.path}: {points} finished load{'' if points == 1 else 's'}, and"
             f" {watch.requests - watch.errors} answered requests of this load"
         )
 
     def _go_on(self) -> str:
-        return _resume_command(self._writer.path)
+        return _resume_command(self.writer.path)
 
 
 def _resume_command(path: Path) -> str:
@@ -344,13 +353,6 @@ def _is_known(arm: ArmRecord, found: Results | None) -> bool:
     return found is not None and any(
         arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
     )
-
-
-def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:
-    """Set the arm's K to the engine's if it was unknown."""
-    if arm.num_speculative_tokens is None and evidence.tokens:
-        return replace(arm, num_speculative_tokens=evidence.tokens)
-    return arm
 
 
 def _header(described: Described, config: dict[str, Any], dependencies: BenchDependencies) -> Header:

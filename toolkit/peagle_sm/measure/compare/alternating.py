@@ -153,12 +153,11 @@ async def by_prompt(
                 # No pause after an error: it would only delay the other arms' turns.
                 options = replace(context.options(1, 0, max(turn, 0)), pause_after_error_s=0.0)
                 run = await _drive(by_name[name], load, [item], options, context, connect)
-                context.on_run(run if turn >= 0 else _as_warm_up(run))
+                if turn < 0:
+                    warm = tuple(replace(record, phase="warm-up") for record in run.records)
+                    run = replace(run, records=warm)
+                context.on_run(run)
                 _stop_after_failures(run, failed)
-
-
-def _as_warm_up(run: LoadRun) -> LoadRun:
-    return replace(run, records=tuple(replace(record, phase="warm-up") for record in run.records))
 
 
 def _stop_after_failures(run: LoadRun, failed: Counter[str]) -> None:

@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from peagle_sm.measure.compare.confidence_intervals import CONFIDENCE, FEWEST_UNITS, Table, ratio
@@ -216,7 +217,8 @@ def compare_cells(
         raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
     tables = [_rows(table) for table in shared]
     rate = ratio(tables, RATE, confidence)
-    if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
+    cells_of_both = (cell for table in shared for both in table.values() for cell in both)
+    if any(cell.drafts is None or cell.advanced is None for cell in cells_of_both):
         return Ratios(rate, None, None, len(units))
     try:
         acceptance = ratio(tables, ACCEPTANCE, confidence)
@@ -226,10 +228,6 @@ def compare_cells(
 
 
 Pairs = Mapping[Any, tuple[Cell, Cell]]
-
-
-def _cells_of_pairs(tables: Sequence[Pairs]) -> list[Cell]:
-    return [cell for table in tables for both in table.values() for cell in both]
 
 
 def _rows(table: Pairs) -> Table:
@@ -289,14 +287,39 @@ class Measured:
         return replace(self, runs=kept)
 
 
-def rate_ratio(pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE) -> Interval:
-    """Compute the ratio of the rates of one pair under one load, with an interval of any ``confidence``.
+def ratios_of(
+    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE, *, whole_requests: bool = False
+) -> Ratios:
+    """Compute the ratio of the rates of one pair under one load and its factors; one element per deployment.
+
+    ``whole_requests``: by the waiting time of requests, for a part of the prompts; else, with several in
+    flight, by the wall time of windows, which all requests share.
 
     Raises:
-        ValueError: as `compare`.
+        ValueError: the two sides share too little for an interval.
     """
-    faster, slower = (_cells_of_side(side, measured) for side in (pair.faster, pair.slower))
-    return compare_cells(faster, slower, confidence=confidence).rate
+
+    def cells(side: ArmDeployments, each: Measured) -> Cells:
+        arm = side.arms[each.deployment].name
+        records = each.requests(arm)
+        if each.one_at_a_time:
+            return of_prompts(records, speculates=side.speculates)
+        if whole_requests:
+            return of_requests_in_blocks(records, speculates=side.speculates)
+        return of_blocks(records, each.windows(arm), speculates=side.speculates)
+
+    faster, slower = ([cells(side, each) for each in measured] for side in (pair.faster, pair.slower))
+    return compare_cells(faster, slower, confidence=confidence)
+
+
+def ratios_of_requests(
+    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE
+) -> Ratios | None:
+    """Do the same for whole requests; None if there are too few."""
+    try:
+        return ratios_of(pair, measured, confidence, whole_requests=True)
+    except ValueError:
+        return None
 
 
 def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | None) -> ComparisonRecord:
@@ -306,7 +329,7 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
         ValueError: the two sides share too little for an interval.
     """
     load, alone = measured[0].load, measured[0].one_at_a_time
-    ratios = compare_cells(_cells_of_side(pair.faster, measured), _cells_of_side(pair.slower, measured))
+    ratios = ratios_of(pair, measured)
     over: Over = "deployments" if len(measured) > 1 else "prompts" if alone else "blocks"
     alike = identical_outputs(pair, measured) if temperature == 0 else None
     return ComparisonRecord(
@@ -326,17 +349,6 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
     )
 
 
-def _cells_of_side(side: ArmDeployments, measured: Sequence[Measured]) -> list[Cells]:
-    return [_cells_of(side, each) for each in measured]
-
-
-def _cells_of(side: ArmDeployments, measured: Measured) -> Cells:
-    arm = side.arms[measured.deployment].name
-    if measured.one_at_a_time:
-        return of_prompts(measured.requests(arm), speculates=side.speculates)
-    return of_blocks(measured.requests(arm), measured.windows(arm), speculates=side.speculates)
-
-
 def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]:
     """Compute the ratio within each category with enough prompts; empty if there is one category."""
     names = {
@@ -350,33 +362,15 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
         return {}
     found: dict[str, Interval] = {}
     for name in sorted(names):
-        ratios = ratios_of_requests(pair, [each.only(_of_category(name)) for each in measured])
+        parts = [each.only(partial(_is_of_category, name)) for each in measured]
+        ratios = ratios_of_requests(pair, parts)
         if ratios is not None:
             found[name] = ratios.rate
     return found
 
 
-def _of_category(name: str) -> Callable[[RequestRecord], bool]:
-    return lambda record: record.category == name
-
-
-def ratios_of_requests(
-    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE
-) -> Ratios | None:
-    """Compare whole requests by their waiting time, for a part of the prompts; None if there are too few."""
-
-    def cells(side: ArmDeployments) -> list[Cells]:
-        return [
-            (of_prompts if each.one_at_a_time else of_requests_in_blocks)(
-                each.requests(side.arms[each.deployment].name), speculates=side.speculates
-            )
-            for each in measured
-        ]
-
-    try:
-        return compare_cells(cells(pair.faster), cells(pair.slower), confidence=confidence)
-    except ValueError:
-        return None
+def _is_of_category(name: str, record: RequestRecord) -> bool:
+    return record.category == name
 
 
 def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, int] | None:

@@ -14,13 +14,7 @@ from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
-from peagle_sm.measure.benchmark.endpoint_arm import (
-    Described,
-    demand_mode,
-    describe_endpoint,
-    describe_url,
-    is_url,
-)
+from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_arm, is_url
 from peagle_sm.measure.results.records import Mode
 
 PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
@@ -248,13 +242,9 @@ def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
     """
     found = []
     for number, endpoint in enumerate(arm.endpoints, start=1):
-        if is_url(endpoint):
-            one = describe_url(endpoint, mode=arm.mode or "unknown")
-        else:
-            name, _, component = endpoint.partition("/")
-            one = describe_endpoint(session_of(), name, component=component or None)
-        if arm.mode is not None:
-            one = demand_mode(one, arm.mode)
+        session = None if is_url(endpoint) else session_of()
+        name, _, component = (endpoint, "", "") if session is None else endpoint.partition("/")
+        one = describe_arm(session, name, component=component or None, expected=arm.mode)
         found.append(one if arm.label is None else called(one, arm.label, number))
     return found
 

@@ -10,23 +10,26 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
-from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.benchmark.plan import check_evidence, probe
+from peagle_sm.measure.benchmark.acceptance import engine_source
+from peagle_sm.measure.benchmark.endpoint_arm import Described, look_at
+from peagle_sm.measure.benchmark.plan import probed
 from peagle_sm.measure.benchmark.progress import Spending
 from peagle_sm.measure.compare.alternating import OnRun, TurnContext
 from peagle_sm.measure.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Contest, Setup
-from peagle_sm.measure.load import LoadStopped, Target, Timeouts, measure_point
+from peagle_sm.measure.load import LoadStopped, Target, Timeouts, make_target, measure_point
 from peagle_sm.measure.load.http_client import open_sender
 from peagle_sm.measure.load.points import doubt_lines, separate_withheld, withheld_lines
 from peagle_sm.measure.load.run import Connect, run_quietly
+from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import (
     ArmRecord,
     ComparisonRecord,
@@ -194,6 +197,26 @@ class CompareDependencies:
     timeouts: Timeouts = field(default_factory=Timeouts)
     every_s: float = 0.5  #: seconds between two lines of progress
 
+    @classmethod
+    def of(
+        cls, session: Session | None, progress: Progress, *, seed: int, every_s: float = 0.5
+    ) -> CompareDependencies:
+        """Return the real services for arms of this session (None: bare servers only)."""
+
+        def drafts_of(arm: ArmRecord) -> bool | None:
+            # The mode of a SageMaker endpoint is read from its model; that of a URL is only the user's label.
+            source = engine_source(session, arm) if arm.transport == "http" else None
+            return source.drafts if source is not None else None
+
+        return cls(
+            progress=progress,
+            target_of=lambda arm: make_target(session, arm),
+            look=lambda arm: look_at(session, arm),
+            drafts_of=drafts_of,
+            provenance=lambda: origin(seed),
+            every_s=every_s,
+        )
+
 
 def compare(
     rounds: Sequence[Round],
@@ -290,15 +313,16 @@ class _Run:
         self.contest.measure(number, arms, self._dependencies.target_of)
 
     def _probed(self, one: Described, number: int) -> Described:
-        """Send a probe first: the longest prompt must fit, and the engine must draft as its mode says."""
-        target, salt = self._dependencies.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
-        evidence = probe(target, self._workload, one, salt, self._dependencies.measure)
-        if evidence.tokens is None:
-            evidence = replace(evidence, engine_drafts=self._dependencies.drafts_of(one.arm))
-        check_evidence(one.arm, evidence, None if one.arm.mode == "unknown" else one.arm.mode)
-        if one.arm.num_speculative_tokens is not None or not evidence.tokens:
-            return one
-        return replace(one, arm=replace(one.arm, num_speculative_tokens=evidence.tokens))
+        arm, given = one.arm, self._dependencies
+        return probed(
+            given.target_of(arm),
+            self._workload,
+            one,
+            f"{self._salt}/{number}/{arm.name}",
+            given.measure,
+            drafts_of=lambda: given.drafts_of(arm),
+            expected=None if arm.mode == "unknown" else arm.mode,
+        )
 
     def _sides(self) -> list[ArmDeployments]:
         sides = in_order([ArmDeployments(tuple(arms)) for arms in self._by_side])

@@ -1,24 +1,20 @@
-"""bench(), compare() and verify() as Python calls; tune() is in `tune`."""
+"""bench(), compare(), tune() and verify() as Python calls."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import SpecError
-from peagle_sm.measure import need_packages, results_file
+from peagle_sm.core.errors import Declined, SpecError
+from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.measure import PACKAGES, need_packages, results_file
 from peagle_sm.measure.benchmark import run as benchmark
-from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
-from peagle_sm.measure.benchmark.endpoint_arm import (
-    demand_mode,
-    describe_endpoint,
-    describe_url,
-    is_url,
-    look_at,
-)
+from peagle_sm.measure.benchmark.endpoint_arm import describe_arm
 from peagle_sm.measure.benchmark.plan import BenchPlan, check_plan, loads_of
 from peagle_sm.measure.compare import run as comparison
 from peagle_sm.measure.compare.arms import parse_arms
@@ -34,16 +30,16 @@ from peagle_sm.measure.notebook.endpoints import (
     demanded,
     name_of,
 )
-from peagle_sm.measure.notebook.results import BenchResult, CompareResult, VerifyResult
-from peagle_sm.measure.results.provenance import origin
-from peagle_sm.measure.results.records import ArmRecord, Load, Mode
+from peagle_sm.measure.notebook.results import BenchResult, CompareResult, TuneResult, VerifyResult
+from peagle_sm.measure.results.records import Load
 from peagle_sm.measure.results.result_file import ResultWriter, read
 from peagle_sm.measure.verify import CHECKS
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.notebook import Local
-from peagle_sm.service.progress import Event, Progress, followed
+from peagle_sm.service.notebook import Local, SpecLike, as_spec
+from peagle_sm.service.progress import Event, Progress, agreed, followed
 
 _USUAL = (1, 8)
+By = Literal["auto", "runtime", "deployments"]
 
 
 def bench(
@@ -99,22 +95,11 @@ def bench(
     check_plan(plan, work)
     opened = SessionSource(session, local, profile, region).open(endpoint)
     name = name_of(endpoint)
-    if opened is None or is_url(name):
-        described = describe_url(name)
-    else:
-        described = describe_endpoint(opened, name, component=component)
-    if expect_mode is not None:
-        described = demand_mode(described, expect_mode)
+    described = describe_arm(opened, name, component=component, expected=expect_mode)
     arm = described.arm
     path = Path(out) if out is not None else results_file("bench", arm.name)
     with followed(progress) as follow:
-        dependencies = benchmark.BenchDependencies(
-            progress=follow,
-            look=lambda: look_at(opened, arm),
-            provenance=lambda: origin(seed),
-            source=engine_source(opened, arm),
-            metrics=metrics_page(opened, arm),
-        )
+        dependencies = benchmark.BenchDependencies.of(opened, arm, follow, seed=seed)
         target = make_target(opened, arm)
         outcome = blocking(
             lambda: benchmark.bench(described, target, work, plan, path, dependencies, expected=expect_mode)
@@ -175,13 +160,7 @@ def compare(
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
     with followed(progress) as follow:
-        dependencies = comparison.CompareDependencies(
-            progress=follow,
-            target_of=lambda arm: make_target(opened, arm),
-            look=lambda arm: look_at(opened, arm),
-            drafts_of=lambda arm: _drafts(opened, arm),
-            provenance=lambda: origin(seed),
-        )
+        dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
         outcome = blocking(
             lambda: comparison.compare(
                 rounds, setup, work, path, dependencies, control=control, config=config
@@ -190,10 +169,98 @@ def compare(
     return CompareResult(outcome.path, outcome.results, outcome.notes)
 
 
-def _drafts(session: Session | None, arm: ArmRecord) -> bool | None:
-    """Read from a bare server's counters whether it drafts; a SageMaker endpoint's mode is known."""
-    source = engine_source(session, arm) if arm.transport == "http" else None
-    return source.drafts if source is not None else None
+def tune(
+    spec: SpecLike,
+    *,
+    modes: Sequence[Mode] = (),
+    heads: Mapping[Mode, str] | None = None,
+    concurrency: Sequence[int] = (1, 8),
+    loads: Sequence[int] = (),
+    max_k: int = 11,
+    by: By = "auto",
+    max_deployments: int | None = None,
+    rounds: int | None = None,
+    workload: Workload | str = "humaneval",
+    requests: int = 24,
+    max_tokens: int = 128,
+    sweep_rounds: int = 0,
+    write: bool = True,
+    yes: bool = False,
+    unguarded: bool = False,
+    seed: int = 0,
+    out: str | Path | None = None,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Find the best K for each concurrency and one for all, as `peagle-sm tune` does.
+
+    It deploys the model with and without speculation, measures a few K, predicts the others, measures the
+    most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
+    ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
+    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12. ``rounds`` None: 4, or 2 with ``loads``.
+
+    ``loads``, in place of ``concurrency``: K is tuned at each load, and a table of K by load is validated and
+    written, or one K (docs/how-to/k-by-load.md).
+
+    Raises:
+        Declined: the user did not confirm.
+        PlanRefused: an endpoint cannot be deployed.
+        SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_sm.measure.tune.job.run`.
+    """
+    need_packages((*PACKAGES, "numpy"))
+    from peagle_sm.measure.tune import job as tuning
+    from peagle_sm.measure.tune.estimate import Settings
+
+    base = as_spec(spec)
+    opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
+    asked = tuning.modes_of(base, tuple(modes) or None)
+    job = tuning.Job(
+        spec=base,
+        spec_path=Path(spec) if isinstance(spec, str | Path) else None,
+        settings=Settings.of(
+            modes=asked,
+            local=opened.is_local,
+            concurrency=concurrency,
+            loads=loads,
+            max_k=max_k,
+            by=by,
+            max_deployments=max_deployments,
+            rounds=rounds,
+            requests=requests,
+            heads={str(mode): head for mode, head in (heads or {}).items()},
+            sweep_rounds=sweep_rounds,
+            unguarded=unguarded,
+        ),
+        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True),
+        max_tokens=max_tokens,
+        out=Path(out) if out is not None else results_file("tune", base.name),
+        seed=seed,
+    )
+    tuning.check(job)
+    plans = tuning.plans_of(job, opened)
+    for plan in (*plans.values(), *tuning.table_plans(job, opened).values()):
+        plan.refuse_errors()
+    if not yes:
+        print(f"Estimate: {tuning.price_of(job, plans, opened).words()}", file=sys.stderr)
+        if not agreed("Continue?"):
+            raise Declined(
+                "Not confirmed: nothing was tuned.", next_step="Run it again and confirm, or give yes=True."
+            )
+    with followed(progress) as follow:
+        done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
+    return TuneResult(
+        done.out,
+        read(done.out),
+        tuple(f"do not publish: {line}" for line in done.tuned.untrusted),
+        k={result.mode: result.common.k for result in done.tuned.results},
+        reasons=tuple(result.common.reason for result in done.tuned.results),
+        written=done.written,
+        minutes=done.tuned.minutes,
+        usd=done.tuned.usd,
+    )
 
 
 def verify(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
@@ -13,8 +13,8 @@ from peagle_sm.measure.report import tables
 from peagle_sm.measure.report.files import read_files, write_page
 from peagle_sm.measure.report.merging import demand_figures, view_of
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.tables import Rows, markdown
-from peagle_sm.measure.report.verdict import checked, verdict
+from peagle_sm.measure.report.tables import markdown
+from peagle_sm.measure.report.verdict import verdict
 from peagle_sm.measure.report.view import View, cautions
 from peagle_sm.measure.results.records import (
     CheckRecord,
@@ -182,28 +182,16 @@ def _tone(view: View, *, gain: bool) -> Tone:
 
 
 def _tables(view: View) -> list[Table]:
-    found = (
-        ("Speed-up", tables.ratios(view), False),
-        ("Measured", tables.points(view), False),
-        ("K chosen by the controller", tables.controllers(view), False),
-        ("K by load", tables.by_load(view), False),
-        ("Table of K over the fixed K", tables.validations(view.tables, view), False),
-        ("Other modes at each load", tables.alternatives(view.tables, view), False),
-        ("Best K", tables.best_k(view), False),
-        ("Rate at each K", tables.rates(view), True),
-        (_checks_title(view), tables.checks(view, power=False), False),
-    )
-    return [_table(title, table, long) for title, table, long in found if table is not None]
-
-
-def _checks_title(view: View) -> str:
-    """Return the title of the table of checks; short if the headline already gives the result."""
-    said = checked(view.checks) if view.checks else ""
-    return "Checks" if said == verdict(view).headline else said
-
-
-def _table(title: str, table: Rows, folded: bool) -> Table:
-    return Table(title, table.heads, table.rows, table.figures, folded or len(table.rows) > _FOLDED_ABOVE)
+    """Return the tables with short titles; the headline may give the result of the checks already."""
+    headline = verdict(view).headline
+    return [
+        replace(
+            table,
+            title="Checks" if table.title == headline else table.title.removesuffix(tables.APART),
+            folded=table.folded or len(table.rows) > _FOLDED_ABOVE,
+        )
+        for table in tables.tables_of(view)
+    ]
 
 
 def report(*results: Measured | str | Path, title: str | None = None) -> Report:

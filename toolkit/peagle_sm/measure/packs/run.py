@@ -15,7 +15,7 @@ from typing import Any
 
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.benchmark.plan import check_evidence, probe
+from peagle_sm.measure.benchmark.plan import probed
 from peagle_sm.measure.benchmark.progress import Spending
 from peagle_sm.measure.compare.alternating import Contender, TurnContext, by_prompt, warming
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, compare
@@ -276,12 +276,15 @@ class _Run:
             return
         checked.add(one.arm.name)
         first = Workload("", work.items[:1], None, None, "", 1)
-        evidence = probe(
-            self.turns.target_of(one.arm), first, one, f"{salt}/{one.arm.name}", self.turns.measure
+        probed(
+            self.turns.target_of(one.arm),
+            first,
+            one,
+            f"{salt}/{one.arm.name}",
+            self.turns.measure,
+            drafts_of=lambda: self.turns.drafts_of(one.arm),
+            expected=None if one.arm.mode == "unknown" else one.arm.mode,
         )
-        if evidence.tokens is None:
-            evidence = replace(evidence, engine_drafts=self.turns.drafts_of(one.arm))
-        check_evidence(one.arm, evidence, None if one.arm.mode == "unknown" else one.arm.mode)
 
     def _demand_alive(self, arm: ArmRecord, stopped: LoadStopped) -> None:
         """Raise unless the arm still answers: a pack that an arm fails is a result, a dead arm is not."""
@@ -314,9 +317,9 @@ class _Run:
         if plain is not None and work.items:
             pair = EnginePair(plain, engine, Options(concurrency=1))
             identity = judge_same(mine, theirs, work.items, pair)
-        probed = None
+        found = None
         if pack.probe is not None:
-            probed = pack.probe(Probe(engine, plain, work, asked, self.around.metrics_of(arm)))
+            found = pack.probe(Probe(engine, plain, work, asked, self.around.metrics_of(arm)))
         return Observed(
             work,
             arm,
@@ -325,7 +328,7 @@ class _Run:
             theirs,
             identity,
             _comparison(arm, other, measured) if other else None,
-            probed,
+            found,
             ALPHA,
         )
 

@@ -1,8 +1,9 @@
 """Report of results files: HTML page, Markdown for a pull request, tables for a terminal.
 
 Pure except `files`. `merging` merges files into a `view`, `verdict` writes the headline, `costs` computes
-costs. `charts` and `section` are building blocks; `speed_up`, `performance`, `by_load` and `trust` make the
-sections; `page` makes the HTML page; `tables` makes the tables for the terminal and Markdown.
+costs. `charts` and `section` are building blocks; `speed_up`, `performance` and `trust` make the sections;
+`page` makes the HTML page; `tables` makes the tables for terminal, notebook and Markdown, `outcomes` those
+of one run.
 """
 
 from __future__ import annotations

@@ -342,14 +342,10 @@ def _series(series: Series, x: Scale, y: Scale) -> Safe:
     )
     for a, b, mark in places:
         if mark.low is not None and mark.high is not None and mark.high > mark.low:
-            ends = y(mark.low), y(mark.high)
-            parts.append(tag("path", d=_whisker(a, *ends), class_="whisker"))
+            whisker = f"M{a - 4:.1f} {y(mark.low):.1f}h8m-4 0V{y(mark.high):.1f}m-4 0h8"
+            parts.append(tag("path", d=whisker, class_="whisker"))
         parts.append(marker(series.look.shape, a, b, hollow=mark.hollow))
     return tag("g", *parts, class_=series.look.classes)
-
-
-def _whisker(x: float, low: float, high: float) -> str:
-    return f"M{x - 4:.1f} {low:.1f}h8m-4 0V{high:.1f}m-4 0h8"
 
 
 @dataclass(frozen=True)
@@ -395,7 +391,13 @@ def _draw_bars(chart: BarChart, size: Size, identity: str) -> Safe:
                 tag("text", bar.name, x=0, y=top - 6, class_="name"),
                 tag("rect", x=0, y=top, width=max(end, 1.0), height=_THICK, rx=2, class_="bar"),
                 _range(bar, x, top),
-                tag("text", formatting.number(bar.value), x=_after(bar, x) + 8, y=top + 15, class_="value"),
+                tag(
+                    "text",
+                    formatting.number(bar.value),
+                    x=x(max(bar.value, bar.high or 0.0)) + 8,
+                    y=top + 15,
+                    class_="value",
+                ),
                 class_=bar.look.classes,
             )
         )
@@ -407,10 +409,6 @@ def _draw_bars(chart: BarChart, size: Size, identity: str) -> Safe:
         *rows,
         identity=identity,
     )
-
-
-def _after(bar: Bar, x: Scale) -> float:
-    return x(max(bar.value, bar.high or 0.0))
 
 
 def _range(bar: Bar, x: Scale, top: float) -> Safe | None:

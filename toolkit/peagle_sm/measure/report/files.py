@@ -9,29 +9,14 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 from peagle_sm.aws.files import write_file
 from peagle_sm.core.display import Safe, join, tag
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.results.records import (
-    ArmRecord,
-    CheckRecord,
-    ComparisonRecord,
-    FitRecord,
-    Header,
-    PackRecord,
-    PointRecord,
-    Record,
-    RequestRecord,
-    SliceRecord,
-    TableRecord,
-    ValidationRecord,
-    WindowRecord,
-)
-from peagle_sm.measure.results.result_file import Results, from_line, read, to_line
+from peagle_sm.measure.results.records import Header, Record
+from peagle_sm.measure.results.result_file import Results, collect, from_line, read, to_line
 
 TYPE = "application/x-ndjson"
 _BLOCK = re.compile(rf'<script type="{TYPE}"([^>]*)>\n(.*?)</script>', re.DOTALL)
@@ -41,17 +26,9 @@ _NAME = re.compile(r'data-name="([^"]*)"')
 def records_of(results: Results) -> Iterable[Record]:
     """Yield all records of a file, header first."""
     yield results.header
-    yield from results.arms
-    yield from results.requests
-    yield from results.points
-    yield from results.comparisons
-    yield from results.windows
-    yield from results.validations
-    yield from results.fits
-    yield from results.checks
-    yield from results.tables
-    yield from results.slices
-    yield from results.packs
+    for part in fields(Results):
+        if part.name not in ("header", "warnings", "source"):
+            yield from getattr(results, part.name)
 
 
 def embed(files: Sequence[Results]) -> Safe:
@@ -91,28 +68,9 @@ def _results(lines: Sequence[str], name: str | None) -> Results:
         raise SpecError(
             f"the results inside the page cannot be read: {error}", next_step="create the report again"
         ) from error
-    header = found[0] if found else None
-    if not isinstance(header, Header):
+    if not found or not isinstance(found[0], Header):
         raise SpecError("the results inside the page have no header", next_step="create the report again")
-
-    def of(kind: type[Any]) -> tuple[Any, ...]:
-        return tuple(record for record in found if isinstance(record, kind))
-
-    return Results(
-        header,
-        of(ArmRecord),
-        of(RequestRecord),
-        of(PointRecord),
-        of(ComparisonRecord),
-        of(FitRecord),
-        of(CheckRecord),
-        of(WindowRecord),
-        of(ValidationRecord),
-        of(TableRecord),
-        of(SliceRecord),
-        of(PackRecord),
-        source=name,
-    )
+    return replace(collect(found), source=name)
 
 
 _PAGE = (".html", ".htm")

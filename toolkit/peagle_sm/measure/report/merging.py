@@ -216,8 +216,11 @@ def view_of(files: Sequence[Results]) -> View:
     """
     refuse_mixed(files)
     merged = _with_own_names(files)
+    # Arms of files without figures would only make the labels longer.
+    filled = [each for each in merged if not holds_nothing(each)] or merged
+    first = {arm.name: arm for each in reversed(filled) for arm in reversed(each.arms)}
     arms = sorted(
-        _first_of_each(arm for each in _with_figures(merged) for arm in each.arms),
+        first.values(),
         key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
     )
     points = [point for each in merged for point in each.points]
@@ -244,11 +247,6 @@ def view_of(files: Sequence[Results]) -> View:
     )
 
 
-def _with_figures(files: Sequence[Results]) -> Sequence[Results]:
-    """Return the files with figures; other files' arms would only make the labels longer."""
-    return [each for each in files if not holds_nothing(each)] or files
-
-
 def _meaning(arm: ArmRecord) -> tuple[object, ...]:
     return arm.mode, arm.num_speculative_tokens, arm.instance_type, arm.control
 
@@ -257,14 +255,11 @@ def _with_own_names(files: Sequence[Results]) -> list[Results]:
     known: dict[str, tuple[object, ...]] = {}
     merged = []
     for number, each in enumerate(files, start=1):
-        renamed = {arm.name: f"{arm.name} ({number})" for arm in each.arms if _clashes(arm, known)}
+        clashing = [arm.name for arm in each.arms if known.get(arm.name, _meaning(arm)) != _meaning(arm)]
+        renamed = {name: f"{name} ({number})" for name in clashing}
         known.update({renamed.get(arm.name, arm.name): _meaning(arm) for arm in each.arms})
         merged.append(_renamed(each, renamed) if renamed else each)
     return merged
-
-
-def _clashes(arm: ArmRecord, known: Mapping[str, tuple[object, ...]]) -> bool:
-    return arm.name in known and known[arm.name] != _meaning(arm)
 
 
 def _renamed(each: Results, names: Mapping[str, str]) -> Results:
@@ -285,13 +280,6 @@ def _renamed(each: Results, names: Mapping[str, str]) -> Results:
             for row in each.packs
         ),
     )
-
-
-def _first_of_each(arms: Iterable[ArmRecord]) -> list[ArmRecord]:
-    found: dict[str, ArmRecord] = {}
-    for arm in arms:
-        found.setdefault(arm.name, arm)
-    return list(found.values())
 
 
 def _labels(arms: Sequence[ArmRecord]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any, TypeGuard
 
 from peagle_sm.core.display import Safe, join, tag
-from peagle_sm.measure.report import by_load, performance, speed_up, trust
+from peagle_sm.measure.report import performance, speed_up, trust
 from peagle_sm.measure.report.files import embed
 from peagle_sm.measure.report.merging import Part, parts_of
 from peagle_sm.measure.report.section import Section, section
@@ -122,7 +122,7 @@ def _sections(view: View) -> list[Section]:
         performance.acceptance(view),
         trust.scorecard(view),
         by_slice(view),
-        by_load.by_load(view),
+        performance.by_load(view),
         performance.curve(view),
         performance.money(view),
         trust.proof(view),

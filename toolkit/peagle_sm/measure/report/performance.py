@@ -1,18 +1,19 @@
-"""Report sections on throughput, latency, acceptance by position, K curve and cost. Pure."""
+"""Report sections on throughput, latency, acceptance by position, K by load, K curve and cost. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from peagle_sm.core.display import Content, Safe, join, tag
+from peagle_sm.core.spec.endpoint_spec import k_at, table_text
 from peagle_sm.measure.load.points import late_lines, short_lines
-from peagle_sm.measure.report import formatting
-from peagle_sm.measure.report.charts import HALF, THIRD, LineChart, Mark, Series, both
+from peagle_sm.measure.report import formatting, tables
+from peagle_sm.measure.report.charts import HALF, THIRD, WIDE, LineChart, Mark, Series, both
 from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
-from peagle_sm.measure.report.formatting import Look, looks_of
+from peagle_sm.measure.report.formatting import MODE_NAMES, Look, looks_of
 from peagle_sm.measure.report.section import (
-    KINDS,
     Figure,
     Section,
     arm_cell,
@@ -22,12 +23,20 @@ from peagle_sm.measure.report.section import (
     grid,
     pair,
     pivot,
+    shown,
     table,
     values,
 )
-from peagle_sm.measure.report.tables import baseline, controllers, rates
+from peagle_sm.measure.report.tables import controllers, decision, rates
 from peagle_sm.measure.report.view import View, load_value
-from peagle_sm.measure.results.records import Acceptance, FitRecord, Load, Percentiles, PointRecord
+from peagle_sm.measure.results.records import (
+    Acceptance,
+    FitRecord,
+    Load,
+    Percentiles,
+    PointRecord,
+    TableRecord,
+)
 
 OTPS = Figure("otps", "output tokens per second, all requests together", lambda point: point.otps)
 EACH = Figure("each", "output tokens per second, one request", lambda point: point.otps_per_request)
@@ -55,7 +64,7 @@ def throughput(view: View) -> Section | None:
 def _leaders(view: View) -> str:
     """Name the fastest arm at each load; the next section shows which differences are significant."""
     best: list[tuple[str, Load]] = []
-    for load in (load for kind in KINDS for load in view.loads(kind)):
+    for load in view.loads():
         rates = {
             arm.name: v[0]
             for arm in view.arms
@@ -154,16 +163,12 @@ def _percentiles(view: View) -> Safe:
     heads: list[Content] = ["load", "arm"]
     heads += [f"{head} {part}" for head, _ in columns for part in ("p50", "p95", "p99")]
     rows: list[list[Content]] = []
-    for load in (load for kind in KINDS for load in view.loads(kind)):
-        for arm in view.arms:
-            for point in view.measured(arm.name, load):
-                cells: list[Content] = [load.label, arm_cell(view, arm.name)]
-                for _, name in columns:
-                    found: Percentiles | None = getattr(point, name)
-                    cells += [
-                        formatting.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")
-                    ]
-                rows.append(cells)
+    for point in view.measured_by_load():
+        cells: list[Content] = [point.load.label, arm_cell(view, point.arm)]
+        for _, name in columns:
+            found: Percentiles | None = getattr(point, name)
+            cells += [formatting.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")]
+        rows.append(cells)
     return table(heads, rows, caption="Milliseconds", words=(0, 1))
 
 
@@ -176,15 +181,15 @@ _SOURCES = {
 
 def acceptance(view: View) -> Section | None:
     """Make the section on acceptance: by position at the lowest load, and lengths at every load."""
-    shown = _first_acceptance(view)
-    if not shown:
+    first = _first_acceptance(view)
+    if not first:
         return None
-    depth = max(len(found.survival) for _, found in shown)
+    depth = max(len(found.survival) for _, found in first)
     chart = LineChart(
         title="Share of drafts accepted up to each position",
         description=". ".join(
             f"{view.label(point.arm)}: " + ", ".join(formatting.share(s) for s in found.survival)
-            for point, found in shown
+            for point, found in first
         ),
         series=tuple(
             Series(
@@ -192,42 +197,39 @@ def acceptance(view: View) -> Section | None:
                 view.look(point.arm),
                 tuple(Mark(float(at), share) for at, share in enumerate(found.survival, start=1)),
             )
-            for point, found in shown
+            for point, found in first
         ),
         x_title="position in the draft",
-        y_title=f"drafts accepted up to this position, {shown[0][0].load.label}",
+        y_title=f"drafts accepted up to this position, {first[0][0].load.label}",
         x_ticks=tuple(float(at) for at in range(1, max(depth, 2) + 1)),
         y_label=formatting.share,
         y_high=1.0,
         watermark=view.watermark,
     )
-    sources = " and ".join(sorted({_SOURCES[found.source] for _, found in shown}))
+    sources = " and ".join(sorted({_SOURCES[found.source] for _, found in first}))
     beside = table(
         ["arm", "K", "per step", "per request", "temperature"],
-        [_row(view, point, found) for point, found in shown],
-        caption=f"Acceptance length at {shown[0][0].load.label}, from {sources}",
+        [_row(view, point, found) for point, found in first],
+        caption=f"Acceptance length at {first[0][0].load.label}, from {sources}",
     )
     lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
     every = pivot(view, lengths, "Acceptance length per step, by load")
-    several = sum(len(view.loads(kind)) for kind in KINDS) > 1
-    right = tag("div", beside, every if several else None, _controller(view), class_="stack")
-    return Section(
-        "acceptance", "Acceptance", _acceptance_lead(view, shown), pair(both(chart, "survival"), right)
+    several = len(view.loads()) > 1
+    right = tag(
+        "div",
+        beside,
+        every if several else None,
+        shown(controllers(view), "K chosen by the controller"),
+        class_="stack",
     )
-
-
-def _controller(view: View) -> Safe | None:
-    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
-    found = controllers(view)
-    words = range(len(found.heads) - len(found.figures)) if found else ()
-    return (
-        table(found.heads, found.rows, caption="K chosen by the controller", words=words) if found else None
+    return Section(
+        "acceptance", "Acceptance", _acceptance_lead(view, first), pair(both(chart, "survival"), right)
     )
 
 
 def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
     """Choose each arm's point at the lowest load with known acceptance by position."""
-    for load in (load for kind in KINDS for load in view.loads(kind)):
+    for load in view.loads():
         found = [
             (point, point.acceptance)
             for arm in view.arms
@@ -265,7 +267,8 @@ def curve(view: View) -> Section | None:
     loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
     size = HALF if len(loads) % 3 else THIRD
     drawn = [both(k_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
-    body = join(grid(*drawn), _chosen(ordered), _every(view))
+    every = shown(rates(view), "Rate at each K")
+    body = join(grid(*drawn), _chosen(ordered), None if every is None else folded("Rate at each K", every))
     return Section("k", "Best K", _curve_lead(ordered), body)
 
 
@@ -309,49 +312,31 @@ def k_chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
 
 
 def _chosen(fits: list[FitRecord]) -> Safe:
-    rows: list[list[Content]] = []
-    for fit in fits:
-        best = next((point for point in fit.points if point.k == fit.best_k), None)
-        measured = ", ".join(
-            str(point.k) for point in sorted(fit.points, key=lambda p: p.k) if point.measured
-        )
-        rows.append(
-            [
-                fit.load.label,
-                formatting.MODE_NAMES[fit.mode],
-                str(fit.best_k),
-                formatting.number(best.otps if best else None),
-                formatting.number(plain.otps if (plain := baseline(fit)) else None),
-                formatting.number(best.acceptance_length if best else None),
-                formatting.number(best.step_ms if best else None),
-                measured or formatting.DASH,
-                str(fit.deployments),
-                formatting.usd(fit.usd),
-                fit.reason,
-            ]
-        )
-    heads = [
-        "load",
-        "mode",
-        "best K",
-        "OTPS",
-        "without speculation",
-        "accepted",
-        "step, ms",
-        "K measured",
-        "deployments",
-        "USD",
-        "why",
-    ]
-    return table(heads, rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10))
+    columns: dict[str, Callable[[FitRecord], str]] = {
+        "load": lambda fit: fit.load.label,
+        "mode": lambda fit: formatting.MODE_NAMES[fit.mode],
+        "best K": lambda fit: str(fit.best_k),
+        "OTPS": lambda fit: _at(fit, fit.best_k, "otps"),
+        "without speculation": lambda fit: _at(fit, 0, "otps"),
+        "accepted": lambda fit: _at(fit, fit.best_k, "acceptance_length"),
+        "step, ms": lambda fit: _at(fit, fit.best_k, "step_ms"),
+        "K measured": _measured,
+        "deployments": lambda fit: str(fit.deployments),
+        "USD": lambda fit: formatting.usd(fit.usd),
+        "why": lambda fit: fit.reason,
+    }
+    rows = [[cell(fit) for cell in columns.values()] for fit in fits]
+    return table(
+        list(columns), rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10)
+    )
 
 
-def _every(view: View) -> Safe | None:
-    found = rates(view)
-    if found is None:
-        return None
-    left = [at for at, head in enumerate(found.heads) if head not in found.figures]
-    return folded("Rate at each K", table(found.heads, found.rows, caption="Rate at each K", words=left))
+def _at(fit: FitRecord, k: int, name: str) -> str:
+    return formatting.number(next((getattr(point, name) for point in fit.points if point.k == k), None))
+
+
+def _measured(fit: FitRecord) -> str:
+    return ", ".join(str(k) for k in sorted(p.k for p in fit.points if p.measured)) or formatting.DASH
 
 
 def _curve_lead(fits: list[FitRecord]) -> str:
@@ -396,3 +381,94 @@ def cost_words(view: View, rows: tuple[CostRow, ...]) -> str:
 def _sources(rows: tuple[CostRow, ...]) -> Safe:
     sources = sorted({f"{formatting.usd(row.usd_per_hour)} USD/h: {row.price_source}" for row in rows})
     return tag("ul", *(tag("li", text) for text in sources), class_="note")
+
+
+def by_load(view: View) -> Section | None:
+    """Make the section: the rate by load, the reasons, the validation, the other modes; None without any."""
+    if not view.tables:
+        return None
+    reasons = tag("ul", *(tag("li", _reason(one)) for one in view.tables), class_="note")
+    chart = _chart(view)
+    parts = (
+        reasons if chart is None else pair(chart, reasons),
+        shown(
+            tables.validations(view.tables, view),
+            "Rate of the table's own endpoint over that of the fixed K; the intervals hold for all looks "
+            "together",
+        ),
+        shown(
+            tables.alternatives(view.tables, view),
+            "The other modes at each load; all run on the same instance, so a faster one is also cheaper",
+        ),
+    )
+    return Section("by-load", "K by load", _lead(view), tag("div", *parts, class_="stack"))
+
+
+def _reason(record: TableRecord) -> str:
+    return f"{MODE_NAMES[record.mode]}: {decision(record)}. {record.reason[0].upper()}{record.reason[1:]}."
+
+
+def _lead(view: View) -> str:
+    said = []
+    for one in view.tables:
+        ks = f"K={table_text(one.rows)} requests in flight"
+        said.append(f"{MODE_NAMES[one.mode]}: {ks if one.accepted else f'K={one.fixed_k} at every load'}")
+    return "; ".join(said) + "."
+
+
+def _chart(view: View) -> Safe | None:
+    """Draw the rate of each table, of its fixed K and of no speculation, from the tuner's fits."""
+    drawn = [line for one in view.tables for line in _lines(one, view.fits)]
+    first = [fit for fit in view.fits if fit.mode == view.tables[0].mode]
+    drawn.append(_line("no speculation", Look("grey", "diamond"), first, lambda load: 0))
+    drawn = [line for line in drawn if len(line.marks) > 1]
+    if not drawn:
+        return None
+    loads = tuple(sorted({mark.x for line in drawn for mark in line.marks}))
+    chart = LineChart(
+        title="Output tokens per second by requests in flight",
+        description=_words(drawn),
+        series=tuple(drawn),
+        x_title="requests in flight",
+        y_title="output tokens per second, all requests together",
+        x_ticks=loads,
+        x_log=loads[-1] / loads[0] >= 8,
+        watermark=view.watermark,
+    )
+    return both(chart, "by-load", WIDE)
+
+
+def _lines(record: TableRecord, fits: Sequence[FitRecord]) -> list[Series]:
+    """Make the lines of one mode: its table, if it has several rows, and its fixed K."""
+    own = [fit for fit in fits if fit.mode == record.mode]
+    if not own:
+        return []
+    look, name = looks_of_mode(own[0]), MODE_NAMES[record.mode]
+    fixed = _line(f"{name} K={record.fixed_k}", look, own, lambda load: record.fixed_k)
+    if len(record.rows) == 1:
+        return [fixed]
+    table = _line(f"{name} table", look, own, lambda load: k_at(record.rows, load))
+    return [table, replace(fixed, look=replace(look, faint=True))]
+
+
+def _line(name: str, look: Look, fits: Sequence[FitRecord], k_of: Callable[[int], int]) -> Series:
+    """Make the line of one choice of K by load; a load without a figure for its K has no mark."""
+    marks = []
+    for fit in sorted(fits, key=lambda fit: load_value(fit.load)):
+        k = k_of(fit.load.concurrency or 1)
+        point = next((point for point in fit.points if point.k == k), None)
+        # K=0 in a fit is an engine without a head; a table's K=0 still runs the head.
+        if point is not None and (k or name == "no speculation"):
+            marks.append(
+                Mark(load_value(fit.load), point.otps, point.low, point.high, hollow=not point.measured)
+            )
+    return Series(name, look, tuple(marks))
+
+
+def _words(series: list[Series]) -> str:
+    said = [
+        f"{one.name}: {formatting.number(one.marks[0].y)} at c={one.marks[0].x:g}, "
+        f"{formatting.number(one.marks[-1].y)} at c={one.marks[-1].x:g}"
+        for one in series
+    ]
+    return ". ".join(said) + "."

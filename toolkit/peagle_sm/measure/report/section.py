@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from peagle_sm.core.display import Content, Safe, join, tag
+from peagle_sm.core.display import Content, Safe, Table, join, tag
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.charts import WIDE, Bar, BarChart, LineChart, Mark, Series, Size, both
 from peagle_sm.measure.report.formatting import swatch
@@ -85,6 +85,14 @@ def table(
         role="region",
         aria_label=caption,
     )
+
+
+def shown(found: Table | None, caption: str) -> Safe | None:
+    """Make the markup of a report's table; None without one."""
+    if found is None:
+        return None
+    left = [at for at, head in enumerate(found.heads) if head not in found.right]
+    return table(found.heads, found.rows, caption=caption, words=left)
 
 
 def pair(chart: Safe, beside: Safe) -> Safe:
@@ -203,7 +211,7 @@ def pivot(
 ) -> Safe:
     """Make a table of the figure: a row for each load, a column for each arm."""
     arms = {arm.name: arm for kind in KINDS for arm in _arms(view, figure, kind)}
-    loads = [load for kind in KINDS for load in view.loads(kind)]
+    loads = view.loads()
     rows: list[list[Content]] = []
     for load in loads:
         found = {name: values(view, figure, name, load) for name in arms}

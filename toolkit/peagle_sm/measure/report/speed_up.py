@@ -5,7 +5,7 @@ The intervals are drawn as cells of the table, all on one logarithmic axis with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -83,6 +83,7 @@ def _cell(*content: Safe) -> Safe:
     )
 
 
+Column = tuple[Content, Callable[[ComparisonRecord], Content]]  #: a head, and its cell for a row
 _OVER = {"prompts": "prompts", "blocks": "time blocks", "deployments": "deployments"}
 
 
@@ -145,52 +146,34 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
     same_answers = paired and len({_alike(row) for row in rows}) == 1
     if same_answers and rows[0].compared_outputs:
         caption += f"; identical answers: {_alike(rows[0])}"
-    columns = _Columns(
-        names=paired,
-        loads=not paired or len(loads) > 1,
-        split=any(row.acceptance_ratio or row.step_time_ratio for row in rows),
-        units=not same_units,
-        alike=not same_answers and any(row.compared_outputs for row in rows),
-        runs=are_alike((*_pair(row), row.load) for row in rows),
+    left: list[Column] = [("arms", lambda row: _names(view, row))] if paired else []
+    left += [("load", lambda row: row.load.label)] if not paired or len(loads) > 1 else []
+    left += [("run", view.run_of)] if are_alike((*_pair(row), row.load) for row in rows) else []
+    columns: list[Column] = [
+        *left,
+        ("speed-up", _figure),
+        ("95% interval", lambda row: formatting.span(row.ratio)),
+        (axis.head(), lambda row: axis.cell(row.ratio, view.look(row.faster))),
+    ]
+    if any(row.acceptance_ratio or row.step_time_ratio for row in rows):
+        columns += [
+            ("from acceptance", lambda row: _factor(row.acceptance_ratio)),
+            ("from step time", lambda row: _factor(row.step_time_ratio)),
+        ]
+    columns += [] if same_units else [("over", _units)]
+    if not same_answers and any(row.compared_outputs for row in rows):
+        columns.append(("identical answers", _alike))
+    return table(
+        [head for head, _ in columns],
+        [[cell(row) for _, cell in columns] for row in rows],
+        caption=caption,
+        words=range(len(left)),
+        titled=not paired,
     )
-    body = [_row(view, axis, row, columns) for row in rows]
-    left = range(int(columns.names) + int(columns.loads) + int(columns.runs))
-    return table(columns.heads(axis), body, caption=caption, words=left, titled=not paired)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Columns of the table that have content."""
-
-    names: bool
-    loads: bool
-    split: bool
-    units: bool
-    alike: bool
-    runs: bool
-
-    def heads(self, axis: IntervalAxis) -> list[Content]:
-        found: list[Content] = ["arms"] if self.names else []
-        found += ["load"] if self.loads else []
-        found += ["run"] if self.runs else []
-        found += ["speed-up", "95% interval", axis.head()]
-        found += ["from acceptance", "from step time"] if self.split else []
-        found += ["over"] if self.units else []
-        return [*found, "identical answers"] if self.alike else found
-
-
-def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Columns) -> list[Content]:
-    cells: list[Content] = [_names(view, row)] if columns.names else []
-    cells += [row.load.label] if columns.loads else []
-    cells += [view.run_of(row)] if columns.runs else []
-    cells += [_figure(row), formatting.span(row.ratio), axis.cell(row.ratio, view.look(row.faster))]
-    if columns.split:
-        parts = (row.acceptance_ratio, row.step_time_ratio)
-        cells += [formatting.DASH if part is None else formatting.ratio(part.value) for part in parts]
-    cells += [_units(row)] if columns.units else []
-    if columns.alike:
-        cells.append(_alike(row))
-    return cells
+def _factor(factor: Interval | None) -> str:
+    return formatting.DASH if factor is None else formatting.ratio(factor.value)
 
 
 def _units(row: ComparisonRecord) -> str:

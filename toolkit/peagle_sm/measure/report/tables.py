@@ -5,19 +5,19 @@ In Markdown the headline and the main tables come first; long tables are collaps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
+from peagle_sm.core.display import Table
 from peagle_sm.core.spec.endpoint_spec import table_text
 from peagle_sm.measure.load.points import doubt_lines
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.costs import cost_rows
 from peagle_sm.measure.report.merging import are_alike, parts_of
-from peagle_sm.measure.report.section import KINDS
 from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.trust import trust
-from peagle_sm.measure.report.verdict import checked, verdict
+from peagle_sm.measure.report.verdict import checked, scored, verdict
 from peagle_sm.measure.report.view import Shown, View, cautions
 from peagle_sm.measure.results.records import (
     Alternative,
@@ -26,25 +26,15 @@ from peagle_sm.measure.results.records import (
     KPoint,
     KUse,
     Percentiles,
-    PointRecord,
     TableCheck,
     TableRecord,
 )
 from peagle_sm.measure.results.result_file import Results
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Unformatted table; ``figures`` are the heads of the right-aligned columns."""
-
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    figures: tuple[str, ...]
-
-
-def points(view: View) -> Rows | None:
+def points(view: View) -> Table | None:
     """Make the table of points: rate, latencies, acceptance and cost of each arm under each load."""
-    found = list(_points(view))
+    found = list(view.measured_by_load())
     if not found:
         return None
     usd = {
@@ -63,12 +53,12 @@ def points(view: View) -> Rows | None:
         )
         for point in found
     )
-    return _used(_with_runs(view, Rows(heads, lines, heads[2:]), found, 2))
+    return _used(_with_runs(view, Table("Measured", heads, lines, heads[2:]), found, 2))
 
 
-def controllers(view: View) -> Rows | None:
+def controllers(view: View) -> Table | None:
     """Make the table of the K that the engines' controllers chose; None where no engine has one."""
-    found = [point for point in _points(view) if point.k_use is not None]
+    found = [point for point in view.measured_by_load() if point.k_use is not None]
     heads = ("load", "arm", "controller at the end", "steps by K", "mean K", "changes of K")
     lines = tuple(
         (
@@ -82,7 +72,11 @@ def controllers(view: View) -> Rows | None:
         for point in found
         if (use := point.k_use) is not None
     )
-    return _with_runs(view, Rows(heads, lines, heads[4:]), found, 2) if lines else None
+    return (
+        _with_runs(view, Table("K chosen by the controller", heads, lines, heads[4:]), found, 2)
+        if lines
+        else None
+    )
 
 
 def _steps_by_k(use: KUse) -> str:
@@ -93,7 +87,7 @@ def _steps_by_k(use: KUse) -> str:
     return ", ".join(shares) or formatting.DASH
 
 
-def _with_runs(view: View, table: Rows, records: Sequence[Shown], names: int) -> Rows:
+def _with_runs(view: View, table: Table, records: Sequence[Shown], names: int) -> Table:
     """Add a column with the run after the first ``names`` cells, if two rows would look the same."""
     if not are_alike(row[:names] for row in table.rows):
         return table
@@ -102,34 +96,23 @@ def _with_runs(view: View, table: Rows, records: Sequence[Shown], names: int) ->
         return *row[:names], run, *row[names:]
 
     rows = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
-    return Rows(with_run(table.heads, "run"), tuple(rows), table.figures)
-
-
-def _points(view: View) -> Iterator[PointRecord]:
-    for load in (load for kind in KINDS for load in view.loads(kind)):
-        for arm in view.arms:
-            yield from view.measured(arm.name, load)
+    return replace(table, heads=with_run(table.heads, "run"), rows=tuple(rows))
 
 
 def _part(found: Percentiles | None, name: str) -> str:
     return formatting.number(getattr(found, name) if found else None)
 
 
-def _used(table: Rows) -> Rows:
-    """Remove empty columns."""
-    kept = [
-        at
-        for at, head in enumerate(table.heads)
-        if head not in table.figures or any(row[at] != formatting.DASH for row in table.rows)
-    ]
-    return Rows(
-        tuple(table.heads[at] for at in kept),
-        tuple(tuple(row[at] for at in kept) for row in table.rows),
-        table.figures,
-    )
+def _used(table: Table) -> Table:
+    """Remove the columns of figures that are empty."""
+    for head in table.right:
+        at = table.heads.index(head)
+        if all(row[at] == formatting.DASH for row in table.rows):
+            table = _without(table, head)
+    return table
 
 
-def ratios(view: View) -> Rows | None:
+def ratios(view: View) -> Table | None:
     """Make the table of comparisons with their intervals."""
     if not view.comparisons:
         return None
@@ -147,27 +130,31 @@ def ratios(view: View) -> Rows | None:
         )
         for row in ordered(view)
     )
-    return _with_runs(view, Rows(heads, rows, ("speed-up", "deployments")), ordered(view), 3)
+    return _with_runs(view, Table("Speed-up", heads, rows, ("speed-up", "deployments")), ordered(view), 3)
 
 
-def best_k(view: View) -> Rows | None:
+def best_k(view: View) -> Table | None:
     """Make the table of the tuner's choices."""
     if not view.fits:
         return None
     rows = tuple(
         (formatting.MODE_NAMES[fit.mode], fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits
     )
-    return _with_runs(view, Rows(("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2)
+    return _with_runs(
+        view, Table("Best K", ("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2
+    )
 
 
-def rates(view: View) -> Rows | None:
+def rates(view: View) -> Table | None:
     """Make the table of the tuner's fit at each K; K=0 is no speculation."""
     found = [(fit, point) for fit in view.fits for point in sorted(fit.points, key=lambda each: each.k)]
     if not found:
         return None
     heads = ("mode", "load", "K", "OTPS", "95% interval", "over K=0", "accepted", "step ms", "from", "note")
     lines = tuple(_rate(fit, point) for fit, point in found)
-    table = Rows(heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"))
+    table = Table(
+        "Rate at each K", heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"), folded=True
+    )
     return _used(_with_runs(view, table, [fit for fit, _ in found], 3))
 
 
@@ -196,7 +183,7 @@ def baseline(fit: FitRecord) -> KPoint | None:
     return next((point for point in fit.points if point.k == 0), None)
 
 
-def by_load(view: View) -> Rows | None:
+def by_load(view: View) -> Table | None:
     """Make the table of K by load: the tuner's table for each mode, and what was decided."""
     if not view.tables:
         return None
@@ -205,7 +192,7 @@ def by_load(view: View) -> Rows | None:
         (formatting.MODE_NAMES[table.mode], table_text(table.rows), decision(table), table.reason)
         for table in view.tables
     )
-    return _with_runs(view, Rows(heads, rows, ()), view.tables, 1)
+    return _with_runs(view, Table("K by load", heads, rows), view.tables, 1)
 
 
 def decision(table: TableRecord) -> str:
@@ -216,16 +203,18 @@ def decision(table: TableRecord) -> str:
     return f"{refused}K={table.fixed_k} at every load"
 
 
+APART = ", each on its own endpoint"
 _RATIOS = ("table / fixed K", "tokens/s over it", "looks")  #: columns of figures
 
 
-def validations(tables: Sequence[TableRecord], view: View | None = None) -> Rows | None:
+def validations(tables: Sequence[TableRecord], view: View | None = None) -> Table | None:
     """Make the table of the validations: each table's own endpoint over that of the fixed K.
 
     ``view`` names the runs where two rows would look the same.
     """
     heads = ("mode", "load", "table / fixed K", "95% interval", "result", "looks", "identical outputs")
-    return _of_tables(tables, heads, lambda table: [_check_cells(check) for check in table.checks], view)
+    title = f"Table of K over the fixed K{APART}"
+    return _of_tables(title, tables, heads, lambda table: [_check_cells(one) for one in table.checks], view)
 
 
 def _check_cells(check: TableCheck) -> tuple[str, ...]:
@@ -240,13 +229,14 @@ def _exact(ratio: Interval) -> tuple[str, str]:
     return f"{ratio.value:.3f}", f"[{ratio.low:.3f}, {ratio.high:.3f}]"
 
 
-def alternatives(tables: Sequence[TableRecord], view: View | None = None) -> Rows | None:
+def alternatives(tables: Sequence[TableRecord], view: View | None = None) -> Table | None:
     """Make the table of the other modes at each load: their rate over the tuned mode's with the K in use.
 
     ``view`` names the runs where two rows would look the same.
     """
     heads = ("mode", "load", "instead", "tokens/s over it", "95% interval", "result")
-    return _of_tables(tables, heads, lambda table: [_other_cells(one) for one in table.alternatives], view)
+    title = "Other modes at each load"
+    return _of_tables(title, tables, heads, lambda table: list(map(_other_cells, table.alternatives)), view)
 
 
 def _other_cells(other: Alternative) -> tuple[str, ...]:
@@ -256,17 +246,18 @@ def _other_cells(other: Alternative) -> tuple[str, ...]:
 
 
 def _of_tables(
+    title: str,
     tables: Sequence[TableRecord],
     heads: tuple[str, ...],
     cells_of: Callable[[TableRecord], Sequence[tuple[str, ...]]],
     view: View | None,
-) -> Rows | None:
+) -> Table | None:
     found = [
         (table, (formatting.MODE_NAMES[table.mode], *row)) for table in tables for row in cells_of(table)
     ]
     if not found:
         return None
-    made = Rows(heads, tuple(row for _, row in found), _RATIOS)
+    made = Table(title, heads, tuple(row for _, row in found), _RATIOS)
     if view is not None:
         made = _with_runs(view, made, [table for table, _ in found], 3)
     return made if len({table.mode for table in tables}) > 1 else _without(made, "mode")
@@ -304,7 +295,7 @@ def table_data(table: TableRecord) -> dict[str, Any]:
     }
 
 
-def checks(view: View, *, power: bool = True) -> Rows | None:
+def checks(view: View, *, power: bool = True) -> Table | None:
     """Make the table of checks; ``power`` adds the long column of what each check detects."""
     if not view.checks:
         return None
@@ -321,14 +312,15 @@ def checks(view: View, *, power: bool = True) -> Rows | None:
         for check in view.checks
     ]
     kept = len(heads) if power else len(heads) - 1
-    table = _with_runs(view, Rows(heads[:kept], tuple(row[:kept] for row in rows), ()), view.checks, 2)
+    made = Table(checked(view.checks), heads[:kept], tuple(row[:kept] for row in rows))
+    table = _with_runs(view, made, view.checks, 2)
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
 
 
 PACK_RESULTS = {True: "pass", False: "FAIL", None: "not measured"}
 
 
-def packs(view: View) -> Rows | None:
+def packs(view: View) -> Table | None:
     """Make the scorecard: a row for each workload pack and arm."""
     if not view.packs:
         return None
@@ -337,17 +329,31 @@ def packs(view: View) -> Rows | None:
         (one.pack, view.label(one.arm), PACK_RESULTS[one.passed], one.figure or formatting.DASH, one.why)
         for one in view.packs
     )
-    table = _with_runs(view, Rows(heads, rows, ()), view.packs, 2)
+    table = _with_runs(view, Table(scored(view.packs), heads, rows), view.packs, 2)
     return table if len({one.arm for one in view.packs}) > 1 else _without(table, "arm")
 
 
-def _without(table: Rows, head: str) -> Rows:
+def _without(table: Table, head: str) -> Table:
     at = table.heads.index(head)
-    return Rows(
-        (*table.heads[:at], *table.heads[at + 1 :]),
-        tuple((*row[:at], *row[at + 1 :]) for row in table.rows),
-        table.figures,
+    heads = (*table.heads[:at], *table.heads[at + 1 :])
+    return replace(table, heads=heads, rows=tuple((*row[:at], *row[at + 1 :]) for row in table.rows))
+
+
+def tables_of(view: View, *, power: bool = False) -> list[Table]:
+    """Make every table that has rows, in the order of each output: terminal, notebook, Markdown."""
+    found = (
+        ratios(view),
+        points(view),
+        controllers(view),
+        by_load(view),
+        validations(view.tables, view),
+        alternatives(view.tables, view),
+        best_k(view),
+        rates(view),
+        packs(view),
+        checks(view, power=power),
     )
+    return [table for table in found if table is not None]
 
 
 #: Longer tables are collapsed.
@@ -380,22 +386,7 @@ def _run(view: View, heading: str) -> str:
         parts.append(said.second)
     if said.limits:
         parts.append(f"_{_escaped('; '.join(said.limits))}_")
-    parts += [
-        text
-        for text in (
-            _titled("Speed-up", ratios(view)),
-            _titled("Measured", points(view)),
-            _titled("K by load", by_load(view)),
-            _titled("K chosen by the controller", controllers(view)),
-            _titled("Table of K over the fixed K, each on its own endpoint", validations(view.tables, view)),
-            _titled("Other modes at each load", alternatives(view.tables, view)),
-            _titled("Best K", best_k(view)),
-            _titled("Rate at each K", rates(view)),
-            _titled("Workload packs", packs(view)),
-            _titled(checked(view.checks) if view.checks else "", checks(view)),
-        )
-        if text
-    ]
+    parts += [_titled(table) for table in tables_of(view, power=True)]
     parts += [_escaped(f"Note: {line}.") for line in (*doubt_lines(view.points), *view.empty)]
     parts.append(_origin(view))
     return "\n\n".join(parts) + "\n"
@@ -408,20 +399,18 @@ def _cautions(view: View) -> list[str]:
     ]
 
 
-def markdown_table(table: Rows) -> str:
+def markdown_table(table: Table) -> str:
     """Write a table in Markdown."""
-    right = ["---:" if head in table.figures else "---" for head in table.heads]
+    right = ["---:" if head in table.right else "---" for head in table.heads]
     lines = [table.heads, right, *table.rows]
     return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
 
 
-def _titled(title: str, table: Rows | None) -> str:
-    if table is None:
-        return ""
+def _titled(table: Table) -> str:
     text = markdown_table(table)
     if len(table.rows) <= _SHOWN_ROWS:
-        return f"**{title}**\n\n{text}"
-    summary = f"{title} ({formatting.plural(len(table.rows), 'row')})"
+        return f"**{table.title}**\n\n{text}"
+    summary = f"{table.title} ({formatting.plural(len(table.rows), 'row')})"
     return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 

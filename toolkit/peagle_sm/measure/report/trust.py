@@ -33,7 +33,11 @@ def proof(view: View) -> Section | None:
     heads += ["found", "detects"]
     rows = [_row(view, check, several) for check in ranked]
     shown = table(heads, rows, caption="Checks of the outputs", words=range(len(heads)))
-    examples = [_examples(check) for check in ranked if check.examples and check.passed is not True]
+    examples = [
+        folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
+        for check in ranked
+        if check.examples and check.passed is not True
+    ]
     about = "" if several else (f" {view.label(ranked[0].arm)} against {view.label(ranked[0].baseline)}.")
     return Section("same-answers", "Same answers", checked(view.checks) + "." + about, join(shown, *examples))
 
@@ -44,11 +48,7 @@ def _row(view: View, check: CheckRecord, several: bool) -> list[Content]:
     return [check.name, tag("span", text, class_=f"mark {kind}"), *names, check.summary, check.power]
 
 
-def _examples(check: CheckRecord) -> Safe:
-    return folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
-
-
-PACK_MARKS = {True: ("pass", "✓ pass"), False: ("fail", "✗ fail"), None: ("open", "? not measured")}
+_PACK_MARKS = {True: ("pass", "✓ pass"), False: ("fail", "✗ fail"), None: ("open", "? not measured")}
 
 
 def scorecard(view: View) -> Section | None:
@@ -57,32 +57,25 @@ def scorecard(view: View) -> Section | None:
         return None
     rows: list[list[Content]] = []
     for pack in view.packs:
-        kind, text = PACK_MARKS[pack.passed]
+        kind, text = _PACK_MARKS[pack.passed]
         mark = tag("span", text, class_=f"mark {kind}")
         rows.append([pack.pack, arm_cell(view, pack.arm), mark, pack.figure or formatting.DASH, pack.why])
     heads = ["pack", "arm", "result", "figure", "why"]
     shown = table(heads, rows, caption="Scorecard of the workload packs", words=range(len(heads)))
-    parts = [(pack, check) for pack in view.packs for check in pack.checks]
     details = [
-        [pack.pack, arm_cell(view, pack.arm), *_row(view, check, several=False)] for pack, check in parts
+        [pack.pack, arm_cell(view, pack.arm), *_row(view, check, several=False)]
+        for pack in view.packs
+        for check in pack.checks
     ]
     names = ["pack", "arm", "check", "result", "found", "detects"]
     below = table(names, details, caption="Checks of the packs", words=range(len(names)))
-    notes = [
-        tag("li", f"{pack.pack}, {view.label(pack.arm)}: {note}")
-        for pack in view.packs
-        for note in pack.notes
-    ]
-    return Section(
-        "packs",
-        "Workload packs",
-        scored(view.packs) + ".",
-        join(
-            shown,
-            folded("Checks of each pack", below) if details else None,
-            tag("ul", *notes, class_="note") if notes else None,
-        ),
+    notes = [f"{pack.pack}, {view.label(pack.arm)}: {note}" for pack in view.packs for note in pack.notes]
+    body = join(
+        shown,
+        folded("Checks of each pack", below) if details else None,
+        tag("ul", *(tag("li", note) for note in notes), class_="note") if notes else None,
     )
+    return Section("packs", "Workload packs", scored(view.packs) + ".", body)
 
 
 def trust(view: View) -> str:

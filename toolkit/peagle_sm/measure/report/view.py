@@ -5,7 +5,7 @@ A caution warns that the figures are of a small stand-in model, are synthetic, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -123,14 +123,20 @@ class View:
         """Return an arm's colour and marker."""
         return self.looks.get(name) or Look("grey", "diamond")
 
-    def loads(self, kind: str) -> tuple[Load, ...]:
-        """Return the measured closed or open loads, lowest first."""
-        found = {point.load for point in self.points if point.load.kind == kind}
-        return tuple(sorted(found, key=load_value))
+    def loads(self, kind: str | None = None) -> tuple[Load, ...]:
+        """Return the measured loads of a kind, lowest first; without ``kind`` the closed, then the open."""
+        found = {point.load for point in self.points if kind in {None, point.load.kind}}
+        return tuple(sorted(found, key=lambda load: (load.kind, load_value(load))))
 
     def measured(self, arm: str, load: Load) -> list[PointRecord]:
         """Return the points of an arm under a load; several if it was measured several times."""
         return [point for point in self.points if point.arm == arm and point.load == load]
+
+    def measured_by_load(self) -> Iterator[PointRecord]:
+        """Return every point: by load as `loads` sorts them, then by arm."""
+        for load in self.loads():
+            for arm in self.arms:
+                yield from self.measured(arm.name, load)
 
     def setting(self, name: str) -> Any:
         """Return a setting of the runs if all files that have it agree; else None."""

@@ -165,7 +165,7 @@ def _read(path: Path) -> tuple[Results, int]:
     warnings: tuple[str, ...] = ()
     if cut:
         warnings = (f"{path}: line {len(whole) + 1} is incomplete and was skipped",)
-    return _collect(found, warnings), len(content) - len(cut)
+    return collect(found, warnings), len(content) - len(cut)
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes]:
@@ -235,7 +235,8 @@ def _demand_header(path: Path, first: Record) -> None:
         )
 
 
-def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
+def collect(found: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
+    """Sort records, the header among them, into the parts of a file's content."""
     by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
     for record in found:
         by_kind[_KIND_OF[type(record)]].append(record)

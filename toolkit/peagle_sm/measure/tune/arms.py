@@ -25,7 +25,7 @@ from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
-from peagle_sm.core.plan.records import Request
+from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.plan.tags_and_schedules import (
     ENDPOINT,

@@ -32,17 +32,8 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Prior:
-    """Prior of a curve: mean and covariance over ``grid``."""
-
-    grid: tuple[int, ...]
-    mean: Array
-    covariance: Array
-
-
-@dataclass(frozen=True)
 class Curve:
-    """Posterior of a curve: mean and covariance over ``grid``."""
+    """Prior or posterior of a curve: mean and covariance over ``grid``."""
 
     grid: tuple[int, ...]
     mean: Array
@@ -76,13 +67,13 @@ def from_basis(columns: list[Array], sds: list[float]) -> Array:
     return total
 
 
-def condition(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> Curve:
+def condition(prior: Curve, ks: list[int], values: list[float], noise: list[float] | Array) -> Curve:
     """Compute the posterior after ``values`` at ``ks``; ``noise`` is deviations or a covariance.
 
     Without readings it is the prior itself.
     """
     if not ks:
-        return Curve(prior.grid, prior.mean, prior.covariance)
+        return prior
     rows = [prior.grid.index(k) for k in ks]
     cross = prior.covariance[:, rows]
     within = _expected_scatter(prior, rows, noise)
@@ -92,7 +83,7 @@ def condition(prior: Prior, ks: list[int], values: list[float], noise: list[floa
     return Curve(prior.grid, mean, (covariance + covariance.T) / 2)
 
 
-def log_evidence(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> float:
+def log_evidence(prior: Curve, ks: list[int], values: list[float], noise: list[float] | Array) -> float:
     """Compute the log likelihood of the readings under the prior, up to a constant."""
     rows = [prior.grid.index(k) for k in ks]
     within = _expected_scatter(prior, rows, noise)
@@ -100,22 +91,11 @@ def log_evidence(prior: Prior, ks: list[int], values: list[float], noise: list[f
     return float(-0.5 * off @ np.linalg.solve(within, off) - 0.5 * np.linalg.slogdet(within)[1])
 
 
-def _expected_scatter(prior: Prior, rows: list[int], noise: list[float] | Array) -> Array:
+def _expected_scatter(prior: Curve, rows: list[int], noise: list[float] | Array) -> Array:
     errors = np.asarray(noise, dtype=float)
     found: Array = prior.covariance[np.ix_(rows, rows)] + (errors if errors.ndim == 2 else np.diag(errors**2))
     return found
 
-
-# Readings of a few K to acceptance length and step time at every K, with uncertainty. Pure.
-#
-# rate(K, c) = c AL(K) / T(K, c). The two factors are fitted apart, because they are made of different
-# stuff:
-#
-# * AL does not depend on the concurrency or the hardware. The survival rates of the largest K deployed give
-# AL at every smaller K, but 3 to 7% too low (a large K jumps over easy stretches, so fewer steps start
-# there). What smaller deployed K read above that is the bias; it is interpolated. * T at one concurrency is
-# a line with a bend in K (verification of K + 1 tokens and K or one draft passes), with steps where a tile
-# of the matrix unit is full: a random walk on top of it, as rough as the readings make likely.
 
 LEAST_NOISE = 0.001  #: lower bound of the relative noise
 
@@ -205,8 +185,9 @@ def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: No
         + random_walk(grid, largest, shape.bias_walk)
         + from_basis([np.clip(ks - largest, 0, None)], [0.02])  # extrapolation beyond the largest K
     )
-    prior = Prior(grid, base + shape.bias * distance, covariance)
-    deviations = [noise.acceptance / np.sqrt(_rounds(readings, k)) for k in pooled]
+    prior = Curve(grid, base + shape.bias * distance, covariance)
+    rounds = {k: len({reading.block for reading in readings if reading.k == k}) for k in pooled}
+    deviations = [noise.acceptance / np.sqrt(rounds[k]) for k in pooled]
     return condition(prior, list(pooled), [float(np.log(al)) for al in pooled.values()], deviations)
 
 
@@ -220,7 +201,7 @@ def fit_steps(readings: Sequence[Reading], grid: tuple[int, ...], noise: Noise, 
     values = [reading.step_ms / unit for reading in readings]
     errors = [noise.step * value for value in values]
     priors = [
-        Prior(grid, 1 + shape.slope * offset, line + random_walk(grid, lowest, walk))
+        Curve(grid, 1 + shape.slope * offset, line + random_walk(grid, lowest, walk))
         for walk in shape.step_walks
     ]
     prior = max(priors, key=lambda prior: log_evidence(prior, ks, values, errors))
@@ -240,10 +221,6 @@ def _mean_survival(readings: Sequence[Reading]) -> list[float]:
     weights = [reading.steps or 1 for reading in readings]
     rows = [reading.survival[:length] for reading in readings]
     return [float(value) for value in np.average(rows, axis=0, weights=weights)]
-
-
-def _rounds(readings: Sequence[Reading], k: int) -> int:
-    return len({reading.block for reading in readings if reading.k == k})
 
 
 # Levelling of rounds: the effect of each round on all its readings is removed. Pure.

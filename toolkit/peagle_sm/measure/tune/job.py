@@ -27,9 +27,9 @@ from peagle_sm.measure.results.records import Alternative, FitRecord, Header, In
 from peagle_sm.measure.results.result_file import ResultWriter, demand_command, demand_same_config, read
 from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread, table_spec
 from peagle_sm.measure.tune.decide import first_probes
-from peagle_sm.measure.tune.estimate import Estimate, estimate, estimate_by_load
+from peagle_sm.measure.tune.estimate import Estimate, Settings, estimate
 from peagle_sm.measure.tune.outcome import ModeResult, common_against_none
-from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
+from peagle_sm.measure.tune.run import Tuned, Tuning
 from peagle_sm.measure.tune.windows import Measured, of_whole_windows
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service import plan_for
@@ -268,33 +268,12 @@ def table_plans(job: Job, session: Session) -> dict[str, Plan]:
 
 def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
     """Estimate the tuning's time and cost."""
-    settings = job.settings
     prices = [plan.usd_per_hour for plan in plans.values()]
     known = [price for price in prices if price is not None]
-    usd_per_hour = max(known) if len(known) == len(prices) else None
-    if settings.by_load:
-        return estimate_by_load(
-            modes=len(settings.modes),
-            loads=settings.concurrencies,
-            max_k=settings.max_k,
-            rounds=settings.rounds,
-            requests=settings.size.requests,
-            max_tokens=job.max_tokens,
-            usd_per_hour=usd_per_hour,
-            max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
-            local=session.is_local,
-        )
     return estimate(
-        modes=len(settings.modes),
-        concurrencies=settings.concurrencies,
-        max_k=settings.max_k,
-        runtime=settings.runtime,
-        most_deployments=settings.most_deployments,
-        rounds=settings.rounds,
-        sweep_rounds=settings.sweep_rounds,
-        requests=settings.size.requests,
+        job.settings,
         max_tokens=job.max_tokens,
-        usd_per_hour=usd_per_hour,
+        usd_per_hour=max(known) if len(known) == len(prices) else None,
         max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
         local=session.is_local,
         components=len(plans) if job.components else 0,

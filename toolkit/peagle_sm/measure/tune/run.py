@@ -19,7 +19,7 @@ from peagle_sm.measure.results.records import Mode as RecordMode
 from peagle_sm.measure.results.records import Record, TableCheck, TableRecord, ValidationRecord
 from peagle_sm.measure.tune.arms import Host, HostPlan, arm_spec, label, parse_label, table_spec
 from peagle_sm.measure.tune.decide import Tell, by_deployments, every_k, in_one_engine, side_by_side
-from peagle_sm.measure.tune.estimate import windows_by_load, windows_of
+from peagle_sm.measure.tune.estimate import Settings
 from peagle_sm.measure.tune.fit import level
 from peagle_sm.measure.tune.loads import LoadResult, at_each_load, conclude_loads, record_of
 from peagle_sm.measure.tune.outcome import Agreement, ModeResult, check_record, compare, conclude, fit_records
@@ -32,7 +32,6 @@ from peagle_sm.measure.tune.windows import (
     Resumed,
     WindowProgress,
     WindowReader,
-    WindowSize,
     demand_prompts,
 )
 from peagle_sm.service import Endpoint
@@ -62,23 +61,6 @@ class Bill:
 
 
 SWEEP_BLOCKS = 1000  #: first round number of a sweep, to distinguish it from the tuning's rounds
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a tuning."""
-
-    modes: tuple[Mode, ...]
-    concurrencies: tuple[int, ...]
-    max_k: int
-    runtime: bool  #: K changes inside one engine; else one deployment for each K
-    most_deployments: int
-    rounds: int
-    size: WindowSize
-    heads: Mapping[str, str] = field(default_factory=dict)
-    sweep_rounds: int = 0  #: rounds of the exhaustive sweep that checks the choice; 0 for none
-    unguarded: bool = False
-    by_load: bool = False  #: also make and validate a table of K by batch size
 
 
 @dataclass(frozen=True)
@@ -128,8 +110,12 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; the sink has the records so far.
         """
         demand_prompts(self.items)
+        windows = self.settings.windows(
+            local=self.session.is_local, components=len(self.host.components) if self.host is not None else 0
+        )
+        usual = windows.usual * len(self.settings.concurrencies)
         self._window_progress = WindowProgress(
-            self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic
+            self.progress, usual, every_s=self.every_s, monotonic=self.monotonic
         )
         began = self.monotonic()
         tables: list[TableRecord] = []
@@ -153,23 +139,6 @@ class Tuning:
         return Tuned(
             tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted), tuple(tables)
         )
-
-    def _usual_windows(self) -> int:
-        settings = self.settings
-        if settings.by_load:
-            each = windows_by_load(len(settings.modes), settings.max_k, settings.rounds)
-            return each.usual * len(settings.concurrencies)
-        each = windows_of(
-            modes=len(settings.modes),
-            max_k=settings.max_k,
-            runtime=settings.runtime,
-            most_deployments=settings.most_deployments,
-            rounds=settings.rounds,
-            local=self.session.is_local,
-            sweep_rounds=settings.sweep_rounds,
-            components=len(self.host.components) if self.host is not None else 0,
-        )
-        return each.usual * len(settings.concurrencies)
 
     def _runtime_specs(self) -> dict[str, EndpointSpec]:
         settings = self.settings

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
 from peagle_sm.measure.compare.alternating import OnRun, TurnContext
@@ -35,10 +34,10 @@ from peagle_sm.measure.compare.analysis import (
     Measured,
     Pair,
     identical_outputs,
-    rate_ratio,
+    ratios_of,
 )
 from peagle_sm.measure.compare.measurement import Contest, Setup
-from peagle_sm.measure.load import LoadRun, Target, WorkItem
+from peagle_sm.measure.load import Target, WorkItem
 from peagle_sm.measure.load.points import is_withheld
 from peagle_sm.measure.load.run import run_quietly
 from peagle_sm.measure.results.records import (
@@ -187,7 +186,7 @@ class Validation:
 
         def look(number: int) -> RatioOf:
             self._look(load, number, measured)
-            return lambda confidence: rate_ratio(self._pair, [measured], confidence)
+            return lambda confidence: ratios_of(self._pair, [measured], confidence).rate
 
         ratio, verdict, count = looked_at(look, loads)
         same, both = identical_outputs(self._pair, [measured]) or (None, None)
@@ -212,7 +211,9 @@ class Validation:
         contest.measure(0, (self.fixed, self.table), self.target_of)
         for one in contest.measured:
             for run in (run for runs in one.runs.values() for run in runs):
-                measured.take(_numbered_on(run, look * (PROMPTS if one.one_at_a_time else BLOCKS)))
+                by = look * (PROMPTS if one.one_at_a_time else BLOCKS)
+                records = tuple(replace(record, block=record.block + by) for record in run.records)
+                measured.take(replace(run, block=run.block + by, records=records))
         self.untrusted += [
             f"{point.arm} {load.label}: {point.client.reason}"
             for point in contest.points
@@ -225,12 +226,3 @@ class Validation:
     def _items(self, look: int, count: int) -> tuple[WorkItem, ...]:
         items = [replace(item, then=None) for item in self.items]
         return tuple(islice(rounds(items, repeat=True), look * count, (look + 1) * count))
-
-
-def _numbered_on(run: LoadRun, by: int) -> LoadRun:
-    move = partial(_moved, by=by)
-    return replace(run, block=run.block + by, records=tuple(map(move, run.records)))
-
-
-def _moved(record: RequestRecord, by: int) -> RequestRecord:
-    return replace(record, block=record.block + by)

@@ -31,7 +31,7 @@ from peagle_sm.measure.tune.readings import (
 )
 from peagle_sm.measure.workloads import salted
 from peagle_sm.service import Endpoint
-from peagle_sm.service.progress import Event, Progress
+from peagle_sm.service.progress import Progress
 
 STATUS = "window"  #: the same for all windows, so that a log gets a line every 30 s, not one per window
 
@@ -47,7 +47,7 @@ class WindowProgress:
         every_s: float = 0.5,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._progress = progress or _silent
+        self._progress = progress or (lambda event: None)
         self._most = most
         self._every_s = every_s
         self._spending = Spending(None, monotonic)
@@ -63,7 +63,7 @@ class WindowProgress:
         most = max(self._most, self._begun)
         return LoadWatch(
             load,
-            _keep,
+            lambda record: None,  # a window's records are written together when it is complete
             self._progress,
             self._spending,
             total=total,
@@ -72,14 +72,6 @@ class WindowProgress:
             title=f"{STATUS} {self._begun} of about {most}: {arm} {load.label}",
             windows_after=most - self._begun,
         )
-
-
-def _silent(event: Event) -> None:
-    """Ignore it."""
-
-
-def _keep(record: RequestRecord) -> None:
-    """Do nothing: a window's records are written together when it is complete."""
 
 
 FIELD = "num_speculative_tokens"

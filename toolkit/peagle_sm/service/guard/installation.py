@@ -7,7 +7,7 @@ until it no longer changes, and reports the first cause of a failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.aws.control import sagemaker as control
@@ -235,12 +235,7 @@ class UninstallReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "stack": guard.GUARD_STACK,
-            "region": self.region,
-            "bucket_removed": self.bucket_removed,
-            "unguarded": list(self.unguarded),
-        }
+        return {"stack": guard.GUARD_STACK, **asdict(self)}
 
 
 def install(

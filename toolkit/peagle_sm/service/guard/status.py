@@ -181,7 +181,9 @@ def _warnings(
     missing = set(guard.ALARMS) - {alarm.name for alarm in alarms}
     said += [f"the alarm {name} is missing" for name in sorted(missing)]
     said += [
-        f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _is_in_alarm(alarm)
+        f"alarm {alarm.name}: {alarm.reason or 'no reason given'}"
+        for alarm in alarms
+        if alarm.state == "ALARM"
     ]
     if letters:
         said.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
@@ -213,10 +215,6 @@ def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterat
             )
 
 
-def _is_in_alarm(alarm: Alarm) -> bool:
-    return alarm.state == "ALARM"
-
-
 @dataclass(frozen=True)
 class SweepReport:
     """Answer of the sweeper Lambda; ``calls`` counts its calls to AWS."""
@@ -230,14 +228,7 @@ class SweepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "time": self.time,
-            "dry_run": self.dry_run,
-            "endpoints": [dict(row) for row in self.endpoints],
-            "calls": dict(self.calls),
-            "faults": list(self.faults),
-            "skipped": self.skipped,
-        }
+        return asdict(self)
 
 
 def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = None) -> SweepReport:

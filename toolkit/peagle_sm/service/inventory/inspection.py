@@ -20,7 +20,7 @@ from peagle_sm.aws.control.sagemaker import EndpointFacts, did_you_mean
 from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY, reason_block, serving_step
-from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, WaitTimeout
+from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused, WaitTimeout
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
@@ -63,6 +63,11 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     config = control.describe_endpoint_config(session, config_name)
     model_name = (config.model_name if config else None) or next(iter(ours.models), None)
     model = control.describe_model(session, model_name) if model_name else None
+    unread_notes = (
+        []
+        if unread is None
+        else [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
+    )
     return EndpointStatus(
         summary=summary,
         arn=facts.arn if facts else "",
@@ -78,7 +83,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         stand_in_weights=session.is_local or (model is not None and (model.image or "").endswith("-cpu")),
         warnings=(
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
-            *_register_warnings(unread),
+            *unread_notes,
         ),
     )
 
@@ -100,12 +105,6 @@ def _entry(session: Session, name: str) -> tuple[RegisterEntry | None, PeagleErr
         return None, error
 
 
-def _register_warnings(unread: PeagleError | None) -> list[str]:
-    if unread is None:
-        return []
-    return [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
-
-
 def kept_config(ours: Belongings) -> str:
     """Return the config that `resume` uses."""
     return ours.kept_config or ours.configs[0]
@@ -115,6 +114,17 @@ def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
     command = f"peagle-sm resume {summary.name}{session.command_flags()}"
     costs = rest_costs(summary.stack, summary.usd_per_hour)
     return [f"it is off ({summary.off_why}): {costs}; `{command}` turns it on"]
+
+
+def not_ours(session: Session, one: Belongings) -> PeagleError:
+    """Return the error for an endpoint of which peagle-sm has nothing: another's, or a missing one."""
+    if one.resources or control.describe_endpoint(session, one.name) is None:
+        return absent(session, one.name, one)
+    return PlanRefused(
+        f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
+        next_step="See `aws sagemaker describe-endpoint` for its state.",
+        details={"findings": []},
+    )
 
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
@@ -362,7 +372,11 @@ def wait(
                 report("ready", f"endpoint {name} is in service", status=status)
                 return facts
             if status not in ON_ITS_WAY:
-                raise _not_in_service(session, facts)
+                raise EndpointFailed(
+                    f"Endpoint {name} is not InService: its status is {status}.{reason_block(facts)}",
+                    next_step=serving_step(session, name, status),
+                    details={"status": status, "failure_reason": facts.failure_reason},
+                )
         report("waiting", f"endpoint {name}", status=status, resource=f"endpoint/{name}")
     awaited = "gone" if deleted else "InService"
     raise WaitTimeout(
@@ -370,13 +384,4 @@ def wait(
         next_step=f"Check it with `peagle-sm status {name}{session.command_flags()}`, or wait longer "
         "with --timeout.",
         details={"status": status},
-    )
-
-
-def _not_in_service(session: Session, facts: EndpointFacts) -> EndpointFailed:
-    """Return the error for an endpoint that will not become InService by itself."""
-    return EndpointFailed(
-        f"Endpoint {facts.name} is not InService: its status is {facts.status}.{reason_block(facts)}",
-        next_step=serving_step(session, facts.name, facts.status),
-        details={"status": facts.status, "failure_reason": facts.failure_reason},
     )

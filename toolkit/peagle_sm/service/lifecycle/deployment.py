@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from peagle_sm.aws.control import lifetime
@@ -151,7 +152,7 @@ def create(run: Deploy, found: Survey) -> None:
         return
     create_free(run)
     create_group(run.session, run.name, run.report)
-    create_planned_endpoint(run)
+    create_endpoint(run, partial(_is_this_plans, run))
 
 
 def create_free(run: Deploy) -> None:
@@ -176,20 +177,8 @@ def create_free(run: Deploy) -> None:
     run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
 
 
-def create_planned_endpoint(run: Deploy) -> None:
-    """Create the plan's endpoint, or adopt the existing one.
-
-    Raises:
-        PlanRefused: another plan's endpoint has the name.
-        PeagleError: AWS refused, or did not answer several times.
-    """
-    create_endpoint(run, run.plan.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
-
-
-def create_endpoint(
-    run: Run, parameters: dict[str, Any], is_ours: Callable[[EndpointFacts | None], bool]
-) -> None:
-    """Create an endpoint, or adopt an existing one.
+def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -> None:
+    """Create the plan's endpoint, or adopt an existing one.
 
     ``is_ours`` decides whether an existing endpoint is adopted; it may raise PlanRefused.
 
@@ -202,7 +191,7 @@ def create_endpoint(
 
     def send() -> None:
         try:
-            control.create_endpoint(run.session, parameters)
+            control.create_endpoint(run.session, run.plan.parameters("create_endpoint"))
         except PeagleError as error:
             # CreateEndpoint's own answer counts; a refused DescribeEndpoint afterwards proves nothing.
             run.may_exist = run.unsettled = is_unsettled(error) or is_taken(error)
@@ -335,7 +324,26 @@ def deploy(
     """
     pacing = pacing or Pacing.for_session(session)
     try:
-        plan, found = _agree(spec, session, confirm, pacing, unguarded, preflight, skip_checks, surveyed)
+        plan = plan_for(spec, session)
+        plan.refuse_errors(skip_checks)
+        if not unguarded:
+            require_guard(session)
+        if preflight is not None:
+            preflight(plan)
+        found = survey(session, plan)
+        if found.state in ("absent", "leaving", "failed"):
+            plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
+        if surveyed is not None:
+            surveyed(found)
+        asks = not _changes_nothing(plan, found, pacing)
+        if asks:
+            _ask(confirm, plan)
+        if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
+            # The lifetime counts from the start of the deploy, not from the prompt.
+            plan = plan_for(spec, session)
+            found = survey(session, plan)
+            if not asks and not _changes_nothing(plan, found, pacing):
+                _ask(confirm, plan)  # the endpoint that served is gone since
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
@@ -344,39 +352,6 @@ def deploy(
     else:
         bring_up(run, found, wait)
     return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
-
-
-def _agree(
-    spec: EndpointSpec,
-    session: Session,
-    confirm: Callable[[Plan], bool] | None,
-    pacing: Pacing,
-    unguarded: bool,
-    preflight: Callable[[Plan], object] | None,
-    skip: Collection[str],
-    surveyed: Callable[[Survey], object] | None,
-) -> tuple[Plan, Survey]:
-    plan = plan_for(spec, session)
-    plan.refuse_errors(skip)
-    if not unguarded:
-        require_guard(session)
-    if preflight is not None:
-        preflight(plan)
-    found = survey(session, plan)
-    if found.state in ("absent", "leaving", "failed"):
-        plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
-    if surveyed is not None:
-        surveyed(found)
-    asks = not _changes_nothing(plan, found, pacing)
-    if asks:
-        _ask(confirm, plan)
-    if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
-        # The lifetime counts from the start of the deploy, not from the prompt.
-        plan = plan_for(spec, session)
-        found = survey(session, plan)
-        if not asks and not _changes_nothing(plan, found, pacing):
-            _ask(confirm, plan)  # the endpoint that served is gone since
-    return plan, found
 
 
 def _ask(confirm: Callable[[Plan], bool] | None, plan: Plan) -> None:
@@ -452,4 +427,4 @@ def _follow_with_retries(run: Deploy) -> None:
         run.pacing.sleep(wait)
         # Meanwhile the guard may have found no endpoint and removed its lifetime schedule.
         arm_anew(run)
-        create_planned_endpoint(run)
+        create_endpoint(run, partial(_is_this_plans, run))

@@ -94,12 +94,7 @@ class EndpointSender:
                 next_step="Create an inference component on the endpoint, then send the request again.",
                 details=refused.details,
             ) from refused
-        raise SpecError(
-            f"endpoint {self._endpoint!r} runs inference components, and none of them has the endpoint's "
-            f"name, so the request must name one; found none; allowed: {', '.join(found)}.",
-            next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
-            details={**refused.details, "components": list(found)},
-        ) from refused
+        raise _must_name_one(self._endpoint, found, refused.details) from refused
 
 
 EXTRA = install_command("openai")
@@ -130,11 +125,15 @@ def component_of(session: Session, endpoint: str, component: str | None = None) 
         return None
     if not found or endpoint in found:
         return endpoint if found else None
-    raise SpecError(
+    raise _must_name_one(endpoint, found, {})
+
+
+def _must_name_one(endpoint: str, found: Sequence[str], details: Mapping[str, Any]) -> SpecError:
+    return SpecError(
         f"endpoint {endpoint!r} runs inference components, and none of them has the endpoint's name, "
         f"so the request must name one; found none; allowed: {', '.join(found)}.",
         next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
-        details={"components": list(found)},
+        details={**details, "components": list(found)},
     )
 
 
@@ -148,13 +147,8 @@ def openai_client(session: Session, endpoint: str, component: str | None, option
     from peagle_sm.aws.session.signing import provider
 
     sdk = _sdk()
-    found = component_of(session, endpoint, component)
-    given = {**_defaults(sdk), **options}
-    if session.is_local:
-        given.setdefault("http_client", sdk.DefaultHttpxClient(trust_env=False))  # no proxy for this machine
-    client: openai.OpenAI = sdk.OpenAI(
-        base_url=openai_base_url(session, endpoint, found), api_key=provider(session), **given
-    )
+    given = _arguments(session, endpoint, component, options, sdk, sdk.DefaultHttpxClient)
+    client: openai.OpenAI = sdk.OpenAI(api_key=provider(session), **given)
     return client
 
 
@@ -167,34 +161,35 @@ def async_openai_client(
     from peagle_sm.aws.session.signing import provider
 
     sdk = _sdk()
-    found = component_of(session, endpoint, component)
-    given = {**_defaults(sdk), **options}
-    if session.is_local:
-        given.setdefault("http_client", sdk.DefaultAsyncHttpxClient(trust_env=False))
+    given = _arguments(session, endpoint, component, options, sdk, sdk.DefaultAsyncHttpxClient)
     fresh = provider(session)
 
     async def token() -> str:
         # Refreshing credentials may call STS or SSO; other requests must not wait for that.
         return await asyncio.to_thread(fresh)
 
-    client: openai.AsyncOpenAI = sdk.AsyncOpenAI(
-        base_url=openai_base_url(session, endpoint, found), api_key=token, **given
-    )
+    client: openai.AsyncOpenAI = sdk.AsyncOpenAI(api_key=token, **given)
     return client
 
 
-def _defaults(sdk: Any) -> dict[str, Any]:
+def _arguments(
+    session: Session, endpoint: str, component: str | None, options: Any, sdk: Any, transport: Any
+) -> dict[str, Any]:
+    found = component_of(session, endpoint, component)
     # A stream may last 8 minutes on SageMaker, and the first token may take that long.
-    return {"timeout": sdk.Timeout(RUNTIME_READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)}
+    timeout = sdk.Timeout(RUNTIME_READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+    given = {"base_url": openai_base_url(session, endpoint, found), "timeout": timeout, **options}
+    if session.is_local:
+        given.setdefault("http_client", transport(trust_env=False))  # no proxy for this machine
+    return given
 
 
 def _sdk() -> Any:
     try:
         import openai
     except ImportError as error:
-        raise NotFound(
-            "The OpenAI client needs the package openai, which is not installed here.", next_step=EXTRA
-        ) from error
+        message = "The OpenAI client needs the package openai, which is not installed here."
+        raise NotFound(message, next_step=EXTRA) from error
     return openai
 
 
@@ -358,12 +353,10 @@ class Endpoint:
             NotFound: the package openai is not installed.
             SpecError: the endpoint runs components, and the call must name one.
         """
-
         return openai_client(self.session, self.name, component, options)
 
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
         """Do the same as `openai`, for asyncio."""
-
         return async_openai_client(self.session, self.name, component, options)
 
     @classmethod

@@ -20,7 +20,7 @@ from peagle_sm.core.errors import BillableLeft, Declined, Interrupted, NotFound,
 from peagle_sm.core.guard import SWITCH
 from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.guard_state import known_entry, note, rest_of
-from peagle_sm.service.inventory.inspection import absent
+from peagle_sm.service.inventory.inspection import not_ours
 from peagle_sm.service.inventory.listing import EndpointSummary, summary_of
 from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of, require_own_stack
 from peagle_sm.service.lifecycle.teardown import Teardown, end_with_the_local_server, remove_by_hand
@@ -215,13 +215,7 @@ def pause(
 
 def _already_off(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
     if rest_of(one, known_entry(session, one.name)) is None:
-        if not one.resources and control.describe_endpoint(session, one.name) is not None:
-            raise PlanRefused(
-                f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
-                next_step="See `aws sagemaker describe-endpoint` for its state.",
-                details={"findings": []},
-            )
-        raise absent(session, one.name, one)
+        raise not_ours(session, one)
     note(session, one.name, lambda entry: {} if entry.paused else {"paused": True}, pacing, report, "pause")
     if one.stack is None:
         _remove(session, one, pacing, Reporter(None, pacing))  # what an interrupted pause left

@@ -23,6 +23,7 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
+from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import lifetime_schedule, partition, schedule_name
 from peagle_sm.service.inventory.guard_state import (
     awake,
@@ -34,7 +35,7 @@ from peagle_sm.service.inventory.guard_state import (
     require_guard,
     unpaused,
 )
-from peagle_sm.service.inventory.inspection import absent, kept_config
+from peagle_sm.service.inventory.inspection import kept_config, not_ours
 from peagle_sm.service.inventory.listing import plain, price_per_hour
 from peagle_sm.service.inventory.resources import (
     Belongings,
@@ -51,6 +52,33 @@ from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 LONGEST_STARTUP_S = 3600
 DEFAULT_LIFETIME_HOURS = 8.0
+
+
+@dataclass(frozen=True)
+class ResumePlan:
+    """Requests that turn a paused endpoint on, the schedule first; its config and model exist."""
+
+    requests: tuple[Request, ...]
+
+    def parameters(self, operation: str) -> dict[str, Any]:
+        """Return the exact parameters of one request, such as ``create_endpoint``."""
+        return {request.operation: request.parameters for request in self.requests}[operation]
+
+
+def resume_plan(name: str, config: str, tags: Mapping[str, str], schedule: dict[str, Any]) -> ResumePlan:
+    """Plan a resume; the endpoint gets its config's ``tags`` without those of the pause."""
+    own = {key: value for key, value in tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
+    endpoint = {
+        "EndpointName": name,
+        "EndpointConfigName": config,
+        "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
+    }
+    return ResumePlan(
+        (
+            Request("scheduler", "create_schedule", schedule),
+            Request("sagemaker", "create_endpoint", endpoint),
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -141,14 +169,8 @@ def _remove_pause_tags(session: Session, config: ConfigFacts, report: Reporter) 
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts:
-    if not one.resources and control.describe_endpoint(session, one.name) is not None:
-        raise PlanRefused(
-            f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
-            next_step="See `aws sagemaker describe-endpoint` for its state.",
-            details={"findings": []},
-        )
     if not one.configs:
-        raise absent(session, one.name, one)
+        raise not_ours(session, one)
     running = control.describe_endpoint(session, one.name) if one.endpoint else None
     entry = known_entry(session, one.name) if one.endpoint is None and one.kept_config is None else None
     wanted = running.config_name if running else (entry and entry.config_name) or kept_config(one)
@@ -219,8 +241,9 @@ def _resume_endpoint(
     pacing: Pacing,
     report: Reporter,
 ) -> ResumeOffer:
-    role = _role(session, one)
-    tags = control.tags_of(session, config.arn) or {}
+    ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
+    expires_at = max(ends, offer.expires_at)
+    schedule = lifetime_schedule(one.name, session.region, _role(session, one), expires_at)
     run = Run(
         one.name,
         config.name,
@@ -230,43 +253,28 @@ def _resume_endpoint(
         session,
         pacing,
         report,
+        resume_plan(one.name, config.name, control.tags_of(session, config.arn) or {}, schedule),
         may_exist=one.endpoint is not None,
     )
-    ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
-    expires_at = max(ends, offer.expires_at)
+
+    def is_ours(facts: EndpointFacts | None) -> bool:
+        return facts is not None and belongs_to(control.tags_of(session, facts.arn), one.name)
+
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name, Removed())
         lifetime.remove_hard(session, one.name)
-        arm_schedule(run, lifetime_schedule(one.name, session.region, role, expires_at))
-        _create(run, tags)
+        arm_schedule(run, run.plan.parameters("create_schedule"))
+        create_endpoint(run, is_ours)
         follow(run)
     except (KeyboardInterrupt, Exception) as cause:
-        _rescue(run, cause)
+        try:
+            rescue(run, cause)
+        except Interrupted as stopped:
+            stopped.message = f"Interrupted: endpoint {run.name} is off again, and can be resumed."
+            raise
     _remove_pause_tags(session, config, report)
     return replace(offer, expires_at=expires_at)
-
-
-def _create(run: Run, tags: Mapping[str, str]) -> None:
-    own = {key: value for key, value in tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
-    parameters = {
-        "EndpointName": run.name,
-        "EndpointConfigName": run.config,
-        "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
-    }
-
-    def is_ours(facts: EndpointFacts | None) -> bool:
-        return facts is not None and belongs_to(control.tags_of(run.session, facts.arn), run.name)
-
-    create_endpoint(run, parameters, is_ours)
-
-
-def _rescue(run: Run, cause: BaseException) -> None:
-    try:
-        rescue(run, cause)
-    except Interrupted as stopped:
-        stopped.message = f"Interrupted: endpoint {run.name} is off again, and can be resumed."
-        raise
 
 
 def _role(session: Session, one: Belongings) -> str:

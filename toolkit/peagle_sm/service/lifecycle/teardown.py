@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol
 
 from peagle_sm.aws.control import cloudwatch, lifetime
 from peagle_sm.aws.control import sagemaker as control
@@ -333,6 +333,13 @@ def end_with_the_local_server(session: Session, error: BaseException) -> None:
 LOG_LINES = 20
 
 
+class Requests(Protocol):
+    """A plan's exact requests, which its executor sends unchanged."""
+
+    def parameters(self, operation: str) -> dict[str, Any]:
+        """Return the parameters of one request, such as ``create_endpoint``."""
+
+
 @dataclass
 class Run:
     """One start of an endpoint (deploy or resume), with the state for a clean-up.
@@ -351,6 +358,7 @@ class Run:
     session: Session
     pacing: Pacing
     report: Reporter
+    plan: Requests
     may_exist: bool = field(default=False, kw_only=True)
     unsettled: bool = field(default=False, kw_only=True)
     began_at: datetime | None = field(default=None, kw_only=True)

@@ -247,9 +247,21 @@ def update(
     """
     pacing = pacing or Pacing.for_session(session)
     try:
-        offer, found = _agree(
-            spec, session, strategy, alarms, confirm, pacing, unguarded, preflight, skip_checks
-        )
+        way = strategy or spec.update
+        plan = plan_for(spec, session)
+        plan.refuse_errors(skip_checks)
+        if not unguarded:
+            require_guard(session)
+        if preflight is not None:
+            preflight(plan)
+        found = current_state(session, plan, way)
+        names = (str(update_alarm(spec.name)["AlarmName"]), *alarms)
+        offer = offer_of(session, plan, found, way, names, pacing.clock())
+        if confirm is not None and not offer.done and not confirm(offer):
+            raise Declined(
+                f"Endpoint {spec.name} was not updated: it was not confirmed.",
+                next_step="Nothing was changed. Run again and confirm, or give --yes (yes=True).",
+            )
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was changed.") from None
     run = Deploy.of(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
@@ -263,35 +275,6 @@ def update(
         _stop_and_start(run, found)
         _finish(run, offer)
     return Endpoint(run.name, session, pacing=pacing)
-
-
-def _agree(
-    spec: EndpointSpec,
-    session: Session,
-    strategy: Update | None,
-    alarms: Sequence[str],
-    confirm: Callable[[UpdateOffer], bool] | None,
-    pacing: Pacing,
-    unguarded: bool,
-    preflight: Callable[[Plan], object] | None,
-    skip: Collection[str],
-) -> tuple[UpdateOffer, CurrentState]:
-    way = strategy or spec.update
-    plan = plan_for(spec, session)
-    plan.refuse_errors(skip)
-    if not unguarded:
-        require_guard(session)
-    if preflight is not None:
-        preflight(plan)
-    found = current_state(session, plan, way)
-    names = (str(update_alarm(spec.name)["AlarmName"]), *alarms)
-    offer = offer_of(session, plan, found, way, names, pacing.clock())
-    if confirm is not None and not offer.done and not confirm(offer):
-        raise Declined(
-            f"Endpoint {spec.name} was not updated: it was not confirmed.",
-            next_step="Nothing was changed. Run again and confirm, or give --yes (yes=True).",
-        )
-    return offer, found
 
 
 def _stop_and_start(run: Deploy, found: CurrentState) -> None:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.arguments import endpoint_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import note
+from peagle_sm.cli.commands.endpoints.status import read_status
+from peagle_sm.cli.console import note, termination_unwinds
+from peagle_sm.core.words import STAND_IN, elapsed, speculation_text, usd
 
 if TYPE_CHECKING:
     from peagle_sm.cli.commands.chat.loop import Chat
@@ -22,11 +24,7 @@ MAX_TOKENS = 512
 @endpoint_argument
 @click.option("--system", metavar="TEXT", help="System message at the beginning of the conversation.")
 @click.option(
-    "--max-tokens",
-    type=click.IntRange(min=1),
-    default=MAX_TOKENS,
-    show_default=True,
-    help="Maximum output tokens per answer.",
+    "--max-tokens", type=click.IntRange(min=1), default=MAX_TOKENS, help="Maximum output tokens per answer."
 )
 @click.option(
     "--temperature",
@@ -63,13 +61,10 @@ def chat(
     the exit code of its error, unless the next line is /retry. With --format json, prints one object per
     turn. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.chat import loop
     from peagle_sm.cli.commands.chat.conversation import ChatSettings, Conversation
     from peagle_sm.cli.commands.chat.loop import NAMES, Chat
     from peagle_sm.cli.commands.chat.screen import Screen, Spend
-    from peagle_sm.cli.console import termination_unwinds
-    from peagle_sm.cli.ready import read_status
     from peagle_sm.service import connect
 
     endpoint = connect(name, session=open_session(state))
@@ -103,8 +98,6 @@ def chat(
 
 
 def _greet(state: State, status: EndpointStatus, stand_in: bool) -> None:
-    from peagle_sm.core.words import STAND_IN, speculation_text, usd
-
     summary = status.summary
     price = "no cost" if state.local else usd(summary.usd_per_hour, "hour")
     speculation = speculation_text(summary.mode, summary.num_speculative_tokens)
@@ -114,8 +107,6 @@ def _greet(state: State, status: EndpointStatus, stand_in: bool) -> None:
 
 
 def _part(state: State, name: str, talk: Chat, usd_per_hour: float | None) -> None:
-    from peagle_sm.core.words import elapsed, usd
-
     turns = "1 turn" if talk.tally.turns == 1 else f"{talk.tally.turns} turns"
     total = f"{turns}, {talk.tally.tokens} tokens in {elapsed(talk.seconds)}"
     if state.local:

@@ -309,13 +309,10 @@ class Chat:
         if question is None:
             self._screen.note("there is no message to retry yet")
             return
-        if self._unanswered is not None and self._last_question() == question:
+        turns = self._conversation.turns
+        if self._unanswered is not None and turns and turns[-1].user == question:
             self._conversation.take_back()  # the whole answer replaces the partial one
         self._ask(question)
-
-    def _last_question(self) -> str | None:
-        turns = self._conversation.turns
-        return turns[-1].user if turns else None
 
     def _ask(self, question: str) -> None:
         meter = TokenMeter(self._monotonic)

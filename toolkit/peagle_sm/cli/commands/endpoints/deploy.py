@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from peagle_sm.cli.arguments import given, read_spec, spec_argument
+from peagle_sm.cli.arguments import follower, given, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.status import emit_ready
+from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.planning.doctor import skip_option
-from peagle_sm.cli.console import asking, emit, need_terminal, note, to_json
+from peagle_sm.cli.commands.planning.plan import print_dry_run, render_deploy_notes
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import render_fields
+from peagle_sm.core.errors import Declined
 from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.payloads import Change
     from peagle_sm.core.planning import Plan
     from peagle_sm.service import Endpoint, UpdateOffer
 
@@ -30,9 +33,7 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON; create nothing.")
-@click.option(
-    "--wait/--no-wait", default=True, help="Wait until the endpoint is in service.  [default: wait]"
-)
+@click.option("--wait/--no-wait", default=True, help="Wait until the endpoint is in service.")
 @click.option(
     "--unguarded",
     is_flag=True,
@@ -66,12 +67,6 @@ def deploy(
     next one of the same spec continues with the resources that exist. If the endpoint is already in service
     with this spec, nothing is created and you are not asked. To change its spec, use `peagle-sm update`.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
     from peagle_sm.service.preflight import known_ids
@@ -83,8 +78,7 @@ def deploy(
     if dry_run:
         known_ids(skip)
         made = plan_for(spec, session, account_from_spec=True)
-        print_requests(made)
-        refuse_if_needed(made, skip=skip)
+        print_dry_run(state, made, skip)
         return
     states: list[str] = ["absent"]
     with termination_is_ctrl_c(), follower(state) as follow:
@@ -111,7 +105,6 @@ def deploy(
 
 def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
     """Run the preflight checks; print warnings, unknown and skipped checks on stderr."""
-    from peagle_sm.cli.commands.planning.plan import render_deploy_notes
     from peagle_sm.service.preflight import require_preflight, results_data
 
     results = require_preflight(session, made, skip=skip)
@@ -126,7 +119,8 @@ def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...
 
 def question(found: str, made: Plan) -> str:
     """Return the confirmation prompt for the state of an endpoint with this name."""
-    name, price = made.names.endpoint, _price_words(made)
+    name = made.names.endpoint
+    price = " (price unknown)" if made.usd_per_hour is None else f" for {usd(made.usd_per_hour, 'hour')}"
     questions = {
         "creating": f"An earlier run began to create {name}. Continue{price}?",
         "failed": f"{name} has failed. Delete it and create it again{price}?",
@@ -135,10 +129,6 @@ def question(found: str, made: Plan) -> str:
     if found in ("live", "settling"):
         return f"{name} is in service with this spec, but has no lifetime schedule. Create the schedule?"
     return questions.get(found, f"Create {name}{price}?")
-
-
-def _price_words(made: Plan) -> str:
-    return f" for {usd(made.usd_per_hour, 'hour')}" if made.usd_per_hour is not None else " (price unknown)"
 
 
 @click.command(cls=Command)
@@ -188,12 +178,6 @@ def update(
     off-update-on pauses the endpoint and starts it with the new spec. It is not in service meanwhile. If the
     start fails, `peagle-sm resume` starts the old config.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.cli.ready import emit_ready
-    from peagle_sm.core.errors import Declined
     from peagle_sm.service import update as bring_about
 
     spec = read_spec(spec_path)
@@ -240,13 +224,13 @@ _LONGEST_VALUE = 60
 
 def render_update(offer: UpdateOffer) -> str:
     """Render the changes, the strategy, its cost, and the new end of the lifetime."""
-    changed = "\n".join(_change(one) for one in offer.changes) or "no field of the spec"
+    changes = [f"{one.field}: {_short(one.before)} -> {_short(one.after)}" for one in offer.changes]
     fields = [
         (
             "update",
             f"{offer.name}: config {offer.old_config} -> {offer.config}" if offer.fleet else offer.name,
         ),
-        ("changes", changed),
+        ("changes", "\n".join(changes) or "no field of the spec"),
         ("how", _how(offer)),
         ("price", f"{usd(offer.usd_per_hour, 'hour')} afterwards ({offer.price_source})"),
         ("meanwhile", _meanwhile(offer)),
@@ -262,10 +246,6 @@ def update_question(offer: UpdateOffer) -> str:
         return f"Update {offer.name}?"
     stops = "" if offer.strategy == "in-place" else " It is not in service meanwhile."
     return f"Update {offer.name} {offer.strategy}?{stops}"
-
-
-def _change(one: Change) -> str:
-    return f"{one.field}: {_short(one.before)} -> {_short(one.after)}"
 
 
 def _short(value: str | None) -> str:

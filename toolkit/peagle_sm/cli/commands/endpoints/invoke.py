@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.arguments import endpoint_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, to_json
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.words import STAND_IN, encoded_utf8, utf8_text
@@ -221,7 +222,6 @@ def invoke(
     acceptance length go to stderr. Without --prompt, --messages or --body, the request is read from stdin:
     JSON messages, a JSON body, or plain text as the prompt. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import connect
 
     refuse_loose_words(name, ctx.args)
@@ -312,8 +312,6 @@ class HasStatus(Protocol):
 
 def finish(state: State, endpoint: HasStatus, answer: Completion) -> None:
     """Print the answer as JSON, or its metrics below the text."""
-    from peagle_sm.cli.ready import read_status
-
     summary = answer.summary
     wanted = summary.acceptance is None or not state.local
     status = read_status(state, endpoint.status) if wanted else None

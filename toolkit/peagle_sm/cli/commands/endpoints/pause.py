@@ -1,26 +1,43 @@
-"""`peagle-sm pause`, `resume`, `keep`: turn an endpoint off or on, or keep it on.
+"""`peagle-sm pause`, `resume`, `keep`, `delete`: turn an endpoint off or on, keep it on, or delete it.
 
 `pause` deletes what costs money and keeps what `resume` needs. `resume` and `keep` show the price before
-they ask; `keep` also shows the end of the lifetime.
+they ask; `keep` also shows the end of the lifetime. `delete` checks that everything is gone.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec
+from peagle_sm.cli.arguments import (
+    complete_endpoint,
+    endpoint_argument,
+    follower,
+    name_from_spec,
+    open_session,
+)
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import asking, emit, need_terminal, note
-from peagle_sm.cli.terminal import render_fields
+from peagle_sm.cli.commands.endpoints.status import emit_ready
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.console import (
+    asking,
+    confirmed,
+    emit,
+    need_terminal,
+    note,
+    termination_is_ctrl_c,
+)
+from peagle_sm.cli.terminal import parse_duration, render_fields
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import usd, when
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Callable, Sequence
 
-    from peagle_sm.service import EndpointSummary, Lease, PauseReport, ResumeOffer
+    from peagle_sm.service import Deletable, DeleteReport, EndpointSummary, Lease, PauseReport, ResumeOffer
 
 
 @click.command(cls=Command)
@@ -37,9 +54,6 @@ def pause(state: State, name: str, yes: bool) -> None:
     until `peagle-sm resume`. The command waits until AWS reports that the endpoint is gone. Without NAME, the
     name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service import pause as turn_off
 
     need_terminal(state, yes, f"peagle-sm status {name}{state.flags}")
@@ -80,11 +94,6 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
     stays paused. An endpoint of a stack is turned on by its stack. An endpoint without a stack needs the
     guard, as with `peagle-sm deploy`, or --unguarded. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.cli.ready import emit_ready
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 
@@ -122,7 +131,6 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
     never shortened. The budget still applies. To keep the endpoint longer, run the command again. Without
     NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import keep as renew
 
     state = ctx.ensure_object(State)
@@ -137,10 +145,6 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
 
 
 def _length(text: str) -> timedelta:
-    from datetime import timedelta
-
-    from peagle_sm.cli.terminal import parse_duration
-
     try:
         return timedelta(seconds=parse_duration(text))
     except (ValueError, OverflowError) as error:
@@ -224,3 +228,78 @@ def render_kept(lease: Lease) -> str:
         )
     kept = f"{lease.name} is kept until {when(lease.keep_until)}; " if lease.guarded else f"{lease.name}: "
     return f"{kept}its lifetime ends at {when(lease.expires_at)}"
+
+
+@click.command(cls=Command)
+@click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1, shell_complete=complete_endpoint)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
+@global_options
+@click.pass_context
+def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: bool) -> None:
+    """Delete endpoints and all their resources, and check that they are gone.
+
+    Deletes the endpoint, its config, model and lifetime schedule, in the order that AWS needs. Quote globs:
+    'demo-*'. Without NAME, the name comes from ./peagle.yaml.
+
+    The command waits until AWS reports that each resource is gone. It keeps the log group, unless you confirm
+    the second prompt or give --with-logs. `cdk deploy` of a stack with the same name fails while the log
+    group exists.
+    """
+    from peagle_sm.service import delete as remove
+
+    state = ctx.ensure_object(State)
+    chosen = patterns or (name_from_spec(ctx),)
+    session = open_session(state)
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask: Callable[[Sequence[Deletable]], bool] = asking(
+            state,
+            yes,
+            "deleting",
+            lambda going: render_going(going, with_logs),
+            lambda going: f"Delete {', '.join(each.name for each in going)}?",
+            data=lambda going: [asdict(each) for each in going],
+            before=follow.pause,
+        )
+
+        def ask_for_logs(groups: Sequence[str]) -> bool:
+            return confirmed(state, f"Delete the log groups too ({', '.join(groups)})?", False)
+
+        logs = with_logs or (False if yes else ask_for_logs)
+        report = remove(chosen, session=session, confirm=ask, with_logs=logs, progress=follow)
+    emit(
+        state,
+        table=lambda: render_deleted(report, session.command_flags()),
+        data=report.to_dict,
+        names=report.names,
+    )
+
+
+def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
+    """Render each endpoint with its status, its price and the resources to delete."""
+    lines = ["To be deleted:"]
+    for each in going:
+        lines.append(f"  {each.name} ({each.status}, {usd(each.usd_per_hour, 'hour')})")
+        if each.gone_stack is not None:
+            lines.append(f"    remains of stack {each.gone_stack}, which no longer exists")
+        lines.extend(f"    {resource}" for resource in each.resources)
+        if each.log_group is not None:
+            kept = "" if with_logs else ": kept, unless you also confirm to delete it"
+            lines.append(f"    log-group/{each.log_group}{kept}")
+    return "\n".join(lines)
+
+
+def render_deleted(report: DeleteReport, flags: str) -> str:
+    """Render the deleted and the remaining resources, and the kept log groups."""
+    lines = [f"deleted  {resource}" for resource in report.deleted]
+    if report.leftovers:
+        lines.extend(f"REMAINS  {resource}" for resource in report.leftovers)
+    else:
+        but = " except the log group" if report.logs_kept else ""
+        lines.append(f"checked  no resource of {', '.join(report.names)} remains{but}")
+    lines.extend(f"kept     log group {group}" for group in report.logs_kept)
+    if report.logs_kept:
+        names = " ".join(group.rpartition("/")[2] for group in report.logs_kept)
+        command = f"peagle-sm delete {names} --with-logs{flags}"
+        lines.append(f"         to delete it too, for example before a CDK stack of that name: `{command}`")
+    return "\n".join(lines)

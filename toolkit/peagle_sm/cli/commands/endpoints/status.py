@@ -1,19 +1,23 @@
 """`peagle-sm list`, `status`, `wait`, `logs`: inspect endpoints and engine logs.
 
-None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C.
+None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C. `emit_ready` shows an
+endpoint after a deploy, an update or a resume, and the commands to run next.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.arguments import endpoint_argument, follower, open_session
 from peagle_sm.cli.base import Command, State, as_seconds, global_options
-from peagle_sm.cli.console import emit, note, to_json
+from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
 from peagle_sm.cli.terminal import render_table
+from peagle_sm.core.display import text
+from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.words import cause_first, elapsed, relative
 
 if TYPE_CHECKING:
@@ -22,6 +26,60 @@ if TYPE_CHECKING:
 
     from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus, EndpointSummary
+
+
+def read_status(state: State, read: Callable[[], EndpointStatus]) -> EndpointStatus | None:
+    """Read the status to show beside a result; after a failure, print a note."""
+    try:
+        return read()
+    except PeagleError as error:
+        note(state, f"note: the endpoint's status could not be read: {error.message}")
+        return None
+
+
+def emit_ready(
+    state: State,
+    name: str,
+    read: Callable[[], EndpointStatus],
+    session: Session,
+    verbose: bool = False,
+) -> None:
+    """Print the endpoint after a deploy, update or resume, with its status if known."""
+    flags = session.command_flags()
+    status = read_status(state, read)
+    if status is None:
+        commands = f"check it:   peagle-sm status {name}{flags}\ndelete it:  peagle-sm delete {name}{flags}"
+        emit(
+            state,
+            table=lambda: f"name  {name}\n\n{commands}",
+            data=lambda: {"name": name, "status": None},
+            names=[name],
+        )
+        return
+    emit(
+        state,
+        table=lambda: render_ready(status, session, verbose),
+        data=lambda: status_data(status),
+        names=[name],
+    )
+
+
+def render_ready(status: EndpointStatus, session: Session, verbose: bool = False) -> str:
+    """Render the status, and the commands to run next."""
+    name, flags = status.summary.name, session.command_flags()
+    try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):' --temperature 0{flags}"
+    check_it = f"check it:   peagle-sm status {name}{flags}"
+    commands = (
+        f"{try_it if status.summary.status == 'InService' else check_it}\n"
+        f"delete it:  peagle-sm delete {name}{flags}"
+    )
+    return f"{text(status.card(verbose))}\n\n{commands}"
+
+
+def status_data(status: EndpointStatus) -> dict[str, Any]:
+    """Return the status for --format json, with the fields of `list`."""
+    document = status.to_dict()
+    return {**document.pop("summary"), **document}
 
 
 @click.command("list", cls=Command)
@@ -39,7 +97,6 @@ def list_(state: State, everything: bool) -> None:
     The number of AWS calls does not grow with the number of endpoints, unless you lack the permission
     tag:GetResources.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import list_endpoints
 
     session = open_session(state)
@@ -123,8 +180,6 @@ def status(state: State, name: str, watch: bool, verbose: bool) -> None:
     object per line). The watch ends with Ctrl-C, or when the endpoint no longer exists. To wait in a script,
     use `peagle-sm wait`. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import until_ctrl_c
     from peagle_sm.service import status as read_status
 
     session = open_session(state)
@@ -137,9 +192,6 @@ def status(state: State, name: str, watch: bool, verbose: bool) -> None:
 
 
 def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
-    from peagle_sm.cli.ready import status_data
-    from peagle_sm.core.display import text
-
     emit(
         state,
         table=lambda: text(found.card(verbose)),
@@ -151,7 +203,6 @@ def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
 def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
     """Show the status and its changes until the endpoint is gone, or Ctrl-C."""
     from peagle_sm.aws.session.errors import is_unsettled
-    from peagle_sm.core.errors import NotFound, PeagleError
     from peagle_sm.service import Pacing
     from peagle_sm.service import status as read_status
 
@@ -178,8 +229,6 @@ def watch_status(state: State, session: Session, found: EndpointStatus, verbose:
 
 
 def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: str | None) -> str:
-    from peagle_sm.cli.ready import status_data
-
     line = change_line(found)
     if line != shown:
         if state.format == "json":
@@ -200,7 +249,6 @@ def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: s
     metavar="DURATION",
     callback=as_seconds,
     default="2h30m",
-    show_default=True,
     help="Give up after this time, with exit code 16.",
 )
 @global_options
@@ -212,8 +260,6 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
     there is no such endpoint. 7: it failed, or was deleted during the wait. 16: timeout. Ctrl-C stops the
     command and changes nothing. Without NAME, the name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.progress import follower
     from peagle_sm.service import wait as wait_for
 
     with follower(state) as follow:
@@ -232,13 +278,7 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
 @click.command(cls=Command)
 @endpoint_argument
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C.")
-@click.option(
-    "--tail",
-    type=click.IntRange(1, 10000),
-    default=100,
-    show_default=True,
-    help="Start with the last N lines.",
-)
+@click.option("--tail", type=click.IntRange(1, 10000), default=100, help="Start with the last N lines.")
 @global_options
 @click.pass_obj
 def logs(state: State, name: str, follow: bool, tail: int) -> None:
@@ -247,8 +287,6 @@ def logs(state: State, name: str, follow: bool, tail: int) -> None:
     With --format json, each line is a JSON object; with quiet, only the message is printed. Without NAME, the
     name comes from ./peagle.yaml.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import until_ctrl_c
     from peagle_sm.service import logs as read_logs
 
     with until_ctrl_c(state, follow):

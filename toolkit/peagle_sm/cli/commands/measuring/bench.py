@@ -6,14 +6,18 @@ before the run and the results.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.options import (
+    COUNT,
     FILE,
+    POSITIVE,
     Numbers,
     api_option,
     chosen_workload,
@@ -34,9 +38,9 @@ from peagle_sm.cli.commands.measuring.packs import (
     scorecard_data,
     workload_of,
 )
-from peagle_sm.cli.console import confirmed, emit, note
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c
+from peagle_sm.cli.terminal import STAND_IN, render_fields, show
+from peagle_sm.core.errors import Declined, PeagleError, SpecError
 from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages, results_file
 
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.benchmark.plan import BenchPlan
-    from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.results.records import ArmRecord
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
@@ -57,19 +61,15 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.argument("endpoint")
 @workload_option
 @workload_file_option
-@click.option(
-    "--prompts", type=click.IntRange(min=1), help="Number of prompts of the workload.  [default: all]"
-)
+@click.option("--prompts", type=COUNT, help="Number of prompts of the workload.  [default: all]")
 @click.option(
     "--concurrency",
     type=Numbers(whole=True),
     help="Requests in flight (closed loop).  [default: 1,8 unless --rate is given]",
 )
 @click.option("--rate", type=Numbers(whole=False), help="Arrivals per second (open loop, Poisson).")
-@click.option(
-    "--requests", type=click.IntRange(min=1), help="Requests measured per load.  [default: one per prompt]"
-)
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds measured per load.")
+@click.option("--requests", type=COUNT, help="Requests measured per load.  [default: one per prompt]")
+@click.option("--seconds", type=POSITIVE, help="Seconds measured per load.")
 @click.option(
     "--warm-up",
     type=click.IntRange(min=0),
@@ -82,15 +82,9 @@ _MODES = ("none", "eagle3", "p-eagle")
 @temperature_option
 @api_option
 @first_turn_option
-@click.option(
-    "--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: time to first token."
-)
-@click.option(
-    "--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: time per output token."
-)
-@click.option(
-    "--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Goodput limit: end-to-end latency."
-)
+@click.option("--ttft-ms", type=POSITIVE, help="Goodput limit: time to first token.")
+@click.option("--tpot-ms", type=POSITIVE, help="Goodput limit: time per output token.")
+@click.option("--e2e-ms", type=POSITIVE, help="Goodput limit: end-to-end latency.")
 @click.option("--expect-mode", type=click.Choice(_MODES), help="Fail if the endpoint runs in another mode.")
 @click.option("--component", help="Inference component to measure.")
 @click.option(
@@ -98,7 +92,7 @@ _MODES = ("none", "eagle3", "p-eagle")
     type=click.FloatRange(min=0),
     help="Price of the endpoint, if it is unknown or you pay another one.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts, order and arrivals.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts, order and arrivals.")
 @click.option("--keep-text", is_flag=True, help="Save the answers in the results file.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/bench-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished loads of this results file; same command.")
@@ -145,27 +139,30 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 
 
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.measure.benchmark.acceptance import engine_source, metrics_page
-    from peagle_sm.measure.benchmark.endpoint_arm import look_at
+    from peagle_sm.measure.benchmark.endpoint_arm import describe_arm, is_url
     from peagle_sm.measure.benchmark.plan import check_plan
     from peagle_sm.measure.benchmark.run import BenchDependencies, bench
     from peagle_sm.measure.load import make_target
     from peagle_sm.measure.packs.run import judge_alone
-    from peagle_sm.measure.results.provenance import origin
 
     pack, work = pack_of(options), None
     if pack is None:
         workload = chosen_workload(options)
         check_plan(_plan(options, len(workload.items)), workload)
-    session, described = _describe(state, endpoint, options)
+    session = None if is_url(endpoint) else open_session(state)
+    described = describe_arm(
+        session,
+        endpoint,
+        component=options["component"],
+        expected=options["expect_mode"],
+        usd_per_hour=options["usd_per_hour"],
+    )
     if pack is not None:
         workload, work = workload_of(pack, described, session, options)
     plan = _plan(options, len(workload.items))
     check_plan(plan, workload)
     arm = described.arm
-    _show_before(state, described, workload, plan)
+    note(state, render_before(arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
     path = options["resume"] or options["out"] or results_file("bench", arm.name)
     if options["managed"]:
         managed = run_managed(state, session, described, workload, plan, path, options)
@@ -177,13 +174,13 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
             workload,
             plan,
             path,
-            BenchDependencies(
-                progress=follow,
-                look=lambda: look_at(session, arm),
-                provenance=lambda: origin(plan.seed),
-                source=engine_source(session, arm, state.sleep),
-                metrics=metrics_page(session, arm),
+            BenchDependencies.of(
+                session,
+                arm,
+                follow,
+                seed=plan.seed,
                 every_s=5.0 if state.format == "json" else 0.5,
+                sleep=state.sleep,
             ),
             expected=options["expect_mode"],
             resume=options["resume"] is not None,
@@ -215,28 +212,6 @@ def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
     )
 
 
-def _describe(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Session | None, Described]:
-    from peagle_sm.measure.benchmark.endpoint_arm import demand_mode, describe_endpoint, describe_url, is_url
-
-    session = None
-    if is_url(endpoint):
-        described = describe_url(endpoint, usd_per_hour=options["usd_per_hour"])
-    else:
-        from peagle_sm.cli.arguments import open_session
-
-        session = open_session(state)
-        described = describe_endpoint(session, endpoint, component=options["component"])
-        if options["usd_per_hour"] is not None:
-            described = described.priced(options["usd_per_hour"])
-    expected = options["expect_mode"]
-    return session, described if expected is None else demand_mode(described, expected)
-
-
-def _show_before(state: State, described: Described, workload: Workload, plan: BenchPlan) -> None:
-
-    note(state, render_before(described.arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
-
-
 # Options that AI benchmark jobs do not support, with their defaults.
 _NOT_MANAGED = {"ramp": 0.0, "keep_text": False}
 
@@ -257,11 +232,7 @@ def run_managed(
         SpecError: the endpoint is a URL, or an option is not supported by the jobs.
     """
     import secrets
-    from datetime import UTC, datetime
 
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
-    from peagle_sm.core.errors import Declined, SpecError
     from peagle_sm.measure.benchmark import managed
     from peagle_sm.measure.benchmark.managed_files import find_job_resources
     from peagle_sm.measure.results.provenance import origin
@@ -305,10 +276,6 @@ def run_managed(
         return managed.run_managed(session, described, workload, plan, resources, path, around, resume=resume)
 
 
-_RATES = ("load", "requests", "failed", "tokens/s", "per request", "requests/s", "acceptance")
-_TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
-
-
 def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
     """Render what will be measured, and what it costs."""
     lines = [
@@ -345,6 +312,7 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     """Render rates, latencies, survival and notes; leave out withheld loads."""
     from peagle_sm.measure.load.points import is_late, is_short, is_withheld
+    from peagle_sm.measure.report import outcomes
 
     results = outcome.results
     arm = results.arms[-1]
@@ -352,11 +320,12 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     parts = []
     if published:
         parts += [
-            _rates(published, arm) + _star(any(map(is_short, published)), "tokens/s and requests/s"),
-            render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
+            show(outcomes.rates(published, arm))
+            + _star(any(map(is_short, published)), "tokens/s and requests/s"),
+            show(outcomes.latencies(published))
             + "\n(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)"
             + _star(any(is_late(point.client) for point in published), "latencies"),
-            _survival(published),
+            outcomes.survival(published),
             render_slices(results),
         ]
     parts.append(render_scorecard(results.packs))
@@ -368,90 +337,6 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
 def _star(marked: bool, what: str) -> str:
     """Return the footnote of a table with marked loads."""
     return f"\n(* these {what} are uncertain: see the note)" if marked else ""
-
-
-def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
-    """Render the table of rates, with goodput and cost if they are known."""
-    from peagle_sm.measure.report.costs import cost_rows
-
-    headers, rows = list(_RATES), [_row(point) for point in points]
-    if any(point.goodput for point in points):
-        headers.append("goodput")
-        rows = [[*row, _goodput(point)] for row, point in zip(rows, points, strict=True)]
-    if arm.usd_per_hour:
-        headers.append("USD/M tokens")
-        by_load = {row.load: row.usd_per_million for row in cost_rows([arm], points)}
-        costs = [by_load.get(point.load) for point in points]
-        rows = [
-            [*row, "-" if cost is None else f"{cost:,.2f}"] for row, cost in zip(rows, costs, strict=True)
-        ]
-    return render_table(headers, rows, right=headers[1:])
-
-
-def _row(point: PointRecord) -> list[str]:
-    from peagle_sm.measure.load.points import is_short
-
-    return [
-        point.load.label + (" *" if is_short(point) else ""),
-        str(point.requests),
-        str(sum(point.errors.values())),
-        f"{point.otps:,.1f}",
-        "-" if point.otps_per_request is None else f"{point.otps_per_request:,.1f}",
-        f"{point.requests_per_s:.2f}",
-        _acceptance(point),
-    ]
-
-
-def _goodput(point: PointRecord) -> str:
-    found = point.goodput
-    return "-" if found is None else f"{found.requests_per_s:.2f}/s ({found.share:.0%})"
-
-
-def _acceptance(point: PointRecord) -> str:
-    found = point.acceptance
-    return "-" if found is None or found.per_step is None else f"{found.per_step:.2f}"
-
-
-def _times(point: PointRecord) -> tuple[str, ...]:
-    from peagle_sm.measure.load.points import is_late
-
-    measures = (point.ttft_ms, point.tpot_ms, point.itl_ms, point.e2e_ms)
-    return (point.load.label + (" *" if is_late(point.client) else ""), *map(_three, measures))
-
-
-def _three(found: Percentiles | None) -> str:
-    if found is None:
-        return "-"
-    return " / ".join(
-        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in (found.p50, found.p95, found.p99)
-    )
-
-
-def _survival(points: list[PointRecord]) -> str:
-    lines = []
-    for point in points:
-        found = point.acceptance
-        if found is None:
-            continue
-        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "unknown"
-        by_request = "" if found.per_request is None else f", {found.per_request:.2f} by request"
-        lines.append(
-            f"{point.load.label}: acceptance length {found.per_step or 1:.2f} by step{by_request};"
-            f" survival by position {rates} (from"
-            f" {_SOURCES[found.source]}; temperature {_temperature(point)})"
-        )
-    return "\n".join(lines)
-
-
-_SOURCES = {
-    "per-request": "each answer",
-    "metrics": "the engine's counters, warm-up included",
-    "cloudwatch": "the engine's log in CloudWatch, warm-up included",
-}
-
-
-def _temperature(point: PointRecord) -> str:
-    return "as in each request" if point.temperature is None else f"{point.temperature:g}"
 
 
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:

@@ -1,21 +1,21 @@
-"""`peagle-sm compare`: which endpoint is faster, and is that significant."""
+"""`peagle-sm compare`: which endpoint is faster, and is that significant.
+
+With --modes it deploys the modes of a spec: price, confirmation, deployment, measurement and clean-up.
+`reproduce` shares that, so both show the same price and leave nothing behind.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.modes import (
-    comparing,
-    dependencies,
-    measure_modes,
-    run_comparison,
-)
+from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.measuring.options import (
     FILE,
     Numbers,
@@ -43,24 +43,21 @@ from peagle_sm.cli.commands.measuring.packs import (
     render_packs,
     run_chosen,
 )
-from peagle_sm.cli.console import emit
-from peagle_sm.cli.terminal import STAND_IN, render_table
-from peagle_sm.measure import need_packages
+from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
+from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table, show
+from peagle_sm.core.errors import Declined, PlanRefused, SpecError
+from peagle_sm.core.words import usd
+from peagle_sm.measure import need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.core.planning import Plan
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round
-    from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.compare.run import CompareDependencies
-    from peagle_sm.measure.results.records import (
-        ArmRecord,
-        ComparisonRecord,
-        Interval,
-        Percentiles,
-        PointRecord,
-    )
+    from peagle_sm.measure.compare.measurement import Estimate, Setup
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
 
@@ -98,15 +95,10 @@ if TYPE_CHECKING:
     "--concurrency",
     type=Numbers(whole=True),
     default="1",
-    show_default=True,
     help="Requests in flight. At 1 the arms are paired by prompt, above 1 by blocks of time.",
 )
 @click.option(
-    "--blocks",
-    type=click.IntRange(min=2),
-    default=6,
-    show_default=True,
-    help="Number of time blocks above concurrency 1.",
+    "--blocks", type=click.IntRange(min=2), default=6, help="Number of time blocks above concurrency 1."
 )
 @repeat_option
 @max_tokens_option
@@ -117,9 +109,9 @@ if TYPE_CHECKING:
 @click.option(
     "--control/--no-control",
     default=True,
-    help="Also compare the first arm with itself (A/A test); the ratio should be 1.  [default: control]",
+    help="Also compare the first arm with itself (A/A test); the ratio should be 1.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/compare-TIME.jsonl]")
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="With --modes: do not ask for confirmation.")
@@ -162,7 +154,6 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
 
 
 def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
-    from peagle_sm.cli.progress import follower
     from peagle_sm.measure.compare.arms import parse_arms
     from peagle_sm.measure.compare.deployments import existing_rounds
 
@@ -175,26 +166,23 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     opened: list[Session] = []
 
     def session() -> Session:
-        from peagle_sm.cli.arguments import open_session
-
         if not opened:
             opened.append(open_session(state))
         return opened[0]
 
     rounds = existing_rounds(arms, session)
     reached = opened[0] if opened else None
+    run = (
+        run_chosen(state, reached, options)
+        if measured is None
+        else comparing(state, reached, *measured, options)
+    )
+    config = {"arms": list(texts)} if measured is None else {"arms": list(texts), **_settings(options)}
     with follower(state) as follow:
-        around = dependencies(state, reached, follow, options)
-        if measured is None:
-            return run_chosen(rounds, around, reached, options, {"arms": list(texts)})
-        config = {"arms": list(texts), **_settings(options)}
-        return run_comparison(rounds, *measured, around, options, config)
+        return run(rounds, follow, config)
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
-    from peagle_sm.cli.arguments import open_session, read_spec
-    from peagle_sm.core.errors import SpecError
-
     if texts:
         raise SpecError(
             f"--modes deploys the arms, but arms were given too: {' '.join(texts)}",
@@ -204,22 +192,17 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     specs = _specs(base, options)
     if options["packs"] is not None:
         session = open_session(state, base.placement.region)
-        expected = expected_setup(base, options)
-
-        def run(rounds: list[Round], around: CompareDependencies, config: Mapping[str, Any]) -> Outcome:
-            return run_chosen(rounds, around, session, options, config)
-
-        return measure_modes(state, session, specs, expected, run, {**options, "control": False}, {})
+        run = run_chosen(state, session, options)
+        alone = {**options, "control": False}
+        return measure_modes(state, session, specs, expected_setup(base, options), run, alone, {})
     workload = chosen_workload(options)
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
-    compared = comparing(setup, workload, options)
-    return measure_modes(state, session, specs, setup, compared, options, _settings(options))
+    run = comparing(state, session, setup, workload, options)
+    return measure_modes(state, session, specs, setup, run, options, _settings(options))
 
 
 def _refuse_options_of_modes(options: dict[str, Any]) -> None:
-    from peagle_sm.core.errors import SpecError
-
     names = ("spec_path", "deployments", "ks", "heads", "head_uris", "unguarded")
     alone = [name for name in names if options[name]]
     if alone:
@@ -263,27 +246,22 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("seed", "max_tokens", "temperature", "api", "first_turn_only")}
 
 
-NO_DIFFERENCE = "no significant difference"
-WITHHELD = "withheld"
-FINE = 1.02  #: the verdict estimates how many prompts are needed to detect this ratio
-CONTROL_WITHIN = 0.10  #: the A/A interval must be within 1 +- this for "1, as expected"
-_RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
-_ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
-
-
 def render_outcome(outcome: Outcome) -> str:
     """Render the arms, the ratios of all pairs, the ratios by category, and notes."""
-    from peagle_sm.measure.load.points import separate_withheld
+    from peagle_sm.measure.report import outcomes
 
     results = outcome.results
-    arms = {arm.name: arm for arm in results.arms}
-    shown = [one for one in results.points if not arms[one.arm].control]
-    found = separate_withheld(results.points, results.comparisons)
-    ratios = [_ratio(one) for one in found.comparisons]
-    ratios += [_withheld(one) for one in found.withheld_comparisons]
+    controls = {arm.name for arm in results.arms if arm.control}
+    shown = [one for one in results.points if one.arm not in controls]
+    star = "\n(* uncertain: see the note)" if outcomes.is_uncertain(shown) else ""
+    texts = {outcomes.temperature_text(point.temperature) for point in results.points}
+    legend = (
+        "(95% confidence intervals; ratio = acceptance x step time; a factor above 1 favours the first arm; "
+        f"temperature {', '.join(sorted(texts))})"
+    )
     parts = [
-        render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]) + _star(shown),
-        render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
+        show(outcomes.arms(results, shown)) + star,
+        f"{show(outcomes.ratios(results))}\n{legend}",
         render_slices(results),
         "\n".join(f"note: {note}" for note in _notes(outcome)),
         f"results: {outcome.path}",
@@ -291,112 +269,14 @@ def render_outcome(outcome: Outcome) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _star(points: Sequence[PointRecord]) -> str:
-    """Return the footnote of the table of arms if a figure is marked."""
-    from peagle_sm.measure.load.points import is_late, is_short, is_withheld
-
-    shown = [one for one in points if not is_withheld(one.client)]
-    marked = any(is_short(one) or is_late(one.client) for one in shown)
-    return "\n(* uncertain: see the note)" if marked else ""
-
-
 def _notes(outcome: Outcome) -> list[str]:
     return [*outcome.notes, *([STAND_IN] if outcome.results.header.stand_in_weights else [])]
-
-
-def _legend(outcome: Outcome) -> str:
-    temperatures = {point.temperature for point in outcome.results.points}
-    texts = {"as in each request" if one is None else f"{one:g}" for one in temperatures}
-    return (
-        "(95% confidence intervals; ratio = acceptance x step time; a factor above 1 favours the first arm; "
-        f"temperature {', '.join(sorted(texts))})"
-    )
-
-
-def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
-    from peagle_sm.measure.load.points import is_short, is_withheld
-
-    accepted = point.acceptance.per_step if point.acceptance else None
-    about = (
-        point.load.label,
-        arm.name,
-        arm.mode,
-        str(arm.num_speculative_tokens or "-"),
-        str(point.requests),
-        str(sum(point.errors.values())),
-    )
-    if is_withheld(point.client):
-        return (*about, *[WITHHELD] * 4)
-    return (
-        *about,
-        f"{point.otps:,.1f}" + (" *" if is_short(point) else ""),
-        "-" if accepted is None else f"{accepted:.2f}",
-        _latency(point, point.ttft_ms),
-        _latency(point, point.tpot_ms),
-    )
-
-
-def _latency(point: PointRecord, found: Percentiles | None) -> str:
-    from peagle_sm.measure.load.points import is_late
-
-    return "-" if found is None else f"{found.p50:,.2f}" + (" *" if is_late(point.client) else "")
-
-
-def _withheld(one: ComparisonRecord) -> tuple[str, ...]:
-    return (one.load.label, _pair(one), WITHHELD, "-", "-", "-", "see the note")
-
-
-def _pair(one: ComparisonRecord) -> str:
-    return f"{one.slower} over itself" if one.control else f"{one.faster} over {one.slower}"
-
-
-def _ratio(one: ComparisonRecord) -> tuple[str, ...]:
-    return (
-        one.load.label,
-        _pair(one),
-        f"{one.ratio.value:.3f}",
-        f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] over {_units(one)}",
-        _factor(one.acceptance_ratio),
-        _factor(one.step_time_ratio),
-        verdict(one),
-    )
-
-
-def _units(one: ComparisonRecord) -> str:
-    return f"{one.units} {one.over}" + (", this deployment only" if one.deployments == 1 else "")
-
-
-def _factor(factor: Interval | None) -> str:
-    return "-" if factor is None else f"{factor.value:.3f} [{factor.low:.3f}, {factor.high:.3f}]"
-
-
-def _control_verdict(one: ComparisonRecord) -> str:
-    """Return the A/A test's verdict; a wide interval contains 1 but proves nothing."""
-    if one.ratio.shown:
-        return "differs from 1: see the note"
-    if one.ratio.low >= 1 - CONTROL_WITHIN and one.ratio.high <= 1 + CONTROL_WITHIN:
-        return "1, as expected"
-    return f"{NO_DIFFERENCE}, but too few {one.over} to be sure"
-
-
-def verdict(one: ComparisonRecord) -> str:
-    """Return the result in words; for the A/A test, if the run can be trusted."""
-    if one.control:
-        return _control_verdict(one)
-    if one.ratio.shown:
-        reach = " in this deployment" if one.deployments == 1 else ""
-        return f"{one.faster if one.ratio.value > 1 else one.slower} is faster{reach}"
-    half = math.log(one.ratio.high / one.ratio.low) / 2
-    text = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
-    if one.over != "deployments" and half > math.log(FINE):
-        needed = math.ceil(one.units * (half / math.log(FINE)) ** 2)
-        text += f"; +-{FINE - 1:.0%} needs about {needed:,} {one.over}"
-    return text + ")"
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_sm.measure.load.points import separate_withheld
+    from peagle_sm.measure.report.outcomes import verdict
     from peagle_sm.measure.results.result_file import encode
 
     results = outcome.results
@@ -416,3 +296,126 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "slices": slices_data(results),
         "notes": list(outcome.notes),
     }
+
+
+Specs = Sequence[Mapping["SpecMode", "EndpointSpec"]]
+"""The spec of each mode, for each deployment."""
+Run = Callable[[list["Round"], "Follower", Mapping[str, Any]], "Outcome"]
+"""Measures the rounds and writes the results file, whose config is the mapping."""
+
+
+def measure_modes(
+    state: State,
+    session: Session,
+    specs: Specs,
+    setup: Setup,
+    run: Run,
+    options: Mapping[str, Any],
+    config: Mapping[str, Any],
+) -> Outcome:
+    """Show the price, ask, deploy the modes, measure them with ``run`` and delete them.
+
+    ``setup`` is for the estimate. ``options`` are the command's: unguarded, yes, control, seed and out.
+    ``config`` is for the results file.
+
+    Raises:
+        PlanRefused: a plan has an error, or a name is in use. Nothing was created.
+        Declined: the user did not confirm.
+        PeagleError: as in `peagle_sm.measure.compare.run.compare`.
+    """
+    from peagle_sm.measure.compare.deployments import deployed_rounds, refuse_taken_names
+    from peagle_sm.service.inventory.guard_state import require_guard
+
+    if not options["unguarded"]:
+        with follower(state) as follow:
+            with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
+    refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
+    plans = plans_of(specs[0], session)
+    found = estimated(plans, specs, setup, options)
+    show_offer(state, options["yes"], render_estimate(plans, found), {"plan": estimate_data(plans, found)})
+    names = ", ".join(spec.name for spec in specs[0].values())
+    if not confirmed(state, f"Deploy {names}, measure them and delete them?", options["yes"]):
+        raise Declined("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
+    whole = {"modes": list(specs[0]), "deployments": len(specs), **config}
+    whole["specs"] = {
+        mode: spec.model_dump(mode="json", exclude_unset=True) for mode, spec in specs[0].items()
+    }
+    with follower(state) as follow:
+        rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
+        return run(rounds, follow, whole)
+
+
+def plans_of(
+    specs: Mapping[SpecMode, EndpointSpec], session: Session, *, account_from_spec: bool = False
+) -> list[Plan]:
+    """Plan each mode.
+
+    Raises:
+        PlanRefused: a plan has an error; the next step names the command's option.
+    """
+    from peagle_sm.measure.compare.arms import in_terms_of_the_options
+    from peagle_sm.service import plan_for
+
+    plans = [plan_for(spec, session, account_from_spec=account_from_spec) for spec in specs.values()]
+    for mode, made in zip(specs, plans, strict=True):
+        try:
+            refuse_if_needed(made)
+        except PlanRefused as error:
+            raise in_terms_of_the_options(error, mode) from error
+    return plans
+
+
+def estimated(plans: Sequence[Plan], specs: Specs, setup: Setup, options: Mapping[str, Any]) -> Estimate:
+    """Estimate time and cost of all deployments, with the A/A control if it is measured."""
+    from peagle_sm.measure.compare.measurement import estimate
+
+    return estimate(plans, setup, arms=len(plans) + bool(options["control"]), deployments=len(specs))
+
+
+def comparing(
+    state: State, session: Session | None, setup: Setup, workload: Workload, options: Mapping[str, Any]
+) -> Run:
+    """Return the run of a comparison; SIGTERM ends it like Ctrl-C."""
+    from peagle_sm.measure.compare.run import CompareDependencies
+    from peagle_sm.measure.compare.run import compare as compared
+
+    def run(rounds: list[Round], follow: Follower, config: Mapping[str, Any]) -> Outcome:
+        path = options["out"] or results_file("compare")
+        every_s = 5.0 if state.format == "json" else 0.5
+        around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
+        with termination_is_ctrl_c():
+            return compared(rounds, setup, workload, path, around, control=options["control"], config=config)
+
+    return run
+
+
+def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
+    """Render what --modes deploys, and what it is likely to cost."""
+    rows = [
+        (
+            plan.names.endpoint,
+            plan.spec.speculation.mode,
+            usd(plan.usd_per_hour, "hour"),
+        )
+        for plan in plans
+    ]
+    times = "" if found.deployments == 1 else f", {found.deployments} times, one after the other"
+    minutes = max(1, round(found.minutes))
+    about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
+    if minutes > 120:
+        about = f"about {minutes / 60:.1f} hours"
+    fields = [
+        ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
+        ("price", usd(found.usd_per_hour, "hour") + " for all of them"),
+        ("likely", f"{about}, {usd(found.usd)}"),
+        ("at most", f"{usd(found.most_usd)}, if all of them run until the end of their lifetime"),
+        ("price from", "\n".join(found.price_sources)),
+    ]
+    return (
+        render_table(("endpoint", "mode", "price"), rows, right=("price",)) + "\n\n" + render_fields(fields)
+    )
+
+
+def estimate_data(plans: Sequence[Plan], found: Estimate) -> dict[str, Any]:
+    """Return the same data for --format json."""
+    return {"endpoints": [plan.names.endpoint for plan in plans], **asdict(found)}

@@ -22,6 +22,8 @@ else:
     _Type = click.ParamType
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+COUNT = click.IntRange(min=1)
+POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 class _ResultsFile(click.Path):
@@ -48,7 +50,6 @@ workload_option = click.option(
     "-w",
     metavar="NAME|PATH",
     default="humaneval",
-    show_default=True,
     help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests;"
     " bench also takes pack:NAME.",
 )
@@ -59,7 +60,7 @@ repeat_option = click.option(
     "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
 )
 max_tokens_option = click.option(
-    "--max-tokens", type=click.IntRange(min=1), help="Maximum output tokens per answer.  [default: 256]"
+    "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
 )
 temperature_option = click.option(
     "--temperature",
@@ -70,7 +71,6 @@ api_option = click.option(
     "--api",
     type=click.Choice(("auto", "chat", "completion")),
     default="auto",
-    show_default=True,
     help="API of the requests; auto: as the workload needs.",
 )
 first_turn_option = click.option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +11,21 @@ import click
 from click.core import ParameterSource
 
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import emit
+from peagle_sm.cli.console import emit, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.measure import results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
     from peagle_sm.core.errors import PeagleError
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.measure.benchmark.endpoint_arm import Described
     from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.load import WorkItem
     from peagle_sm.measure.packs.pack import Pack, PackWork
-    from peagle_sm.measure.packs.run import PackDependencies, PackOptions
+    from peagle_sm.measure.packs.run import PackOptions
     from peagle_sm.measure.results.records import ArmRecord, PackRecord
     from peagle_sm.measure.results.result_file import Outcome
     from peagle_sm.measure.workloads import Workload
@@ -239,32 +239,27 @@ def expected_setup(base: EndpointSpec, options: Mapping[str, Any]) -> Setup:
 
 
 def run_chosen(
-    rounds: Sequence[Round],
-    around: CompareDependencies,
-    session: Session | None,
-    options: Mapping[str, Any],
-    config: Mapping[str, Any],
-) -> Outcome:
-    """Run the packs of --packs on the arms of the rounds, and write the results file."""
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.measure.packs.run import run_packs
+    state: State, session: Session | None, options: Mapping[str, Any]
+) -> Callable[[list[Round], Follower, Mapping[str, Any]], Outcome]:
+    """Return the run of the packs of --packs; SIGTERM ends it like Ctrl-C."""
+    from peagle_sm.measure.benchmark.acceptance import metrics_page
+    from peagle_sm.measure.compare.run import CompareDependencies
+    from peagle_sm.measure.packs.run import PackDependencies, run_packs
 
     chosen = checked_packs(options)
-    path = options["out"] or results_file("packs")
-    with termination_is_ctrl_c():
-        return run_packs(
-            rounds, chosen, path, options_of(options), pack_dependencies(around, session), config=config
+
+    def run(rounds: list[Round], follow: Follower, config: Mapping[str, Any]) -> Outcome:
+        path = options["out"] or results_file("packs")
+        every_s = 5.0 if state.format == "json" else 0.5
+        around = PackDependencies(
+            CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s),
+            lambda arm: engine_of(session, arm),
+            lambda arm: metrics_page(session, arm),
         )
+        with termination_is_ctrl_c():
+            return run_packs(rounds, chosen, path, options_of(options), around, config=config)
 
-
-def pack_dependencies(around: CompareDependencies, session: Session | None) -> PackDependencies:
-    """Return what packs depend on, for arms in this session (None: bare servers only)."""
-    from peagle_sm.measure.benchmark.acceptance import metrics_page
-    from peagle_sm.measure.packs.run import PackDependencies
-
-    return PackDependencies(
-        around, lambda arm: engine_of(session, arm), lambda arm: metrics_page(session, arm)
-    )
+    return run
 
 
 _HEADS = ("pack", "arm", "result", "figure", "why")

@@ -6,24 +6,28 @@ It is `compare --modes` with the table's set-up: same arms, prices, confirmation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.compare import outcome_data, render_outcome
-from peagle_sm.cli.commands.measuring.modes import (
+from peagle_sm.cli.commands.measuring.compare import (
     comparing,
     estimate_data,
     estimated,
     measure_modes,
+    outcome_data,
     plans_of,
     render_estimate,
+    render_outcome,
 )
-from peagle_sm.cli.commands.measuring.options import FILE, RESULTS_FILE, Numbers, workload_file_option
+from peagle_sm.cli.commands.measuring.options import COUNT, FILE, RESULTS_FILE, Numbers, workload_file_option
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.measure import need_packages, results_file
 
 if TYPE_CHECKING:
@@ -31,8 +35,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.compare.published import LinedUp, Reproduction
-    from peagle_sm.measure.compare.published_set_up import Scale
+    from peagle_sm.measure.compare.published import LinedUp, Reproduction, Scale
     from peagle_sm.measure.results.result_file import Outcome, Results
     from peagle_sm.measure.workloads import Workload
 
@@ -67,7 +70,7 @@ STAND_INS = (
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Maximum output tokens per answer.  [default: as published; 64 with --local]",
 )
 @click.option(
@@ -79,16 +82,13 @@ STAND_INS = (
     "--deployments",
     type=click.IntRange(min=1, max=20),
     default=1,
-    show_default=True,
     help="Number of times to deploy each mode, for intervals over deployments.",
 )
 @workload_file_option
 @click.option(
-    "--control/--no-control",
-    default=True,
-    help="Also compare the first arm with itself (A/A test).  [default: control]",
+    "--control/--no-control", default=True, help="Also compare the first arm with itself (A/A test)."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/reproduce-NAME-TIME.jsonl]")
 @click.option(
     "--results", "results_path", type=RESULTS_FILE, help="Measure nothing; show this results file of NAME."
@@ -135,7 +135,6 @@ def reproduce(state: State, /, name: str | None, **options: Any) -> None:
 
 
 def _earlier(name: str, path: Path) -> Results:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.results.result_file import read
 
     results = read(path)
@@ -150,11 +149,9 @@ def _earlier(name: str, path: Path) -> Results:
 
 
 def _measured(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> Outcome:
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.core.errors import PeagleError
     from peagle_sm.measure.compare.deployments import refuse_not_offered, refuse_not_staged
-    from peagle_sm.measure.compare.published_set_up import staging
+    from peagle_sm.measure.compare.published import staging
     from peagle_sm.service.spec_to_plan import guards_roles
 
     modes, ks = _modes_and_ks(table, options)  # first: what was typed wrongly needs no session
@@ -182,7 +179,8 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
     out = options["out"] or results_file("reproduce", name)
     try:
         asked = {**options, "out": out}
-        return measure_modes(state, session, specs, setup, comparing(setup, workload, asked), asked, config)
+        run = comparing(state, session, setup, workload, asked)
+        return measure_modes(state, session, specs, setup, run, asked, config)
     except PeagleError as error:
         if error.details.get("file"):
             step = f"peagle-sm reproduce {name} --results {error.details['file']}"
@@ -191,7 +189,7 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
 
 
 def _scale(state: State, table: PublishedTable, options: Mapping[str, Any]) -> Scale:
-    from peagle_sm.measure.compare.published_set_up import scale_of
+    from peagle_sm.measure.compare.published import scale_of
 
     return scale_of(
         table,
@@ -203,9 +201,8 @@ def _scale(state: State, table: PublishedTable, options: Mapping[str, Any]) -> S
 
 
 def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> None:
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.published_set_up import staging
+    from peagle_sm.measure.compare.published import staging
     from peagle_sm.measure.load import WorkItem
     from peagle_sm.service.spec_to_plan import guards_roles
 
@@ -248,7 +245,6 @@ def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, 
 def _modes_and_ks(
     table: PublishedTable, options: Mapping[str, Any]
 ) -> tuple[tuple[SpecMode, ...], dict[SpecMode, int]]:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.compare.arms import parse_ks, parse_modes
 
     modes = parse_modes(options["modes"]) if options["modes"] else table.modes
@@ -266,12 +262,10 @@ def _modes_and_ks(
 def _artifacts(
     name: str, table: PublishedTable, modes: Sequence[SpecMode], given: str | None, flags: str
 ) -> str:
-    from peagle_sm.core.errors import SpecError
-
     if given is not None:
         return given.removesuffix("/") + "/"
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.published_set_up import staging
+    from peagle_sm.measure.compare.published import staging
 
     commands = list(dict.fromkeys(staging(table, modes, _PLACEHOLDER, load_catalog()).values()))
     raise SpecError(
@@ -285,7 +279,6 @@ def _artifacts(
 
 
 def _workload(table: PublishedTable, scale: Scale, options: Mapping[str, Any]) -> Workload:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.workloads import load_workload
     from peagle_sm.measure.workloads.public_datasets import PREPARE_SPEED_BENCH
 
@@ -323,7 +316,7 @@ def _specs(
     roles: tuple[str, str] | None,
 ) -> list[dict[SpecMode, EndpointSpec]]:
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.published_set_up import minutes_of_deployment, specs_for, stand_in_specs
+    from peagle_sm.measure.compare.published import minutes_of_deployment, specs_for, stand_in_specs
 
     count = options["deployments"]
     if artifacts is None or roles is None:
@@ -482,8 +475,6 @@ def reproduction_data(
     published: Published, table: PublishedTable, found: Reproduction, stand_in: bool
 ) -> dict[str, Any]:
     """Return the same data for --format json."""
-    from dataclasses import asdict
-
     return {
         "title": table.title,
         "stand_in_weights": stand_in,

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import read_spec, spec_argument
+from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.measuring.options import FILE, Numbers, workload_file_option, workload_option
-from peagle_sm.cli.console import confirmed, emit, note, to_json
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.terminal import STAND_IN, render_fields, show
+from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.measure import PACKAGES, need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.records import Request
+    from peagle_sm.core.plan.payloads import Request
     from peagle_sm.core.planning import Plan
-    from peagle_sm.measure.results.records import FitRecord, TableRecord
+    from peagle_sm.measure.results.records import TableRecord
     from peagle_sm.measure.tune.arms import HostPlan
     from peagle_sm.measure.tune.estimate import Estimate
     from peagle_sm.measure.tune.job import Done, Job
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     help="Requests in flight at which to tune K by load, for example 1,2,4,8; in place of --concurrency. "
     "Writes a table of K by batch size if its validation shows no loss, else one K.",
 )
-@click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="Largest K to try.")
+@click.option("--max-k", type=click.IntRange(2, 32), default=11, help="Largest K to try.")
 @click.option(
     "--by",
     type=click.Choice(("auto", "runtime", "deployments")),
@@ -68,23 +71,14 @@ if TYPE_CHECKING:
 )
 @workload_option
 @workload_file_option
+@click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
 @click.option(
-    "--requests",
-    type=click.IntRange(min=4),
-    default=24,
-    show_default=True,
-    help="Requests measured per window.",
+    "--max-tokens", type=click.IntRange(min=8), default=128, help="Maximum output tokens per answer."
 )
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=8),
-    default=128,
-    show_default=True,
-    help="Maximum output tokens per answer.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for prompts and their order.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option(
     "--sweep",
+    "sweep_rounds",
     type=click.IntRange(0, 100),
     default=0,
     metavar="ROUNDS",
@@ -92,7 +86,7 @@ if TYPE_CHECKING:
 )
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
-@click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.  [default: write]")
+@click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
 @click.option("--dry-run", is_flag=True, help="Print the first requests as JSON; create nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
@@ -112,11 +106,6 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     """
     need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.commands.guard import with_guard
-    from peagle_sm.cli.commands.planning.plan import refuse_if_needed
-    from peagle_sm.cli.console import termination_is_ctrl_c
-    from peagle_sm.cli.progress import follower
     from peagle_sm.measure.tune import job as tuning
     from peagle_sm.service.inventory.guard_state import require_guard
 
@@ -134,8 +123,6 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     cost = tuning.price_of(job, plans, session)
     note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
     if not confirmed(state, f"Continue ({cost.words()})?", yes):
-        from peagle_sm.core.errors import Declined
-
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
     every_s = 5.0 if state.format == "json" else 0.5
     with termination_is_ctrl_c(), follower(state) as follow:
@@ -151,37 +138,27 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 
 
 def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.compare.arms import parse_by_mode
     from peagle_sm.measure.tune.arms import parse_modes
-    from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, most_deployments
+    from peagle_sm.measure.tune.estimate import Settings
     from peagle_sm.measure.tune.job import Job, modes_of
-    from peagle_sm.measure.tune.loads import ROUNDS as LOAD_ROUNDS
-    from peagle_sm.measure.tune.run import Settings
-    from peagle_sm.measure.tune.windows import WindowSize
     from peagle_sm.measure.workloads import load_workload
 
     modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
-    by, loads = options["by"], options["loads"]
-    if loads and options["concurrency"]:
+    if options["loads"] and options["concurrency"]:
         raise SpecError("--loads: found together with --concurrency.", next_step="Give one of the two.")
-    by_default = by == "auto" and (session.is_local or bool(loads))
-    runtime = (by == "runtime" or by_default) and not options["components"]
+    same = ("max_k", "by", "max_deployments", "rounds", "requests", "sweep_rounds", "unguarded")
     return Job(
         spec=spec,
         spec_path=None if str(spec_path) == "-" else spec_path,
-        settings=Settings(
+        settings=Settings.of(
             modes=modes,
-            concurrencies=tuple(dict.fromkeys(sorted(loads) if loads else options["concurrency"] or (1, 8))),
-            max_k=options["max_k"],
-            runtime=runtime,
-            most_deployments=options["max_deployments"] or most_deployments(options["max_k"]),
-            rounds=options["rounds"] or (LOAD_ROUNDS if loads else RUNTIME_ROUNDS),
-            size=WindowSize(options["requests"]),
+            local=session.is_local,
+            concurrency=options["concurrency"] or (1, 8),
+            loads=options["loads"] or (),
             heads=parse_by_mode("--head", options["heads"], modes),
-            sweep_rounds=options["sweep"],
-            unguarded=options["unguarded"],
-            by_load=bool(loads),
+            components=options["components"] or 0,
+            **{name: options[name] for name in same},
         ),
         workload=load_workload(
             options["workload"],
@@ -206,9 +183,6 @@ def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
 
     found = {arm: listed(plan.requests) for arm, plan in plans.items()}
     click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
-
-
-_HEADS = ("K", "accepted", "step ms", "tokens/s", "95% interval", "")
 
 
 def render_before(job: Job, cost: Estimate, price_source: str) -> str:
@@ -236,6 +210,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 def render_done(done: Done) -> str:
     """Render the curve of each mode and load, the best mode, the sweep, the cost."""
+    from peagle_sm.measure.report.outcomes import curve
     from peagle_sm.measure.tune.outcome import best_mode, common_against_none
 
     tuned = done.tuned
@@ -243,7 +218,7 @@ def render_done(done: Done) -> str:
     for record in done.fits:
         parts.append(
             f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
-            f"{_curve(record)}\n{record.reason}"
+            f"{show(curve(record))}\n{record.reason}"
         )
     lines = []
     for result in tuned.results:
@@ -287,7 +262,7 @@ def render_table_of_k(table: TableRecord) -> str:
     )
     for rows in (validations([table]), alternatives([table])):
         if rows is not None:
-            lines += ["", render_table(rows.heads, rows.rows, right=rows.figures)]
+            lines += ["", show(rows)]
     if table.alternatives:
         lines.append("all modes run on the same instance, so a faster one is also cheaper per token")
     return "\n".join(lines)
@@ -314,21 +289,6 @@ def spent(done: Done) -> str:
     if done.tuned.usd is None:
         return "cost unknown: no price found"
     return f"cost {done.tuned.usd:.2f} USD" if done.tuned.usd else "nothing was billed"
-
-
-def _curve(record: FitRecord) -> str:
-    rows = [
-        (
-            str(point.k),
-            f"{point.acceptance_length:.2f}",
-            f"{point.step_ms:.2f}",
-            f"{point.otps:.0f}",
-            f"{point.low or 0:.0f} to {point.high or 0:.0f}",
-            ("chosen" if point.k == record.best_k else "") + ("" if point.measured else " predicted"),
-        )
-        for point in record.points
-    ]
-    return render_table(_HEADS, rows, right=_HEADS[:5])
 
 
 def done_data(done: Done) -> dict[str, Any]:

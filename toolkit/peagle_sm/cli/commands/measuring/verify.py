@@ -47,17 +47,13 @@ _EVERY_S = 10.0
     type=click.IntRange(min=2),
     help="Maximum tokens of a greedy answer.  [default: 256; --quick: 96]",
 )
-@click.option(
-    "--concurrency", type=click.IntRange(1, 128), default=8, show_default=True, help="Requests in flight."
-)
+@click.option("--concurrency", type=click.IntRange(1, 128), default=8, help="Requests in flight.")
 @click.option(
     "--checks", metavar="LIST", help=f"Run only these, separated by commas.  [default: {','.join(CHECKS)}]"
 )
 @click.option("--quick", is_flag=True, help="Use a fifth of the tokens; detects only larger faults.")
 @click.option("--allow-undecided", is_flag=True, help="Exit with 0 although a check could not be decided.")
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed for prompts, seeds and stop strings."
-)
+@click.option("--seed", type=int, default=0, help="Seed for prompts, seeds and stop strings.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/verify-NAME-TIME.jsonl]")
 @global_options
 @click.pass_obj

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import read_spec
+from peagle_sm.cli.arguments import open_session, read_spec, write_fields
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import emit, note, say
+from peagle_sm.cli.commands.guard import install
+from peagle_sm.cli.commands.planning.plan import render_results
+from peagle_sm.cli.console import confirmed, emit, note, say
 from peagle_sm.cli.terminal import render_table
+from peagle_sm.core.errors import CredentialsError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks import Check
     from peagle_sm.core.checks.base import Result
-    from peagle_sm.core.errors import PeagleError
     from peagle_sm.core.planning import Plan
 
 
@@ -49,7 +51,6 @@ skip_option = click.option(
     "timeout_s",
     type=click.FloatRange(1, 600),
     default=30.0,
-    show_default=True,
     help="Seconds for all lookups; a check that takes longer is unknown.",
 )
 @click.option(
@@ -76,9 +77,7 @@ def doctor(
     Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
     price of those that cost money, and asks first.
     """
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.core.errors import CredentialsError, SpecError
-    from peagle_sm.service.preflight import planned
+    from peagle_sm.service.preflight import machine_only, planned, read_machine
 
     state: State = ctx.obj
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
@@ -86,7 +85,7 @@ def doctor(
     try:
         session = open_session(state, spec.placement.region if spec else None)
     except CredentialsError as error:  # the checks of this machine need no session
-        _show(state, _check_machine(error, skip), verbose)
+        _show(state, machine_only(error, read_machine(), skip=skip), verbose)
         return
     plan = planned(session, spec)
     results = _check(session, plan, skip, timeout_s)
@@ -102,12 +101,6 @@ def doctor(
     _show(state, results, verbose)
 
 
-def _check_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
-    from peagle_sm.service.preflight import machine_only, read_machine
-
-    return machine_only(error, read_machine(), skip=skip)
-
-
 def _check(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
     from peagle_sm.service.preflight import preflight, read_machine
 
@@ -115,7 +108,6 @@ def _check(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: 
 
 
 def _print(state: State, results: tuple[Result, ...], verbose: bool) -> None:
-    from peagle_sm.cli.commands.planning.plan import render_results
     from peagle_sm.service.preflight import results_data
 
     emit(
@@ -127,7 +119,6 @@ def _print(state: State, results: tuple[Result, ...], verbose: bool) -> None:
 
 
 def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
-    from peagle_sm.core.errors import CredentialsError
     from peagle_sm.service.preflight import PreflightFailed, refuse_errors
 
     _print(state, results, verbose)
@@ -152,8 +143,6 @@ def _fix(
     yes: bool,
 ) -> bool:
     """Apply the fixes after confirmation; return whether anything was changed."""
-    from peagle_sm.cli.commands.guard import install
-    from peagle_sm.cli.console import confirmed
     from peagle_sm.service.preflight import draft_of, mending, own_buckets
 
     draft = draft_of(plan) if plan is not None else None
@@ -163,7 +152,7 @@ def _fix(
         for name, reason in found.reasons.items():
             click.echo(f"  {name}: {found.fields[name]!r}    ({reason})", err=True)
         if confirmed(ctx.obj, f"Write these fields into {path}?", yes):
-            _write(path, found.fields)
+            write_fields(path, found.fields)
             changed = True
     if ("guard", "install") in found.commands:
         say("peagle-sm guard install creates the guard and both roles:")
@@ -172,13 +161,6 @@ def _fix(
     if not found.fields and not found.commands:
         note(ctx.obj, "there is nothing that --fix can fix")
     return changed
-
-
-def _write(path: Path, fields: dict[str, object]) -> None:
-    from peagle_sm.aws.files import write_file
-    from peagle_sm.core.spec.editing import edit_spec
-
-    write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
 
 
 @click.command(cls=Command)

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.aws.files import cache_dir
+from peagle_sm.cli.arguments import open_session, write_fields
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, to_json
+from peagle_sm.cli.console import confirmed, emit, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.core.heads.reading import SOURCE, usd_per_month
 
 if TYPE_CHECKING:
@@ -24,17 +27,11 @@ if TYPE_CHECKING:
 
 
 ENTRIES = (
-    Entry("list", "peagle_sm.cli.commands.planning.catalog:list_", "List the draft heads in the catalogue."),
+    Entry("list", "commands.planning.catalog:list_", "List the draft heads in the catalogue."),
     Entry(
-        "check",
-        "peagle_sm.cli.commands.planning.heads:check",
-        "Check a draft head for faults before an engine loads it.",
+        "check", "commands.planning.heads:check", "Check a draft head for faults before an engine loads it."
     ),
-    Entry(
-        "stage",
-        "peagle_sm.cli.commands.planning.heads:stage",
-        "Copy a draft head, or a model with its head, to S3.",
-    ),
+    Entry("stage", "commands.planning.heads:stage", "Copy a draft head, or a model with its head, to S3."),
 )
 
 
@@ -70,7 +67,6 @@ def check(
     catalogue. The command reads only configs, tensor headers and the vocabulary map; in a local folder it
     also computes each file's sha256. Exit code 3 if the head must not be deployed.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.heads.layout import refused
     from peagle_sm.service.heads import check_head
 
@@ -122,8 +118,6 @@ def stage(
     If it was interrupted, run it again to continue. It never overwrites existing objects under the prefix.
     """
     from peagle_sm.aws.storage.s3 import split_uri
-    from peagle_sm.cli.arguments import open_session
-    from peagle_sm.core.errors import SpecError
 
     split_uri(uri)  # raises for a bad URI before the command asks for --yes
     session = open_session(state)
@@ -158,8 +152,6 @@ def _stage(
     state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
 ) -> None:
     from peagle_sm import __version__
-    from peagle_sm.aws.files import cache_dir
-    from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.service.heads import plan_staging
     from peagle_sm.service.heads import stage as carry_out
     from peagle_sm.service.heads.staging import spec_fields
@@ -173,8 +165,6 @@ def _stage(
         return
     note(state, render_staging(plan) + "\n")
     if not confirmed(state, f"Copy {len(plan.sizes)} files to {plan.uri}?", yes):
-        from peagle_sm.core.errors import Declined
-
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     with termination_is_ctrl_c():
         staged = carry_out(
@@ -182,7 +172,7 @@ def _stage(
         )
     fields = spec_fields(plan, staged)
     if spec_path is not None:
-        _write(spec_path, fields)
+        write_fields(spec_path, fields)
         note(state, f"{spec_path}: written")
     emit(
         state,
@@ -246,13 +236,6 @@ def _follow(state: State) -> Callable[[str, str, int, int], None]:
             click.echo(f"  {step} {name}: {size_text(done)} of {size_text(size)}", err=True)
 
     return follow
-
-
-def _write(path: Path, fields: dict[str, str]) -> None:
-    from peagle_sm.aws.files import write_file
-    from peagle_sm.core.spec.editing import edit_spec
-
-    write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
 
 
 def sources_for(state: State, session: Callable[[], Session]) -> Sources:

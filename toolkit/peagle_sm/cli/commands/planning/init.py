@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import emit, to_json
+from peagle_sm.core.errors import SpecError
 
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import Catalog
@@ -31,9 +33,7 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 @click.command(cls=Command)
 @click.argument("model", required=False, shell_complete=_complete_model)
-@click.option(
-    "--mode", type=click.Choice(MODES), default="p-eagle", show_default=True, help="Speculation mode."
-)
+@click.option("--mode", type=click.Choice(MODES), default="p-eagle", help="Speculation mode.")
 @click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
 @click.option("--k", "tokens", type=click.IntRange(min=1), help="Draft tokens.  [default: the catalogue's]")
 @click.option("--draft-head", help="Draft head.  [default: the catalogue's for the model and mode]")
@@ -44,7 +44,6 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     default="peagle.yaml",
-    show_default=True,
     help="File to write.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
@@ -88,8 +87,6 @@ def init(
         chosen["head_uri"] = head_uri
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
-    from peagle_sm.aws.files import write_file
-
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
     write_file(schema, to_json(json_schema()) + "\n")
@@ -104,8 +101,6 @@ def init(
 
 
 def _known_model(model: str | None, catalog: Catalog) -> str:
-    from peagle_sm.core.errors import SpecError
-
     if model is None:
         raise SpecError(
             "no MODEL was given",
@@ -119,38 +114,30 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
 def _speculation(
     model: str, mode: str, tokens: int | None, draft_head: str | None, head_uri: str | None, catalog: Catalog
 ) -> dict[str, Any]:
-    from peagle_sm.core.errors import SpecError
-
     if mode == "none":
         return {"mode": mode}
-    heads = [name for name, head in catalog.heads_for(model).items() if head.method == mode]
+    known = catalog.heads_for(model)
+    heads = [name for name, head in known.items() if head.method == mode]
     if not heads and not (draft_head and head_uri):
+        methods = {head.method for head in known.values()}
         raise SpecError(
             f"the catalogue has no {mode} head for {model}",
             next_step="give --draft-head NAME and --head-uri s3://…/ of your own head, or another --mode",
-            details={"found": mode, "allowed": _modes_with_heads(model, catalog)},
+            details={"found": mode, "allowed": ["none", *(one for one in MODES if one in methods)]},
         )
     entry = catalog.models[model]
     defaults: dict[str, int] = {
         str(key): value for key, value in entry.default_num_speculative_tokens.items()
     }
-    known = {str(key): value for key, value in entry.default_heads.items()}
+    default_heads = {str(key): value for key, value in entry.default_heads.items()}
     return {
         "mode": mode,
         "num_speculative_tokens": tokens or defaults.get(mode, 3),
-        "draft_head": draft_head or known.get(mode) or heads[0],
+        "draft_head": draft_head or default_heads.get(mode) or heads[0],
     }
 
 
-def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
-    methods = {head.method for head in catalog.heads_for(model).values()}
-    return [mode for mode in MODES if mode == "none" or mode in methods]
-
-
 def _write(path: Path, text: str, force: bool) -> None:
-    from peagle_sm.aws.files import CannotWrite, write_file
-    from peagle_sm.core.errors import SpecError
-
     try:
         write_file(path, text, overwrite=force)
     except FileExistsError as error:
@@ -173,7 +160,7 @@ def schema() -> None:
     click.echo(to_json(json_schema()))
 
 
-CDK_ENTRIES = (Entry("init", f"{__name__}:cdk_init", "Write the CDK app into a folder."),)
+CDK_ENTRIES = (Entry("init", "commands.planning.init:cdk_init", "Write the CDK app into a folder."),)
 
 
 @click.group(cls=LazyGroup, entries=CDK_ENTRIES)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import read_spec, spec_argument
+from peagle_sm.cli.arguments import open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note, to_json
+from peagle_sm.core.display import text
+from peagle_sm.core.errors import LockStale, PlanRefused, SpecError
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -39,27 +41,25 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. Exit code 3 if a finding
     has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service import plan_for
+    from peagle_sm.service.preflight import refuse_errors, results_data
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)
     made = plan_for(spec, session, stack=stack, account_from_spec=True)
     results = _preflight(session, made) if preflight and not made.refused else ()
+    checked = f"\n\n{render_results(results, state.flags, verbose=True)}" if results else ""
     if dry_run:
-        print_requests(made)
+        print_dry_run(state, made)
     else:
         emit(
             state,
-            table=lambda: str(made) + _results_text(results, state.flags),
-            data=lambda: made.to_dict() | _results_data(results),
+            table=lambda: f"{made}{checked}",
+            data=lambda: made.to_dict() | ({"preflight": results_data(results)} if results else {}),
             names=[made.names.endpoint],
         )
-    refuse_if_needed(made, shown=state.format == "table" and not dry_run)
-    if results:
-        from peagle_sm.service.preflight import refuse_errors
-
-        refuse_errors(results)
+    refuse_if_needed(made, shown=state.format == "table")
+    refuse_errors(results)
 
 
 def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
@@ -71,20 +71,20 @@ def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
     return tuple(each for each in preflight(session, made) if each.check not in findings)
 
 
-def _results_text(results: tuple[Result, ...], flags: str) -> str:
+def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
+    """Print the requests as a JSON array on stdout, with any --format, and the warnings on stderr.
 
-    return f"\n\n{render_results(results, flags, verbose=True)}" if results else ""
+    ``skip`` are the checks that --skip-check names.
 
-
-def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
-    from peagle_sm.service.preflight import results_data
-
-    return {"preflight": results_data(results)} if results else {}
-
-
-def print_requests(made: Plan) -> None:
-    """Print the requests as a JSON array on stdout, with any --format."""
+    Raises:
+        PlanRefused: a finding has the severity "error"; its message has these findings alone.
+    """
     click.echo(to_json(made.to_dict()["requests"]))
+    refuse_if_needed(made, skip=skip)
+    for each in made.findings:
+        if each.severity == "warning" and each.check not in skip:
+            step = f"\n  next: {each.next_step}" if each.next_step else ""
+            note(state, f"warning: {each.check}: {each.message}{step}")
 
 
 def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
@@ -95,8 +95,6 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
     Raises:
         PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
-    from peagle_sm.core.errors import PlanRefused
-
     errors = made.errors(skip)
     if not errors:
         return
@@ -134,9 +132,7 @@ def lock(
 
     The locked version stays the same until you give --upgrade.
     """
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
-    from peagle_sm.core.errors import SpecError
     from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
     from peagle_sm.service.spec_to_plan import load_spec
 
@@ -170,8 +166,6 @@ def lock(
 def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
     if not made.stale:
         return
-    from peagle_sm.core.errors import LockStale
-
     details: dict[str, Any] = {"path": str(made.path), "changes": [one.field for one in made.changes]}
     what = "does not exist" if made.before is None else f"is stale: {len(made.changes)} fields would change"
     raise LockStale(
@@ -193,7 +187,6 @@ def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool 
     ``verbose`` adds reasons, sources and the passed checks. ``flags`` are added to suggested commands, so
     that they have the same target.
     """
-    from peagle_sm.core.display import text
     from peagle_sm.service.preflight import Checkup
 
     shown = _COMMAND.sub(rf"`\1{flags}`", text(Checkup(tuple(results)).card(verbose)))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from peagle_sm.aws.session.sagemaker_sdk import is_builder, spec_from_builder
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.model_builder import is_builder, spec_from_builder
 
 ROLE = "arn:aws:iam::123456789012:role/execution"
 GPT_OSS = "openai-reasoning-gpt-oss-20b"
