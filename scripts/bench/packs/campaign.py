@@ -144,6 +144,21 @@ def run_all(
             say(f"      not as it must be: {one.why}")
 
 
+def joined(runs: Sequence[PackRun], others: Sequence[PackRun]) -> list[PackRun]:
+    """Return the runs of both records; of two runs with one pack, arm and seed the first."""
+    known = {(one.pack, one.arm, one.seed) for one in runs}
+    return [*runs, *(one for one in others if (one.pack, one.arm, one.seed) not in known)]
+
+
+def join(path: Path) -> int:
+    """Add the runs of another record to ours, and write the page."""
+    document = json.loads(RECORD.read_text(encoding="utf-8"))
+    document["runs"] = [asdict(one) for one in joined(read_runs(RECORD), read_runs(path))]
+    write_json(RECORD, document)
+    PAGE.write_text(page(document), encoding="utf-8")
+    return 0
+
+
 def write(runs: Sequence[PackRun], stack: LocalStack) -> None:
     """Write the record and its page."""
     whole = provenance.collect(
@@ -164,7 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faulty", type=int, default=5, help="runs of each pack on each of its faults")
     parser.add_argument("--packs", default=",".join(CASES), help="packs to run")
     parser.add_argument("--minutes", type=float, default=1e9, help="end after this time; the rest is left")
+    parser.add_argument("--join", type=Path, help="only add the runs of another record, made elsewhere")
     given = parser.parse_args(arguments)
+    if given.join is not None:
+        return join(given.join)
     packs = given.packs.split(",")
 
     def job(reporter: Reporter) -> int:

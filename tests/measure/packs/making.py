@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
-from peagle_sm.measure.packs.pack import Make, Model, Observed, PackWork
+from peagle_sm.measure.packs.pack import Make, Observed, PackWork, ServedModel
 from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
 
 ALONE = Load("closed", concurrency=1)
@@ -15,13 +15,13 @@ PLAIN = ArmRecord("plain", "none", None, "plain")
 WORK = PackWork((), "made by a test", "none")
 
 
-def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -> Model:
+def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -> ServedModel:
     """A model whose tokens are so many characters."""
 
     def tokenize(text: str) -> tuple[int, ...]:
         return tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
 
-    return Model(context, stand_in, tokenize)
+    return ServedModel(context, stand_in, tokenize)
 
 
 def asked(context: int = 8192, *, stand_in: bool = False, **more: object) -> Make:

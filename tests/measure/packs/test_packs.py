@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs import PACKS, chosen_packs, load_pack
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, PackWork, not_measured, pack_record
+from peagle_sm.measure.packs.pack import Judgement, Make, PackNotMeasured, PackWork, not_measured, pack_record
 from peagle_sm.measure.packs.speed_bench import ROWS, judge_prompts
 from peagle_sm.measure.verify.statistics import CheckVerdict, not_applicable, undecided
 from peagle_sm.measure.workloads import load_workload
@@ -148,7 +148,7 @@ def test_a_pack_passes_only_if_all_applicable_checks_passed(given_: list[Any]) -
 
 
 def test_a_pack_that_cannot_be_measured_says_why_and_what_to_do() -> None:
-    row = not_measured("rag", FAST, PLAIN, NotMeasured("no room", next_step="deploy again"), seed=0)
+    row = not_measured("rag", FAST, PLAIN, PackNotMeasured("no room", next_step="deploy again"), seed=0)
     assert (row.passed, row.why) == (None, "no room; deploy again")
 
 
@@ -217,14 +217,14 @@ def test_the_whole_of_speed_bench_is_taken(tmp_path: Path) -> None:
     ],
 )
 def test_placeholder_rows_are_counted_and_refused(tmp_path: Path, content: list[Any], says: str) -> None:
-    with pytest.raises(NotMeasured, match=says) as caught:
+    with pytest.raises(PackNotMeasured, match=says) as caught:
         speed_bench(written(tmp_path / "part.jsonl", content))
     assert caught.value.data
     assert "prepare" in caught.value.next_step
 
 
 def test_without_a_file_speed_bench_says_how_to_get_one() -> None:
-    with pytest.raises(NotMeasured, match="494 of the 880") as caught:
+    with pytest.raises(PackNotMeasured, match="494 of the 880") as caught:
         speed_bench(None)
     assert "prepare" in caught.value.next_step
 
@@ -243,5 +243,5 @@ def test_a_user_s_file_with_placeholders_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_without_room_is_not_measured() -> None:
-    with pytest.raises(NotMeasured):
+    with pytest.raises(PackNotMeasured):
         load_pack("rag").make(Make(asked(200).model))

@@ -14,7 +14,7 @@ from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs import load_pack
 from peagle_sm.measure.packs.judges import acceptance_by, falls, judge_answered, part_of
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, Observed, Pack, PackWork, Probe
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_sm.measure.packs.run import PackDependencies, PackOptions, run_packs
 from peagle_sm.measure.report.files import embed, extract
 from peagle_sm.measure.report.page import html_page
@@ -38,7 +38,7 @@ class Tokens:
         return {"choices": [{"text": "x", "finish_reason": "length"}], "prompt_token_ids": ids}
 
     def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        raise NotImplementedError
+        raise AssertionError("nothing is streamed here")
 
 
 def make(asked: Make) -> PackWork:
@@ -104,7 +104,7 @@ def test_requests_of_a_unit_share_the_cache_and_those_of_arms_packs_and_runs_do_
 
 def test_a_pack_that_cannot_be_measured_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
     def refuse(asked: Make) -> PackWork:
-        raise NotMeasured("its file is missing", next_step="give it", data=True)
+        raise PackNotMeasured("its file is missing", next_step="give it", data=True)
 
     found = PackPlay(tmp_path).packs(replace(PACK, make=refuse), replace(PACK, name="second"))
     first, second = found.results.packs

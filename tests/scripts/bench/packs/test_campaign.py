@@ -10,7 +10,7 @@ import pytest
 
 from peagle_sm.measure.packs import PACKS, load_pack
 from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_plugin
-from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, read_runs, run_all, work_left
+from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, joined, read_runs, run_all, work_left
 from scripts.bench.packs.cases import CASES, Case, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
 
@@ -70,6 +70,11 @@ def test_the_page_counts_runs_and_names_those_that_went_wrong(tmp_path: Path) ->
     path.write_text(json.dumps({"provenance": {}, "runs": [asdict(one) for one in runs]}))
     assert read_runs(path) == runs
     assert read_runs(tmp_path / "none.json") == []
+
+
+def test_two_records_are_joined_without_doubles() -> None:
+    other = replace(RUN, seed=1)
+    assert joined([RUN], [replace(RUN, result="fail"), other]) == [RUN, other]
 
 
 def test_the_shipped_page_is_that_of_the_shipped_record() -> None:

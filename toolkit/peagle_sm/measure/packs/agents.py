@@ -21,12 +21,12 @@ from peagle_sm.measure.packs.judges import (
     judge_answered,
     unit_of,
 )
-from peagle_sm.measure.packs.pack import Judgement, Make, Model, Observed, Pack, PackWork
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackWork, ServedModel
 from peagle_sm.measure.packs.texts import (
     BETWEEN,
     LICENSE,
     SOURCE,
-    Document,
+    SourceText,
     documents,
     lengths,
     tokens_a_character,
@@ -62,7 +62,7 @@ def make(asked: Make) -> PackWork:
     return PackWork(items, SOURCE, LICENSE, notes)
 
 
-def _conversation(model: Model, seed: int, unit: int, count: int, characters: int) -> WorkItem:
+def _conversation(model: ServedModel, seed: int, unit: int, count: int, characters: int) -> WorkItem:
     rng = random.Random(f"agents {seed} {unit}")
     source = documents(model, f"agents {seed} {unit}")
     turns = [_observation(rng, source, characters) for _ in range(count)]
@@ -70,9 +70,9 @@ def _conversation(model: Model, seed: int, unit: int, count: int, characters: in
     return _turn(unit, 0, turns, build)
 
 
-def _observation(rng: random.Random, source: Any, characters: int) -> tuple[str, Document]:
+def _observation(rng: random.Random, source: Any, characters: int) -> tuple[str, SourceText]:
     """Return a tool's result and the document that is asked about: with its answer about ``characters``."""
-    found: list[Document] = []
+    found: list[SourceText] = []
     while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
         found.append(next(source))
     about = rng.choice(found)
@@ -80,7 +80,7 @@ def _observation(rng: random.Random, source: Any, characters: int) -> tuple[str,
     return BETWEEN.join(one.text for one in found)[: max(1, room)], about
 
 
-Turn = tuple[str, Document]
+Turn = tuple[str, SourceText]
 Build = Callable[[Sequence[Turn]], dict[str, Any]]
 
 

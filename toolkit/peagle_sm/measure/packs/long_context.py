@@ -18,7 +18,7 @@ from peagle_sm.measure.packs.judges import (
     judge_answered,
     part_of,
 )
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, Observed, Pack, PackWork
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_sm.measure.packs.texts import BETWEEN, LICENSE, SOURCE, documents, tokens_a_character
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.statistics import CheckVerdict, counted, undecided
@@ -35,7 +35,7 @@ def make(asked: Make) -> PackWork:
     """Make the prompts of each unit, shortest first.
 
     Raises:
-        NotMeasured: the engine does not return token ids for a long text.
+        PackNotMeasured: the engine does not return token ids for a long text.
     """
     model, units = asked.model, asked.units or UNITS
     context = model.context
@@ -48,7 +48,7 @@ def make(asked: Make) -> PackWork:
         ids = _ids(asked, unit, int(1.3 * context / rate))
         end, ids = ids[:ending], ids[ending:]
         if len(ids) < context - ending:
-            raise NotMeasured(
+            raise PackNotMeasured(
                 f"a text of {context:,} tokens has only {len(ids):,} in this model's tokenizer",
                 next_step="report this: the texts of the pack are too short for this tokenizer",
             )

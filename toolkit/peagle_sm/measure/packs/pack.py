@@ -20,7 +20,7 @@ ALPHA = 0.01  #: chance that the tests of one pack, all together, fail an arm th
 PREFIX = "pack:"  #: of a pack's name in --workload
 
 
-class NotMeasured(Exception):
+class PackNotMeasured(Exception):
     """A pack cannot be measured here; the row of the scorecard says why and what to do.
 
     ``data``: its data is missing.
@@ -34,7 +34,7 @@ class NotMeasured(Exception):
 
 
 @dataclass(frozen=True)
-class Model:
+class ServedModel:
     """What a pack needs to know of the served model; all arms of a run serve the same one.
 
     ``context`` is in tokens, prompt and answer together. ``tokenize`` asks the baseline's tokenizer.
@@ -68,7 +68,7 @@ class Make:
     ``file`` is data that the user prepared, for packs whose data may not ship.
     """
 
-    model: Model
+    model: ServedModel
     seed: int = 0
     units: int | None = None
     file: str | None = None
@@ -163,7 +163,7 @@ def pack_record(
 
 
 def not_measured(
-    pack: str, arm: ArmRecord, baseline: ArmRecord | None, reason: NotMeasured, *, seed: int
+    pack: str, arm: ArmRecord, baseline: ArmRecord | None, reason: PackNotMeasured, *, seed: int
 ) -> PackRecord:
     """Make the row of a pack that could not be measured."""
     return PackRecord(

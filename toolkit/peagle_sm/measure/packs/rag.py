@@ -22,12 +22,12 @@ from peagle_sm.measure.packs.judges import (
     part_of,
     ttft_by,
 )
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, Observed, Pack, PackWork
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_sm.measure.packs.texts import (
     BETWEEN,
     LICENSE,
     SOURCE,
-    Document,
+    SourceText,
     documents,
     lengths,
     tokens_a_character,
@@ -47,13 +47,13 @@ def make(asked: Make) -> PackWork:
     """Make the questions at each length.
 
     Raises:
-        NotMeasured: the context has no room for two lengths.
+        PackNotMeasured: the context has no room for two lengths.
     """
     model, units = asked.model, asked.units or GROUPS
     answer = 96 if model.context >= 1024 else 64
     parts = lengths(model.context, answer, shortest=_SHORTEST)
     if len(parts) < 2:
-        raise NotMeasured(
+        raise PackNotMeasured(
             f"the context of {model.context} tokens has no room for prompts of two lengths",
             next_step="deploy with serving.max_model_len of at least 512",
         )
@@ -85,8 +85,8 @@ def make(asked: Make) -> PackWork:
     return PackWork(tuple(items), SOURCE, LICENSE, tuple(notes) if model.context < _FULL else (), facts)
 
 
-def _documents(asked: Make, group: int, characters: int) -> list[Document]:
-    found: list[Document] = []
+def _documents(asked: Make, group: int, characters: int) -> list[SourceText]:
+    found: list[SourceText] = []
     source = documents(asked.model, f"rag {asked.seed} {group}")
     while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
         found.append(next(source))
@@ -97,18 +97,18 @@ def _overhead(stand_in: bool) -> int:
     return 0 if stand_in else len(_SYSTEM) + 60  # of the chat template
 
 
-def _fitting(own: list[Document], characters: int) -> int:
+def _fitting(own: list[SourceText], characters: int) -> int:
     """Count the documents that are whole in the first ``characters``."""
     ends = [sum(len(one.text) + len(BETWEEN) for one in own[: n + 1]) for n in range(len(own))]
     return len(list(takewhile(lambda end: end <= characters, ends)))
 
 
-def _cut(own: list[Document], characters: int) -> str:
+def _cut(own: list[SourceText], characters: int) -> str:
     """Return the first documents, cut at ``characters``, so that lengths are exact."""
     return BETWEEN.join(one.text for one in own)[: max(0, characters)]
 
 
-def _body(stand_in: bool, context: str, document: Document) -> dict[str, Any]:
+def _body(stand_in: bool, context: str, document: SourceText) -> dict[str, Any]:
     if stand_in:
         return {"prompt": f"{context}{BETWEEN}{document.question}"}
     said = f"Documents:\n\n{context}{BETWEEN}Question: {document.question}"

@@ -26,12 +26,12 @@ from peagle_sm.measure.packs.identity import judge_same
 from peagle_sm.measure.packs.pack import (
     ALPHA,
     Make,
-    Model,
-    NotMeasured,
     Observed,
     Pack,
+    PackNotMeasured,
     PackWork,
     Probe,
+    ServedModel,
     not_measured,
     pack_record,
 )
@@ -77,7 +77,7 @@ class PackDependencies:
     metrics_of: Callable[[ArmRecord], Callable[[], str] | None] = lambda arm: None
 
 
-def model_of(described: Described, engine: Engine, most: int | None) -> Model:
+def model_of(described: Described, engine: Engine, most: int | None) -> ServedModel:
     """Describe the served model to packs; ``most`` limits the context.
 
     Raises:
@@ -99,17 +99,17 @@ def model_of(described: Described, engine: Engine, most: int | None) -> Model:
             operation="packs",
             next_step="give the longest prompts that you send, with --context TOKENS",
         )
-    return Model(min(context, most or context), described.stand_in_weights, tokenize)
+    return ServedModel(min(context, most or context), described.stand_in_weights, tokenize)
 
 
-def demand_context(pack: Pack, model: Model) -> None:
+def demand_context(pack: Pack, model: ServedModel) -> None:
     """Refuse a context that is too short for a pack.
 
     Raises:
-        NotMeasured: it is.
+        PackNotMeasured: it is.
     """
     if model.context < pack.least_context:
-        raise NotMeasured(
+        raise PackNotMeasured(
             f"needs a context of {pack.least_context:,} tokens; this one has {model.context:,}",
             next_step="deploy with a larger serving.max_model_len",
         )
@@ -209,7 +209,7 @@ class _Run:
             self._one(pack, model, described, f"{self.salt}/{number}/{pack.name}", checked)
 
     def _one(
-        self, pack: Pack, model: Model, described: Sequence[Described], salt: str, checked: set[str]
+        self, pack: Pack, model: ServedModel, described: Sequence[Described], salt: str, checked: set[str]
     ) -> None:
         arms = [one.arm for one in described]
         baseline = next((arm for arm in arms if arm.mode == "none"), None)
@@ -218,7 +218,7 @@ class _Run:
         try:
             demand_context(pack, model)
             work = pack.make(asked)
-        except NotMeasured as reason:
+        except PackNotMeasured as reason:
             if reason.data and self.options.named:
                 raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
             for arm in judged:

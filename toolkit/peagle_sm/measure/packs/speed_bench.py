@@ -13,7 +13,7 @@ from pathlib import Path
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import acceptance_by, answered, judge_answered
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, Observed, Pack, PackWork
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_sm.measure.packs.texts import tokens_a_character
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.statistics import CheckVerdict, counted
@@ -36,10 +36,10 @@ def make(asked: Make) -> PackWork:
     """Make the requests of the prepared file; ``units`` is a sample, balanced over the categories.
 
     Raises:
-        NotMeasured: no file, a file with placeholders, or with another number of rows.
+        PackNotMeasured: no file, a file with placeholders, or with another number of rows.
     """
     if asked.file is None:
-        raise NotMeasured(
+        raise PackNotMeasured(
             f"{ROWS - _PUBLIC} of the {ROWS} public rows are placeholders, so a prepared file is needed",
             next_step=PREPARE_SPEED_BENCH,
             data=True,
@@ -48,18 +48,18 @@ def make(asked: Make) -> PackWork:
     try:
         source = read_speed_bench("qualitative", path, fetch=_unfetched, cache=path.parent)
     except PeagleError as error:
-        raise NotMeasured(
+        raise PackNotMeasured(
             error.message, next_step=error.next_step or PREPARE_SPEED_BENCH, data=True
         ) from error
     found = len(source.questions)
     if source.hidden:
-        raise NotMeasured(
+        raise PackNotMeasured(
             f"{path.name}: {source.hidden} of {found + source.hidden} rows are placeholders",
             next_step=PREPARE_SPEED_BENCH,
             data=True,
         )
     if found != ROWS:
-        raise NotMeasured(
+        raise PackNotMeasured(
             f"{path.name} has {found} rows; SPEED-Bench's qualitative split has {ROWS}",
             next_step=PREPARE_SPEED_BENCH,
             data=True,

@@ -158,7 +158,7 @@ def workload_of(
         SpecError: the pack cannot be measured there.
     """
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.measure.packs.pack import Make, NotMeasured
+    from peagle_sm.measure.packs.pack import Make, PackNotMeasured
     from peagle_sm.measure.packs.run import demand_context, model_of, pack_workload
 
     model = model_of(described, engine_of(session, described.arm), options["context"])
@@ -166,7 +166,7 @@ def workload_of(
     try:
         demand_context(pack, model)
         work = pack.make(Make(model, options["seed"], options["prompts"], file))
-    except NotMeasured as reason:
+    except PackNotMeasured as reason:
         raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
     return pack_workload(pack, work), work
 
@@ -224,16 +224,18 @@ def expected_setup(base: EndpointSpec, options: Mapping[str, Any]) -> Setup:
     """
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.measurement import Setup
-    from peagle_sm.measure.packs.pack import Make, Model, NotMeasured
+    from peagle_sm.measure.packs.pack import Make, PackNotMeasured, ServedModel
     from peagle_sm.measure.results.records import Load
 
     context = base.serving.max_model_len or load_catalog().model(base.model).max_context or 8192
-    model = Model(min(context, options["context"] or context), False, lambda text: range(len(text) // 4))
+    model = ServedModel(
+        min(context, options["context"] or context), False, lambda text: range(len(text) // 4)
+    )
     items: list[WorkItem] = []
     for pack in checked_packs(options):
         try:
             items += pack.make(Make(model, options["seed"], options["prompts"])).items
-        except NotMeasured:
+        except PackNotMeasured:
             continue
     return Setup(tuple(items), (Load("closed", concurrency=1),))
 
