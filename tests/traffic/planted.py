@@ -23,7 +23,7 @@ _URL64 = _ALNUM + "-_"
 
 @dataclass(frozen=True)
 class Planted:
-    """One secret: its name, the text in which people write it, its secret part, and the page of its format."""
+    """One secret: its name, the text that people write, its secret part, and the page of its format."""
 
     name: str
     text: str
@@ -117,11 +117,15 @@ def planted(seed: int = 15) -> list[Planted]:
         pem("ENCRYPTED PRIVATE KEY"),
         pem("PGP PRIVATE KEY BLOCK"),
         Planted("password in a URL", f"postgres://app:{password}@db.example.com:5432/main", password, url),
-        Planted("password in a URL, https", f"https://ci:{(ci := of(_ALNUM, 20))}@git.example.com/a.git", ci, url),
+        Planted(
+            "password in a URL, https", f"https://ci:{(ci := of(_ALNUM, 20))}@git.example.com/a.git", ci, url
+        ),
         Planted("redis URL", f"redis://:{(redis := of(_ALNUM, 20))}@cache.internal:6379/0", redis, url),
         Planted("npm", f"npm_{(npm := of(_ALNUM, 36))}", npm, "npm: about access tokens"),
         Planted("PyPI", f"pypi-AgEIcHlwaS5vcmc{(pypi := of(_URL64, 150))}", pypi, "PyPI: API tokens"),
-        Planted("SendGrid", f"SG.{(grid := of(_URL64, 22) + '.' + of(_URL64, 43))}", grid, "SendGrid: API keys"),
+        Planted(
+            "SendGrid", f"SG.{(grid := of(_URL64, 22) + '.' + of(_URL64, 43))}", grid, "SendGrid: API keys"
+        ),
         token("Twilio key", "SK", of(_HEX, 32), "Twilio: API keys"),
         token("DigitalOcean", "dop_v1_", of(_HEX, 64), "DigitalOcean: personal access tokens"),
         token("Telegram bot", "", f"{of(string.digits, 10)}:AA{of(_URL64, 33)}", "Telegram: bot API"),
@@ -134,7 +138,9 @@ def planted(seed: int = 15) -> list[Planted]:
         token("password, ini", "password = ", f"Tr0ub4dor&{of(_ALNUM, 6)}", "common configuration files"),
         token("password, env", "export DB_PASSWORD=", of(_ALNUM, 14), "common configuration files"),
         token("api_key, YAML", "api_key: ", of(_ALNUM, 32), "common configuration files"),
-        Planted("client_secret, JSON", f'"client_secret": "{(secret := of(_ALNUM, 30))}"', secret, "RFC 6749"),
+        Planted(
+            "client_secret, JSON", f'"client_secret": "{(secret := of(_ALNUM, 30))}"', secret, "RFC 6749"
+        ),
         *_addresses(),
         *_cards(),
     ]
