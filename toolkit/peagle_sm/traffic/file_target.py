@@ -136,9 +136,10 @@ class FileTarget:
 
     def _refuse_others(self) -> None:
         found = os.fstat(self._descriptor)
-        if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o077:
             raise SpecError(
-                f"{self.path} can be read by other users (mode {stat.S_IMODE(found.st_mode):03o}); allowed: 600",
+                f"{self.path} can be read by other users (mode {mode:03o}); allowed: 600",
                 next_step=f"run chmod 600 {self.path}, or give another file",
             )
         if found.st_size and os.pread(self._descriptor, len(_MARK), 0) != _MARK:

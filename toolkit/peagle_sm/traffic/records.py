@@ -59,9 +59,9 @@ class TrafficRecord:
     """One recorded request.
 
     ``time`` is seconds since 1970 (UTC). ``request`` is the OpenAI body as sent to SageMaker. ``outcome``:
-    cut (the stream broke), cancelled (the caller left), failed (no answer). ``drafts`` are verification steps,
-    ``drafted`` the draft tokens proposed in them, ``accepted`` those accepted; ``histogram[j]`` counts the
-    steps that accepted exactly j. ``sample`` is the share of requests that the writer recorded.
+    cut (the stream broke), cancelled (the caller left), failed (no answer). ``drafts`` are verification
+    steps, ``drafted`` the draft tokens proposed in them, ``accepted`` those accepted; ``histogram[j]`` counts
+    the steps that accepted exactly j. ``sample`` is the share of requests that the writer recorded.
     """
 
     id: str

@@ -82,12 +82,12 @@ class Redactor:
         return self._replace(text, self._spans(text))
 
     def _list(self, values: Sequence[Any], name: str | None, level: int) -> list[Any]:
-        """Redact each part; a secret that is split over text parts is removed from both."""
-        parts = [self.redact(each, name, level) for each in values]
+        """Redact each part; a secret that is split over text parts is removed from all of them."""
+        parts = [dict(each) if isinstance(each, dict) else each for each in values]
         texts = [part for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
         if len(texts) > 1:
             self._across(texts)
-        return parts
+        return [self.redact(each, name, level) for each in parts]
 
     def _across(self, parts: Sequence[dict[str, Any]]) -> None:
         joined = "".join(part["text"] for part in parts)

@@ -133,7 +133,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     from peagle_sm.measure.benchmark.run import BenchDependencies, bench
     from peagle_sm.measure.load import make_target
 
-    workload = chosen_workload(options)
+    workload = chosen_workload(state, options)
     plan = _plan(options, len(workload.items))
     check_plan(plan, workload)
     session = None if is_url(endpoint) else open_session(state)

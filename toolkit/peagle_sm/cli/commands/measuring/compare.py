@@ -133,7 +133,7 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
     _refuse_options_of_modes(options)
     arms = parse_arms(texts)
-    workload = chosen_workload(options)
+    workload = chosen_workload(state, options)
     setup = _setup(workload, options)
     opened: list[Session] = []
 
@@ -157,7 +157,7 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         )
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     specs = _specs(base, options)
-    workload = chosen_workload(options)
+    workload = chosen_workload(state, options)
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
     return measure_modes(state, session, specs, setup, workload, options, _settings(options))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.base import State
 from peagle_sm.cli.terminal import render_table
 
 if TYPE_CHECKING:
@@ -97,12 +98,13 @@ def chosen_slices(options: Mapping[str, Any], workload: Workload) -> tuple[str, 
     return checked_dimensions(names, {name for item in workload.items for name in item.labels})
 
 
-def chosen_workload(options: Mapping[str, Any]) -> Workload:
+def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
     """Load the workload that the options of a command select.
 
     Raises:
         SpecError, NotFound: as in `peagle_sm.measure.workloads.load_workload`.
     """
+    from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.workloads import load_workload
 
     return load_workload(
@@ -114,6 +116,7 @@ def chosen_workload(options: Mapping[str, Any]) -> Workload:
         api=options["api"],
         file=options["workload_file"],
         first_turn_only=options["first_turn_only"],
+        session=lambda: open_session(state),
     )
 
 
