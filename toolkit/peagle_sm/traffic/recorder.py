@@ -203,6 +203,11 @@ class Recorder:
         recording = Recording(self, body, exchange, self.monotonic())
         return recording if self.hold(recording, len(body)) else None
 
+    @property
+    def held(self) -> int:
+        """Bytes that are kept now, of requests in flight and waiting."""
+        return self._held
+
     def labels_of(self, header: str | None) -> dict[str, str]:
         """Return the labels in ``team=search,tier=free``; invalid ones are left out, with a message.
 

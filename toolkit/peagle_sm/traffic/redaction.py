@@ -39,7 +39,7 @@ _SHORTEST = 6  #: of a secret that the library finds: it reports values, and a s
 _LONG = re.compile(r"[A-Za-z0-9_+/=-]{16,}")
 _AROUND = 400  #: characters of context that a format of the library may need
 _ESCAPE = re.compile(
-    r"%([0-9A-Fa-f]{2})|\\+u00([0-7][0-9A-Fa-f])|\\+([/\"'nrt])|&#x([0-9A-Fa-f]{2});|&#(\d{2,3});"
+    r"%([0-9A-Fa-f]{2})|\\{1,64}u00([0-7][0-9A-Fa-f])|\\{1,64}([/\"'nrt])|&#x([0-9A-Fa-f]{2});|&#(\d{2,3});"
     r"|&(amp|lt|gt|quot|apos|commat);"
 )
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}

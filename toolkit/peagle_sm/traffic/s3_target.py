@@ -80,7 +80,14 @@ class S3Target:
         self._refuse_public()
         if self._keep_days is not None:
             self._add_rule(self._keep_days)
-        self._put(b"")  # an empty object: the same permissions, key and tag as the records need
+        try:
+            self._put(b"")  # an empty object: the same permissions, key and tag as the records need
+        except CredentialsError as error:
+            raise CredentialsError(
+                f"{self.describe()} does not accept records: {error.message}",
+                next_step="ask for s3:PutObject and s3:PutObjectTagging on the prefix, and for"
+                " kms:GenerateDataKey on its key, or record to a file",
+            ) from error
 
     def write(self, lines: Sequence[bytes]) -> Lost | None:
         """Keep lines for the next upload."""
@@ -135,7 +142,7 @@ class S3Target:
         encryption: dict[str, Any] = {}
         if self._kms_key_id is not None:
             encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self._kms_key_id}
-        with absent_is_not_found(f"s3://{self.bucket}"), aws_errors("PutObject", self._session.local_url):
+        with aws_errors("PutObject", self._session.local_url):
             self._session.client("s3").put_object(
                 Bucket=self.bucket,
                 Key=key,

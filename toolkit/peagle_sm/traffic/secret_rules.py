@@ -93,7 +93,9 @@ TOKEN_RULES: tuple[Rule, ...] = (
     _rule("google key", "ya29. 1//0", r"(?:ya29\.|1//0)[A-Za-z0-9_-]{20,}"),
     _rule("azure key", "Q~", r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,40}"),
     _rule("azure key", "sig=", r"[?&;]sig=(?P<secret>[A-Za-z0-9%+/=_-]{20,})"),
-    _rule("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}"),
+    _rule(
+        "jwt", "eyJ", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}"
+    ),
     _rule("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
     _rule("pypi token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
     _rule("sendgrid key", "SG.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
