@@ -1,4 +1,4 @@
-"""An S3 prefix as a target, on the S3 of the local server: encrypted, tagged, deleted by a rule, read back."""
+"""An S3 prefix as a target, on the local server's S3: encrypted, tagged, deleted by a rule, read back."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any
 from peagle_sm.aws.session.errors import aws_errors, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import absent_is_not_found, split_uri
-from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
+from peagle_sm.core.errors import CredentialsError, PeagleError, ServiceFault, SpecError
 from peagle_sm.traffic.recorder import Lost
 
 TAG = ("peagle-sm", "traffic")
@@ -82,7 +82,9 @@ class S3Target:
             self._add_rule(self._keep_days)
         try:
             self._put(b"")  # an empty object: the same permissions, key and tag as the records need
-        except CredentialsError as error:
+        except (CredentialsError, ServiceFault) as error:
+            if isinstance(error, ServiceFault) and error.code != "403":
+                raise
             raise CredentialsError(
                 f"{self.describe()} does not accept records: {error.message}",
                 next_step="ask for s3:PutObject and s3:PutObjectTagging on the prefix, and for"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -114,7 +115,11 @@ def start_recording(
     plan = with_endpoint_key(plan, session, source.endpoint)
     rows = plan.rows()
     width = max(len(name) for name, _ in rows)
-    text = "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+    below = " " * (width + 4)
+    text = "\n".join(
+        fill(f"  {name:<{width}}  {value}", 80, subsequent_indent=below, break_on_hyphens=False)
+        for name, value in rows
+    )
     show_offer(state, yes, f"Recording of {source.endpoint}:\n{text}", {"recording": plan.to_dict()})
     if not confirmed(state, "Record this traffic?", yes):
         raise Declined("Nothing is recorded and nothing was started.")
