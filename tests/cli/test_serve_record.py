@@ -35,8 +35,8 @@ OFFER = """Recording of {endpoint}:
               in images stay or cannot be recognised
   encryption  none of its own: the disk's; the file is readable by you only
               (mode 600)
-  kept        30 days after a file is full or a day old; deleted while a recording
-              runs
+  kept        30 days after a file is full or a day old; deleted while a
+              recording runs
 """
 
 
