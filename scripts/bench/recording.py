@@ -29,7 +29,9 @@ from peagle_sm.measure.compare.confidence_intervals import t_quantile
 from peagle_sm.service.serving.proxy import Proxy, Running, start
 from peagle_sm.service.serving.upstream import Upstream
 from peagle_sm.traffic.file_target import FileTarget
-from peagle_sm.traffic.recorder import Recorder, Source
+from peagle_sm.traffic.recorder import Recorder, TrafficSource
+from sagemaker_local.wire import eventstream
+from scripts.bench.reader.server import events_of
 
 OFF, ON = "off", "recording"
 _READER = """
@@ -94,7 +96,10 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
     shares = [on / off - 1 for on, off in zip(spent[ON], spent[OFF], strict=True)]
     half = t_quantile(len(shares) - 1) * stdev(shares) / len(shares) ** 0.5
     mean = fmean(shares)
+    alone = _alone(stream, body, options.chunks)
     return {
+        "recording_alone_cpu_ms_per_stream": round(alone, 3),
+        "recording_alone_share": round(alone / per_stream[OFF], 4),
         "rounds": options.rounds,
         "streams_at_a_time": options.streams,
         "chunks": options.chunks,
@@ -108,10 +113,32 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def _alone(stream: Path, body: str, chunks: int, streams: int = 200) -> float:
+    """Return the CPU milliseconds of this process for recording a stream, without any proxy: little noise."""
+    middle, end = events_of(stream.read_bytes())
+    parts = [eventstream.payload_part(middle[number % len(middle)]) for number in range(chunks)]
+    parts.append(eventstream.payload_part(end))
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = Recorder(FileTarget(Path(folder) / "t.jsonl", keep_days=None), TrafficSource("bench"))
+        for number in range(streams + 1):
+            if number == 1:  # the first one starts the process
+                before = time.process_time()
+            recording = recorder.begin(body.encode(), streamed=True, framed=True)
+            assert recording is not None
+            for part in parts:
+                recording.add(part)
+            recording.end()
+            while recorder.held:
+                time.sleep(0.002)
+        spent = time.process_time() - before
+        recorder.close()
+    return spent / streams * 1000
+
+
 @contextmanager
 def _proxies(url: str, path: Path) -> Iterator[tuple[dict[str, int], Recorder]]:
     session = make_session(local=LocalTarget(url))
-    recorder = Recorder(FileTarget(path, keep_days=None), Source("bench"))
+    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("bench"))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

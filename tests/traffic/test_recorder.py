@@ -14,7 +14,7 @@ import pytest
 from peagle_sm.core.errors import SpecError
 from peagle_sm.traffic.exchange import Exchange
 from peagle_sm.traffic.plan import planned
-from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, Source, Target
+from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, RecordTarget, TrafficSource
 from peagle_sm.traffic.worker import RecordLost, Worker
 from tests.traffic.samples import ANSWER, CHAT, Kept
 
@@ -38,7 +38,7 @@ class Quick(Worker):
 
 def test_every_request_is_recorded_with_its_figures() -> None:
     target = Kept()
-    recorder = Recorder(target, Source("e", "c", "m", "p-eagle", {"team": "search"}))
+    recorder = Recorder(target, TrafficSource("e", "c", "m", "p-eagle", {"team": "search"}))
     feed(recorder, 3)
     assert recorder.close().line() == "recorded 3 of 3 requests"
     first = target.documents()[0]
@@ -55,7 +55,7 @@ def test_every_request_is_recorded_with_its_figures() -> None:
 def test_a_sample_is_the_same_for_the_same_seed_and_near_its_share() -> None:
     shares = []
     for _ in range(2):
-        recorder = Recorder(Kept(), Source("e"), sample=0.2, seed=7, worker=Quick())
+        recorder = Recorder(Kept(), TrafficSource("e"), sample=0.2, seed=7, worker=Quick())
         feed(recorder, 1000)
         shares.append(recorder.close().recorded)
     assert shares[0] == shares[1]
@@ -78,10 +78,10 @@ class Stuck(Kept):
 def test_a_slow_target_loses_records_and_holds_bounded_memory() -> None:
     target, problems = Stuck(), list[str]()
     recorder = Recorder(
-        target, Source("e"), max_held_bytes=20_000, worker=Quick(), on_problem=problems.append
+        target, TrafficSource("e"), max_held_bytes=200_000, worker=Quick(), on_problem=problems.append
     )
     feed(recorder, 500, answer=b"x" * 1000)
-    assert recorder.held <= 20_000
+    assert recorder.held <= 200_000
     target.go.set()
     summary = recorder.close()
     assert summary.requests == 500
@@ -95,11 +95,11 @@ def test_a_slow_target_loses_records_and_holds_bounded_memory() -> None:
 
 
 def test_a_stream_that_outgrows_the_memory_is_lost_alone() -> None:
-    recorder = Recorder(Kept(), Source("e"), max_held_bytes=5_000, worker=Quick())
+    recorder = Recorder(Kept(), TrafficSource("e"), max_held_bytes=40_000, worker=Quick())
     large = recorder.begin(BODY, streamed=True)
     assert large is not None
     for _ in range(100):
-        large.add(b"x" * 100)
+        large.add(b"x" * 1000)
     large.end()
     feed(recorder, 1)
     summary = recorder.close()
@@ -111,7 +111,7 @@ def test_a_stream_that_outgrows_the_memory_is_lost_alone() -> None:
 def test_a_target_that_fails_loses_records_and_says_how_many(refusal: Exception) -> None:
     target, problems = Kept(), list[str]()
     target.refusal = refusal
-    recorder = Recorder(target, Source("e"), worker=Quick(), on_problem=problems.append)
+    recorder = Recorder(target, TrafficSource("e"), worker=Quick(), on_problem=problems.append)
     feed(recorder, 5)
     summary = recorder.close()
     assert (summary.recorded, summary.lost.total(), len(problems)) == (0, 5, 1)
@@ -125,14 +125,14 @@ def test_a_process_that_ends_or_hangs_loses_one_record() -> None:
     hanging = Worker((sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.3)
     with pytest.raises(RecordLost, match=r"took longer than 0.3 s"):
         hanging.line(Exchange("1", 1.0, "e"), BODY, b"x" * 300_000)
-    recorder = Recorder(Kept(), Source("e"), worker=hanging)
+    recorder = Recorder(Kept(), TrafficSource("e"), worker=hanging)
     feed(recorder, 2)
     assert recorder.close().lost == {"the search for secrets took longer than 0.3 s": 2}
 
 
 def test_what_is_no_request_is_lost_without_its_content() -> None:
     problems: list[str] = []
-    recorder = Recorder(Kept(), Source("e"), on_problem=problems.append)
+    recorder = Recorder(Kept(), TrafficSource("e"), on_problem=problems.append)
     feed(recorder, 1, body=b"AKIAIOSFODNN7EXAMPLE is not JSON")
     feed(recorder, 1)
     assert recorder.close().line() == (
@@ -143,7 +143,7 @@ def test_what_is_no_request_is_lost_without_its_content() -> None:
 
 def test_the_end_does_not_wait_for_ever() -> None:
     target = Stuck()
-    recorder = Recorder(target, Source("e"), worker=Quick())
+    recorder = Recorder(target, TrafficSource("e"), worker=Quick())
     feed(recorder, 3)
     summary = recorder.close(timeout_s=0.1)
     assert summary.recorded <= 1
@@ -152,7 +152,7 @@ def test_the_end_does_not_wait_for_ever() -> None:
 
 def test_labels_are_bounded_and_never_refuse_a_request() -> None:
     problems: list[str] = []
-    recorder = Recorder(Kept(), Source("e"), worker=Quick(), on_problem=problems.append)
+    recorder = Recorder(Kept(), TrafficSource("e"), worker=Quick(), on_problem=problems.append)
     assert recorder.labels_of("team=search, tier=free") == {"team": "search", "tier": "free"}
     assert recorder.labels_of(None) == recorder.labels_of("") == {}
     assert recorder.labels_of("no pairs") == {}
@@ -186,5 +186,5 @@ def test_a_wrong_setting_is_refused(settings: dict[str, object], says: str) -> N
 
 
 def test_targets_have_the_protocol() -> None:
-    target: Target = Kept()
+    target: RecordTarget = Kept()
     assert target.describe() == "memory"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.traffic.file_target import FileTarget
 from peagle_sm.traffic.reading import read
-from peagle_sm.traffic.recorder import Recorder, Source
+from peagle_sm.traffic.recorder import Recorder, TrafficSource
 from peagle_sm.traffic.redaction import Redactor
 from peagle_sm.traffic.secret_rules import passes_luhn
 from tests.traffic.planted import FORMS, HARMLESS, Planted, pieces, planted
@@ -115,7 +115,7 @@ def bodies_and_answers(text: str) -> list[tuple[dict[str, Any], bytes]]:
 def test_no_secret_is_in_a_recorded_file_wherever_it_stands(tmp_path: Path) -> None:
     """Through the recorder, its process and the file: every secret in every place of a request and answer."""
     path = tmp_path / "traffic.jsonl"
-    recorder = Recorder(FileTarget(path, keep_days=None), Source("e", labels={"team": "search"}))
+    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("e", labels={"team": "search"}))
     sent = 0
     for secret in SECRETS:
         for body, answer in bodies_and_answers(f"Here: {secret.text} ok"):

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from peagle_sm.traffic.recorder import Recorder, Source
+from peagle_sm.traffic.recorder import Recorder, TrafficSource
 from tests.local.openai_client import QUESTION, script
 from tests.local.serving import Server, eventually
 from tests.service.serving.proxies import Serving, serving
@@ -39,7 +39,7 @@ class Recorded:
 @pytest.fixture(scope="module")
 def recorded(server: Server, endpoint: str) -> Iterator[Recorded]:
     target = Kept()
-    recorder = Recorder(target, Source(endpoint, mode="p-eagle"))
+    recorder = Recorder(target, TrafficSource(endpoint, mode="p-eagle"))
     with serving(server, endpoint, recorder=recorder) as proxy:
         yield Recorded(proxy, recorder, target)
     assert recorder.close().lost == {}

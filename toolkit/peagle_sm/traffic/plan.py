@@ -15,7 +15,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.request_slices import checked_labels
-from peagle_sm.traffic.recorder import Recorder, Source, Target
+from peagle_sm.traffic.recorder import Recorder, RecordTarget, TrafficSource
 from peagle_sm.traffic.worker import need_library
 
 KEEP_DAYS = 30
@@ -145,7 +145,7 @@ def with_endpoint_key(plan: RecordingPlan, session: Session, endpoint: str) -> R
 def start(
     plan: RecordingPlan,
     session: Session,
-    source: Source,
+    source: TrafficSource,
     *,
     on_problem: Callable[[str], object] = lambda message: None,
 ) -> Recorder:
@@ -162,7 +162,7 @@ def start(
     return Recorder(target, labelled, sample=plan.sample, on_problem=on_problem)
 
 
-def _target(plan: RecordingPlan, session: Session, endpoint: str) -> Target:
+def _target(plan: RecordingPlan, session: Session, endpoint: str) -> RecordTarget:
     if not plan.is_s3:
         from peagle_sm.traffic.file_target import FileTarget
 

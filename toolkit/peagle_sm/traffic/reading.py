@@ -26,7 +26,7 @@ _MOST_BYTES = 4 * 1024**3  #: below one prefix; more does not fit into memory
 
 
 @dataclass(frozen=True)
-class Line:
+class RecordedLine:
     """One line of a file: its place, its bytes, and its JSON object."""
 
     where: str
@@ -35,11 +35,11 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Lines:
+class RecordedLines:
     """All readable lines of some files; ``notes`` say what could not be read."""
 
     origin: str
-    lines: tuple[Line, ...]
+    lines: tuple[RecordedLine, ...]
     files: int
     sha256: str
     notes: tuple[str, ...]
@@ -98,7 +98,7 @@ class Damage:
         return (f"{self.count:,} {what} and were left out; the first: {self.first}",) if self.count else ()
 
 
-def read_lines(target: str | Path, session: Session | None = None) -> Lines:
+def read_lines(target: str | Path, session: Session | None = None) -> RecordedLines:
     """Read the JSON lines of a file, a folder or an ``s3://`` prefix, as far as they are readable.
 
     Raises:
@@ -107,17 +107,17 @@ def read_lines(target: str | Path, session: Session | None = None) -> Lines:
     """
     name = str(target)
     files = _in_s3(name, session) if name.startswith("s3://") else _on_disk(Path(target))
-    lines: list[Line] = []
+    lines: list[RecordedLine] = []
     damage, digest = Damage(), hashlib.sha256()
     for where, load in files:
         content = load()
         digest.update(hashlib.sha256(content).digest())
         lines += _lines_of(where, content, damage)
     notes = damage.notes("places cannot be read (a writer may have been stopped, or still writes)")
-    return Lines(name, tuple(lines), len(files), digest.hexdigest(), notes)
+    return RecordedLines(name, tuple(lines), len(files), digest.hexdigest(), notes)
 
 
-def first_line(path: Path) -> Line | None:
+def first_line(path: Path) -> RecordedLine | None:
     """Return the first readable line of a file, without reading the rest; None if there is none."""
     try:
         with path.open("rb") as file:
@@ -195,7 +195,7 @@ def _in_s3(uri: str, session: Session | None) -> list[_File]:
     ]
 
 
-def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[Line]:
+def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[RecordedLine]:
     if content.startswith(_GZIP):
         content, is_whole = _unpacked(content)
         if not is_whole:
@@ -209,7 +209,7 @@ def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[Line]:
             damage.add(f"{where}, line {number}: not a whole JSON line")
             continue
         if isinstance(value, dict):
-            yield Line(f"{where}, line {number}", raw, value)
+            yield RecordedLine(f"{where}, line {number}", raw, value)
         else:
             damage.add(f"{where}, line {number}: found {type(value).__name__}, expected a JSON object")
 

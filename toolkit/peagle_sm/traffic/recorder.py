@@ -23,6 +23,7 @@ from peagle_sm.traffic.records import Mode
 from peagle_sm.traffic.worker import RecordLost, Worker
 
 MAX_HELD_BYTES = 64 * 1024 * 1024  #: of all requests that are recorded, in flight and waiting
+_BLOCK_BYTES = 16 * 1024  #: that a stream reserves at a time
 _FIRST_PARTS = 8  #: whose times are kept, for the time to first token
 _LAST_WORDS_S = 10.0  #: for the last records, at the end
 LABELS_NAME = "X-Peagle-Labels"
@@ -33,7 +34,7 @@ _MOST_MESSAGES = 50
 _IDLE_S = 1.0  #: between two looks of the thread at its target, without requests
 
 
-class Target(Protocol):
+class RecordTarget(Protocol):
     """Where lines go. Each call may raise OSError or PeagleError."""
 
     def write(self, lines: Sequence[bytes]) -> Lost | None:
@@ -58,7 +59,7 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Source:
+class TrafficSource:
     """Endpoint whose traffic is recorded; ``labels`` are added to the slices of each request."""
 
     endpoint: str
@@ -106,15 +107,20 @@ class Recording:
         self._ended = False
         self.framed = exchange.framed  #: in SageMaker's event stream; set before `end`
         self.held = 0
+        self._reserved = 0
 
     def add(self, part: bytes) -> None:
         """Keep the next bytes of the answer, as they arrived."""
         if self._ended or not part:
             return
-        if not self._recorder.hold(self, len(part)):
-            self._ended = True
-            self._parts.clear()
-            return
+        self._reserved -= len(part)
+        if self._reserved < 0:  # in blocks: a lock for each part would cost more than keeping it
+            block = max(_BLOCK_BYTES, -self._reserved)
+            if not self._recorder.hold(self, block):
+                self._ended = True
+                self._parts.clear()
+                return
+            self._reserved += block
         self._parts.append(part)
         if len(self._times) < _FIRST_PARTS:
             self._times.append((len(part), (self._recorder.monotonic() - self._began) * 1000))
@@ -141,8 +147,8 @@ class Recorder:
 
     def __init__(
         self,
-        target: Target,
-        source: Source,
+        target: RecordTarget,
+        source: TrafficSource,
         *,
         sample: float = 1.0,
         seed: int | None = None,
@@ -282,6 +288,7 @@ class Recorder:
         return self.summary
 
     def _run(self) -> None:
+        looked = float("-inf")
         while True:
             with self._waiting:
                 if not self._queue and not self._closing:
@@ -293,7 +300,10 @@ class Recorder:
                 self._write(batch)
             elif closing:
                 break
-            self._safely(self.target.tick, 0)
+            now = self.monotonic()
+            if now - looked >= _IDLE_S:
+                looked = now
+                self._safely(self.target.tick, 0)
         self._safely(self.target.close, 0)
         self._worker.close()
 

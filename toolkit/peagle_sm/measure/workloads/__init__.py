@@ -28,7 +28,7 @@ from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.session.session import Session, make_session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.workloads import own_prompts, public_datasets, recorded
+from peagle_sm.measure.workloads import own_prompts, public_datasets
 from peagle_sm.measure.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url
 
 Api = Literal["auto", "chat", "completion"]
@@ -314,6 +314,8 @@ def _source(
 
 
 def _own(name: str, session: Callable[[], Session] | None) -> Source:
+    from peagle_sm.measure.workloads import recorded
+
     if name.startswith("s3://"):
         return recorded.read_recorded(name, make_session() if session is None else session())
     path = Path(name)

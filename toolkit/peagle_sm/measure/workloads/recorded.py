@@ -20,7 +20,7 @@ from peagle_sm.core.request_slices import refuse_many_values
 from peagle_sm.measure.workloads.own_prompts import checked_body
 from peagle_sm.measure.workloads.prompt_files import Question, Source, empty
 from peagle_sm.traffic.exchange import labels_in
-from peagle_sm.traffic.reading import Damage, Line, first_line, read_lines
+from peagle_sm.traffic.reading import Damage, RecordedLine, first_line, read_lines
 from peagle_sm.traffic.records import from_line, is_record
 
 
@@ -64,7 +64,7 @@ def read_recorded(target: str, session: Session | None = None) -> Source:
     return Source(name, tuple(questions.values()), origin, found.sha256, None, notes)
 
 
-def _recorded(line: Line) -> Question:
+def _recorded(line: RecordedLine) -> Question:
     try:
         record = from_line(line.raw)
     except ValueError as error:

@@ -23,7 +23,6 @@ from peagle_sm.aws.session.session import (
 from peagle_sm.aws.streams.refusals import ComponentRequired
 from peagle_sm.core.errors import CredentialsError, NotFound, ServiceFault, SpecError
 from peagle_sm.core.words import install_command
-from peagle_sm.service.lifecycle.recording import EndpointRecording, add_whole, recorded
 from peagle_sm.service.progress import Pacing, Progress
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Completion, TokenStream
     from peagle_sm.service.inventory.endpoint_status import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
+    from peagle_sm.service.lifecycle.recording import EndpointRecording
     from peagle_sm.traffic.recorder import Recorder
 
 
@@ -259,6 +259,7 @@ class Endpoint:
             ServiceFault: the engine failed, or no answer came.
         """
         from peagle_sm.aws.streams import runtime
+        from peagle_sm.service.lifecycle.recording import add_whole, recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
         with recorded(self.recorder, encoded, streamed=False) as recording:
@@ -294,6 +295,7 @@ class Endpoint:
         """
         from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.token_stream import Patience
+        from peagle_sm.service.lifecycle.recording import recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         patience = Patience.of(read_timeout_s, total_timeout_s)
@@ -343,6 +345,7 @@ class Endpoint:
         from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
         from peagle_sm.aws.streams.token_stream import Patience
+        from peagle_sm.service.lifecycle.recording import recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         runtime.check_size(encoded)
@@ -371,20 +374,15 @@ class Endpoint:
     ) -> EndpointRecording:
         """Record this object's requests while a ``with`` block runs, with secrets redacted.
 
-        Off unless called. ``target`` is a file or ``s3://bucket/prefix``; the result's ``plan`` says what is
-        stored, and a notebook shows it. ``sample`` is the share of the requests. ``keep_days`` None keeps the
-        records. ``labels`` become slices. A record can be lost, an answer cannot. Clients of `openai` are not
+        ``target`` is a file or ``s3://bucket/prefix``; the result's ``plan`` says what is stored, and a
+        notebook shows it. ``sample`` is the share of the requests. ``keep_days`` None keeps the records.
+        ``labels`` become slices. A record can be lost, an answer cannot. Clients of `openai` are not
         recorded: use `peagle-sm serve --record`. Needs the extra ``record``.
-
-        Example::
-
-            with endpoint.record("traffic.jsonl", sample=0.1) as recording:
-                endpoint.invoke(prompt="def fib(n):")
-            print(recording.summary.line())
 
         Raises:
             SpecError: a setting is invalid. Entering the block raises the errors of opening the target.
         """
+        from peagle_sm.service.lifecycle.recording import EndpointRecording
         from peagle_sm.traffic.plan import planned
 
         plan = planned(

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from peagle_sm.aws.session.session import Session
 from peagle_sm.core.display import Card, Shown
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.traffic.plan import RecordingPlan, start, with_endpoint_key
-from peagle_sm.traffic.recorder import Recorder, Recording, Source, Summary, mode_of
 
+# What records is imported when something is recorded: most programs record nothing.
 if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.aws.streams.answers import Completion
+    from peagle_sm.traffic.plan import RecordingPlan
+    from peagle_sm.traffic.recorder import Recorder, Recording, Summary, TrafficSource
 
 
 class Recordable(Protocol):
@@ -35,6 +36,9 @@ class EndpointRecording(Shown):
 
     def __init__(self, endpoint: Recordable, plan: RecordingPlan) -> None:
         """Use `Endpoint.record`."""
+        from peagle_sm.traffic.plan import with_endpoint_key
+        from peagle_sm.traffic.recorder import Summary
+
         self.plan = with_endpoint_key(plan, endpoint.session, endpoint.name)
         self.problems: list[str] = []
         self._endpoint = endpoint
@@ -47,6 +51,8 @@ class EndpointRecording(Shown):
             SpecError: the target cannot be used, or the object is being recorded already.
             NotFound, CredentialsError, ServiceFault: as `peagle_sm.traffic.plan.start`.
         """
+        from peagle_sm.traffic.plan import start
+
         endpoint = self._endpoint
         if endpoint.recorder is not None:
             raise SpecError(
@@ -74,15 +80,16 @@ class EndpointRecording(Shown):
         return Card(f"Recording of {self._endpoint.name}", fields=tuple(self.plan.rows()))
 
 
-def source_of(session: Session, name: str) -> Source:
+def source_of(session: Session, name: str) -> TrafficSource:
     """Describe an endpoint for its records; without permission only its name is known."""
     from peagle_sm.service.inventory.inspection import status
+    from peagle_sm.traffic.recorder import TrafficSource, mode_of
 
     try:
         found = status(name, session=session)
     except PeagleError:
-        return Source(name)
-    return Source(name, None, found.model_name, mode_of(found.summary.mode))
+        return TrafficSource(name)
+    return TrafficSource(name, None, found.model_name, mode_of(found.summary.mode))
 
 
 @contextmanager

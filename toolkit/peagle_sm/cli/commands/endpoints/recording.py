@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus
     from peagle_sm.traffic.plan import RecordingPlan
-    from peagle_sm.traffic.recorder import Recorder, Source
+    from peagle_sm.traffic.recorder import Recorder, TrafficSource
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -91,17 +91,17 @@ def recording_plan(
     return plan, yes
 
 
-def source_of(name: str, component: str | None, status: EndpointStatus | None) -> Source:
+def source_of(name: str, component: str | None, status: EndpointStatus | None) -> TrafficSource:
     """Describe the endpoint for the records."""
-    from peagle_sm.traffic.recorder import Source, mode_of
+    from peagle_sm.traffic.recorder import TrafficSource, mode_of
 
     if status is None:
-        return Source(name, component)
-    return Source(name, component, status.model_name, mode_of(status.summary.mode))
+        return TrafficSource(name, component)
+    return TrafficSource(name, component, status.model_name, mode_of(status.summary.mode))
 
 
 def start_recording(
-    state: State, session: Session, planned: tuple[RecordingPlan, bool], source: Source
+    state: State, session: Session, planned: tuple[RecordingPlan, bool], source: TrafficSource
 ) -> Recorder:
     """Show what will be recorded, ask, and start.
 
