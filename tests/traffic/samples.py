@@ -16,7 +16,8 @@ ANSWER = b'data: {"choices": [{"index": 0, "text": "hi", "finish_reason": "stop"
 
 
 def record(number: int = 0, **fields: Any) -> TrafficRecord:
-    return TrafficRecord(**{"id": f"{number:032x}", "time": 1.0e9, "endpoint": "e", "request": CHAT} | fields)
+    usual: dict[str, Any] = {"id": f"{number:032x}", "time": 1.0e9, "endpoint": "e", "request": CHAT}
+    return TrafficRecord(**usual | fields)
 
 
 def line(number: int = 0, **fields: Any) -> bytes:
