@@ -77,6 +77,7 @@ Measuring:
   tune        Find the best num_speculative_tokens (K) for each concurrency, and
               the best mode.
   verify      Check that speculation does not change the target model's answers.
+  packs       List the workload packs: what each shows, and what it needs.
   cost        Show what tokens cost: USD per million output tokens at each
               measured load.
   report      Summarise results files: in the terminal, as an HTML page, or as

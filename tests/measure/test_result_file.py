@@ -94,6 +94,20 @@ RECORDS: dict[str, Record] = {
         9,
         0.998,
     ),
+    "pack": records.PackRecord(
+        "rag",
+        "p-eagle",
+        "none",
+        False,
+        "acceptance 4.10",
+        "falls",
+        (records.CheckRecord("identity", "p-eagle", "none", False, "said", "all", {"gap": 0.01}, ("x",)),),
+        ("scaled down",),
+        90,
+        1.5,
+        3,
+        ("x",),
+    ),
     "check": records.CheckRecord("seeds", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
 }
 

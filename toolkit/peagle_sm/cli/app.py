@@ -194,6 +194,11 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "Check that speculation does not change the target model's answers.",
         ),
         (
+            "packs",
+            "commands.measuring.packs:packs",
+            "List the workload packs: what each shows, and what it needs.",
+        ),
+        (
             "cost",
             "commands.measuring.report:cost",
             "Show what tokens cost: USD per million output tokens at each measured load.",

@@ -24,6 +24,7 @@
     ├── LockStale (14)         lock --check: the lock is missing, or would change
     ├── Declined (15)          the user declined a confirmation prompt
     ├── WaitTimeout (16)       wait: a timeout before the endpoint was InService, or gone
+    ├── PackFailed (17)        bench, compare: a workload pack failed
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -188,6 +189,12 @@ class WaitTimeout(PeagleError):
     exit_code = 16
 
 
+class PackFailed(PeagleError):
+    """`bench`, `compare`: workload packs failed, see ``details["failed"]``."""
+
+    exit_code = 17
+
+
 class Interrupted(PeagleError):
     """The user stopped the command with Ctrl-C."""
 
@@ -212,6 +219,7 @@ EXIT_CODES: dict[int, str] = {
     14: "lock --check: the lock is missing, or would change",
     15: "you declined a confirmation prompt; nothing was changed",
     16: "wait: a timeout before the endpoint was InService (with --deleted: gone)",
+    17: "bench, compare: a workload pack failed",
     130: "interrupted by Ctrl-C",
 }
 

@@ -41,6 +41,7 @@ from peagle_sm.measure.results.records import (
     Load,
     Mode,
     PointRecord,
+    Record,
     RequestRecord,
 )
 from peagle_sm.measure.results.result_file import (
@@ -172,11 +173,13 @@ def bench(
     *,
     expected: Mode | None = None,
     resume: bool = False,
+    conclude: Callable[[Results], Sequence[Record]] = lambda results: (),
 ) -> Outcome:
     """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
 
     A probe with the longest prompt comes first: it shows whether the prompt fits into the context, whether
-    answers report their acceptance, and whether the endpoint drafts as its mode requires.
+    answers report their acceptance, and whether the endpoint drafts as its mode requires. What ``conclude``
+    returns of the finished run is written last.
 
     Raises:
         SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
@@ -208,6 +211,9 @@ def bench(
             if not _is_known(described.arm, opened.found):
                 opened.append(described.arm)
             run.all_loads()
+            if opened.found is None or not opened.found.packs:
+                for record in conclude(read(path)):
+                    opened.append(record)
         results = read(path)
         return Outcome(
             path,

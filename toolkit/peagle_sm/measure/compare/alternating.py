@@ -85,7 +85,8 @@ def under(salt: str, item: WorkItem) -> WorkItem:
         following = follow(answer) if follow is not None else None
         return None if following is None else under(salt, following)
 
-    whole = hashlib.sha256(f"{salt}{item.body.get('cache_salt', '')}".encode()).hexdigest()[:32]
+    own = f"{item.body.get('cache_salt', '')}{item.share}"
+    whole = hashlib.sha256(f"{salt}{own}".encode()).hexdigest()[:32]
     return replace(item, body={**item.body, "cache_salt": whole}, then=None if follow is None else then)
 
 
@@ -104,6 +105,7 @@ class TurnContext:
     on_run: OnRun
     clock: Clock = time.perf_counter
     connect: Connect = open_sender
+    keep_text: bool = False  #: in the records: judges of workload packs read the answers
 
     @asynccontextmanager
     async def connected(self, contenders: Sequence[Contender], places: int) -> AsyncIterator[Connect]:
@@ -120,6 +122,7 @@ class TurnContext:
             timeouts=self.timeouts,
             began=self.began,
             block=block,
+            keep_text=self.keep_text,
         )
 
 

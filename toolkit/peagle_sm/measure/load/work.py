@@ -20,6 +20,7 @@ class WorkItem:
     ``stream`` and ``stream_options.include_usage`` are set on sending. ``then`` makes the next turn of a
     conversation from the text of this answer (None: it ends here). The same slot sends that turn at once, and
     it counts neither in ``LoadOptions.requests`` nor as an arrival. ``labels`` are the user's own slices.
+    ``share``: requests with the same text share prefixes in the cache, others do not.
     """
 
     prompt_id: str
@@ -28,6 +29,7 @@ class WorkItem:
     turn: int = 0
     then: Callable[[str], WorkItem | None] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    share: str = ""
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ _COMPARING = ("compare", "quickstart")
 
 
 def holds_nothing(results: Results) -> bool:
-    """Decide whether a file has no point, comparison, fit or check."""
-    return not (results.points or results.comparisons or results.fits or results.checks)
+    """Decide whether a file has no point, comparison, fit, check or pack."""
+    return not (results.points or results.comparisons or results.fits or results.checks or results.packs)
 
 
 def missing(results: Results) -> str | None:
@@ -57,6 +57,7 @@ def missing(results: Results) -> str | None:
     for found, asked, what in (
         _loads(results, config),
         _checks(results, config),
+        _packs(results, config),
         *_of_comparisons(results, config),
     ):
         if found < asked:
@@ -80,6 +81,13 @@ def _checks(results: Results, config: dict[str, Any]) -> Count:
     if results.header.command != "verify" or not isinstance(asked, list):
         return 0, 0, "check"
     return len({check.name for check in results.checks} & set(asked)), len(asked), "check"
+
+
+def _packs(results: Results, config: dict[str, Any]) -> Count:
+    asked = config.get("packs")
+    if results.header.command != "packs" or not isinstance(asked, list):
+        return 0, 0, "pack"
+    return len({one.pack for one in results.packs} & set(asked)), len(asked), "pack"
 
 
 def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
@@ -230,6 +238,7 @@ def view_of(files: Sequence[Results]) -> View:
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
         tables=tuple(table for each in merged for table in each.tables),
+        packs=tuple(pack for each in merged for pack in each.packs),
         requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),
         files=tuple(zip(names_of(merged), merged, strict=True)),
@@ -266,6 +275,10 @@ def _renamed(each: Results, names: Mapping[str, str]) -> Results:
             replace(row, faster=of(row.faster), slower=of(row.slower)) for row in each.comparisons
         ),
         checks=tuple(replace(row, arm=of(row.arm), baseline=of(row.baseline)) for row in each.checks),
+        packs=tuple(
+            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
+            for row in each.packs
+        ),
     )
 
 

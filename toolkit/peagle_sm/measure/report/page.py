@@ -120,6 +120,7 @@ def _sections(view: View) -> list[Section]:
         performance.throughput(view),
         performance.latency(view),
         performance.acceptance(view),
+        trust.scorecard(view),
         by_slice(view),
         performance.by_load(view),
         performance.curve(view),

@@ -17,7 +17,7 @@ from peagle_sm.measure.report.costs import cost_rows
 from peagle_sm.measure.report.merging import are_alike, parts_of
 from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.trust import trust
-from peagle_sm.measure.report.verdict import checked, verdict
+from peagle_sm.measure.report.verdict import checked, scored, verdict
 from peagle_sm.measure.report.view import Shown, View, cautions
 from peagle_sm.measure.results.records import (
     Alternative,
@@ -317,6 +317,22 @@ def checks(view: View, *, power: bool = True) -> Table | None:
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
 
 
+PACK_RESULTS = {True: "pass", False: "FAIL", None: "not measured"}
+
+
+def packs(view: View) -> Table | None:
+    """Make the scorecard: a row for each workload pack and arm."""
+    if not view.packs:
+        return None
+    heads = ("pack", "arm", "result", "figure", "why")
+    rows = tuple(
+        (one.pack, view.label(one.arm), PACK_RESULTS[one.passed], one.figure or formatting.DASH, one.why)
+        for one in view.packs
+    )
+    table = _with_runs(view, Table(scored(view.packs), heads, rows), view.packs, 2)
+    return table if len({one.arm for one in view.packs}) > 1 else _without(table, "arm")
+
+
 def _without(table: Table, head: str) -> Table:
     at = table.heads.index(head)
     heads = (*table.heads[:at], *table.heads[at + 1 :])
@@ -334,6 +350,7 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
         alternatives(view.tables, view),
         best_k(view),
         rates(view),
+        packs(view),
         checks(view, power=power),
     )
     return [table for table in found if table is not None]

@@ -13,7 +13,7 @@ from peagle_sm.core.display import Content, Safe, join, tag
 from peagle_sm.measure.load.points import is_late
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
-from peagle_sm.measure.report.verdict import checked
+from peagle_sm.measure.report.verdict import checked, scored
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.results.records import CheckRecord, Header
 
@@ -46,6 +46,36 @@ def _row(view: View, check: CheckRecord, several: bool) -> list[Content]:
     kind, text = _MARKS[check.passed] if check.applicable else _NOT_APPLICABLE
     names = [arm_cell(view, check.arm), arm_cell(view, check.baseline)] if several else []
     return [check.name, tag("span", text, class_=f"mark {kind}"), *names, check.summary, check.power]
+
+
+_PACK_MARKS = {True: ("pass", "✓ pass"), False: ("fail", "✗ fail"), None: ("open", "? not measured")}
+
+
+def scorecard(view: View) -> Section | None:
+    """Make the section on workload packs: a row for each pack and arm, and the checks of each below."""
+    if not view.packs:
+        return None
+    rows: list[list[Content]] = []
+    for pack in view.packs:
+        kind, text = _PACK_MARKS[pack.passed]
+        mark = tag("span", text, class_=f"mark {kind}")
+        rows.append([pack.pack, arm_cell(view, pack.arm), mark, pack.figure or formatting.DASH, pack.why])
+    heads = ["pack", "arm", "result", "figure", "why"]
+    shown = table(heads, rows, caption="Scorecard of the workload packs", words=range(len(heads)))
+    details = [
+        [pack.pack, arm_cell(view, pack.arm), *_row(view, check, several=False)]
+        for pack in view.packs
+        for check in pack.checks
+    ]
+    names = ["pack", "arm", "check", "result", "found", "detects"]
+    below = table(names, details, caption="Checks of the packs", words=range(len(names)))
+    notes = [f"{pack.pack}, {view.label(pack.arm)}: {note}" for pack in view.packs for note in pack.notes]
+    body = join(
+        shown,
+        folded("Checks of each pack", below) if details else None,
+        tag("ul", *(tag("li", note) for note in notes), class_="note") if notes else None,
+    )
+    return Section("packs", "Workload packs", scored(view.packs) + ".", body)
 
 
 def trust(view: View) -> str:

@@ -15,6 +15,7 @@ from peagle_sm.measure.results.records import (
     ComparisonRecord,
     FitRecord,
     Load,
+    PackRecord,
     PointRecord,
     TableRecord,
 )
@@ -78,6 +79,8 @@ def _verdict(view: View) -> Verdict:
     if view.checks:
         unfinished = view.interrupted and all(check.passed is not False for check in view.checks)
         return Verdict("The checks did not finish" if unfinished else checked(view.checks), "", ())
+    if view.packs:
+        return Verdict(scored(view.packs), "", ())
     if view.withheld:
         reason = view.withheld[0].client.reason or "it was the bottleneck"
         return Verdict("No figures to publish: the client could not keep up", "", (reason,))
@@ -224,6 +227,18 @@ def checked(checks: Sequence[CheckRecord]) -> str:
     if not passed:
         return f"Nothing was checked{besides}{of}"
     return f"Outputs are the target's own: {passed} of {applicable} checks passed{besides}{of}"
+
+
+def scored(packs: Sequence[PackRecord]) -> str:
+    """Write ``3 of 4 workload packs passed; failed: rag``; a pack passes if it passes on every arm."""
+    names = list(dict.fromkeys(one.pack for one in packs))
+    results = {name: {one.passed for one in packs if one.pack == name} for name in names}
+    failed = [name for name in names if False in results[name]]
+    open_ = [name for name in names if None in results[name] and name not in failed]
+    passed = len(names) - len(failed) - len(open_)
+    said = f"{passed} of {formatting.plural(len(names), 'workload pack')} passed"
+    said += f"; failed: {', '.join(failed)}" if failed else ""
+    return said + (f"; not measured: {', '.join(open_)}" if open_ else "")
 
 
 @dataclass(frozen=True)

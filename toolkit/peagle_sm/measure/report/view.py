@@ -19,6 +19,7 @@ from peagle_sm.measure.results.records import (
     FitRecord,
     Header,
     Load,
+    PackRecord,
     PointRecord,
     RequestRecord,
     TableRecord,
@@ -26,7 +27,7 @@ from peagle_sm.measure.results.records import (
 from peagle_sm.measure.results.result_file import Results
 
 STAND_IN = "small stand-in weights"
-Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord
+Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord | PackRecord
 """Records with rows of their own in a report."""
 
 
@@ -50,6 +51,7 @@ class View:
     requests: int
     warnings: tuple[str, ...]
     tables: tuple[TableRecord, ...] = ()
+    packs: tuple[PackRecord, ...] = ()
     withheld: tuple[PointRecord, ...] = ()
     withheld_comparisons: tuple[ComparisonRecord, ...] = ()
     files: tuple[tuple[str, Results], ...] = ()
@@ -76,7 +78,7 @@ class View:
     def run_of(self, record: Shown) -> str:
         """Return the name of the file that contains a record; empty if none does."""
         for name, each in self.files:
-            parts = (each.points, each.comparisons, each.fits, each.checks, each.tables)
+            parts = (each.points, each.comparisons, each.fits, each.checks, each.tables, each.packs)
             if any(record is one for part in parts for one in part):
                 return name
         return ""

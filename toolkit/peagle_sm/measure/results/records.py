@@ -22,7 +22,7 @@ class Header:
     """First line of a results file: the command, its config, and the provenance of the figures."""
 
     run_id: str
-    command: str  #: "bench", "compare", "tune", "verify" or "quickstart"
+    command: str  #: "bench", "compare", "packs", "tune", "verify" or "quickstart"
     config: dict[str, Any]  #: settings that a resumed run must share: workload, loads, seed, max_tokens …
     provenance: dict[str, Any]
     stand_in_weights: bool
@@ -336,6 +336,27 @@ class WindowRecord:
     untrusted: str | None = None
 
 
+@dataclass(frozen=True)
+class PackRecord:
+    """Result of a workload pack on an arm, a row of the scorecard; ``passed`` None: not measured.
+
+    ``figure`` is the pack's figure in a few words, ``why`` explains the result, and ``checks`` are its parts.
+    """
+
+    pack: str
+    arm: str
+    baseline: str | None  #: the arm without speculation beside it
+    passed: bool | None
+    figure: str
+    why: str
+    checks: tuple[CheckRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    requests: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+    examples: tuple[str, ...] = ()
+
+
 Verdict = Literal["as fast", "slower", "not decided"]
 
 
@@ -412,6 +433,7 @@ Record = (
     | ValidationRecord
     | TableRecord
     | SliceRecord
+    | PackRecord
 )
 #: The ``kind`` of each line.
 KINDS: dict[str, type[Any]] = {
@@ -426,4 +448,5 @@ KINDS: dict[str, type[Any]] = {
     "validation": ValidationRecord,
     "table": TableRecord,
     "slice": SliceRecord,
+    "pack": PackRecord,
 }

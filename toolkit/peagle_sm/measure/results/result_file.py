@@ -47,6 +47,7 @@ class Results:
     validations: tuple[records.ValidationRecord, ...] = ()
     tables: tuple[records.TableRecord, ...] = ()
     slices: tuple[records.SliceRecord, ...] = ()
+    packs: tuple[records.PackRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
 
@@ -227,6 +228,7 @@ def collect(found: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
         validations=tuple(by_kind["validation"]),
         tables=tuple(by_kind["table"]),
         slices=tuple(by_kind["slice"]),
+        packs=tuple(by_kind["pack"]),
         warnings=warnings,
     )
 

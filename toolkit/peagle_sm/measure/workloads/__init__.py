@@ -130,14 +130,14 @@ def salted(item: WorkItem, salt: str) -> WorkItem:
     point or run is prefilled again, while requests of this point share their common prefixes. Characters that
     vLLM does not accept in a salt become dashes.
     """
-    salt = _acceptable(salt)
+    own = _acceptable(f"{salt}/{item.share}" if item.share else salt)
     follow = item.then
 
     def then(answer: str) -> WorkItem | None:
         following = follow(answer) if follow is not None else None
         return None if following is None else salted(following, salt)
 
-    return replace(item, body={"cache_salt": salt, **item.body}, then=None if follow is None else then)
+    return replace(item, body={"cache_salt": own, **item.body}, then=None if follow is None else then)
 
 
 def _acceptable(salt: str) -> str:

@@ -14,6 +14,7 @@ from peagle_sm.measure.workloads.prompt_files import (
     Question,
     Source,
     empty,
+    is_placeholder,
     json_lines,
     read_bytes,
     refuse_repeated_ids,
@@ -35,9 +36,9 @@ def read_own(path: Path) -> Source:
         SpecError: a line is none of these, or the file has no prompts.
     """
     content = read_bytes(path)
-    questions = [
-        _own_question(line, f"{path}, line {number}", number) for number, line in _lines(content, path)
-    ]
+    lines = _lines(content, path)
+    _refuse_placeholders(lines, path)
+    questions = [_own_question(line, f"{path}, line {number}", number) for number, line in lines]
     if not questions:
         raise empty(str(path))
     refuse_repeated_ids(questions, str(path))
@@ -47,6 +48,19 @@ def read_own(path: Path) -> Source:
 
 def _lines(content: bytes, path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     return list(json_lines(content, str(path)))
+
+
+def _refuse_placeholders(lines: list[tuple[int, Mapping[str, Any]]], path: Path) -> None:
+    """Refuse rows of SPEED-Bench without their text, which would be measured as if they were prompts."""
+    hidden = [number for number, line in lines if line.get("turns") and is_placeholder(line["turns"])]
+    if hidden:
+        raise SpecError(
+            f"{path}: {len(hidden)} of {len(lines)} lines are placeholders without a prompt, the first is"
+            f" line {hidden[0]}",
+            next_step="fetch their texts with NVIDIA's prepare script (docs/how-to/packs.md), or give the"
+            " file with --workload speed-bench --workload-file, which leaves them out",
+            details={"placeholders": len(hidden), "lines": len(lines)},
+        )
 
 
 def _own_question(line: Mapping[str, Any], where: str, number: int) -> Question:

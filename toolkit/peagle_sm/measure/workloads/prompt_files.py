@@ -74,6 +74,20 @@ def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, 
         yield number, value
 
 
+_PLACEHOLDER = "full benchmark data should be fetched"  #: in the public rows of SPEED-Bench, in any case
+
+
+def is_placeholder(texts: Any) -> bool:
+    """Decide whether a prompt is SPEED-Bench's placeholder for a text that NVIDIA may not distribute.
+
+    A prompt without any text is one too: some preparing scripts leave what they could not fetch empty.
+    """
+    every = texts if isinstance(texts, list) else [texts]
+    written = " ".join(" ".join(map(str, every)).casefold().split())
+    blank = all(isinstance(one, str) and not one.strip() for one in every)
+    return _PLACEHOLDER in written or blank
+
+
 def empty(origin: str) -> SpecError:
     """Return the error for a workload without prompts."""
     return SpecError(f"{origin} has no prompts", next_step="give a workload with at least one prompt")

@@ -28,6 +28,7 @@ from peagle_sm.measure.workloads.prompt_files import (
     cached,
     demand_sha256,
     empty,
+    is_placeholder,
     json_lines,
     read_bytes,
     refuse_repeated_ids,
@@ -174,7 +175,6 @@ PREPARE_SPEED_BENCH = (
 )
 _ROWS = "https://datasets-server.huggingface.co/rows"
 _PAGE = 100
-_PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED"
 
 
 def read_speed_bench(
@@ -234,7 +234,10 @@ def read_speed_bench(
 
 
 def _is_hidden(row: Mapping[str, Any]) -> bool:
-    return _PLACEHOLDER in json.dumps(row.get("turns", row.get("messages")))
+    messages = row.get("messages")
+    if row.get("turns") is None and isinstance(messages, list):
+        return is_placeholder([one.get("content") for one in messages if isinstance(one, Mapping)])
+    return is_placeholder(row.get("turns"))
 
 
 def _speed_bench_question(row: Mapping[str, Any], where: str, number: int) -> Question:

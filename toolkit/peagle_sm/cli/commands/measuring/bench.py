@@ -30,6 +30,14 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
+from peagle_sm.cli.commands.measuring.packs import (
+    context_option,
+    failure_of,
+    pack_of,
+    render_scorecard,
+    scorecard_data,
+    workload_of,
+)
 from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined, PeagleError, SpecError
@@ -68,6 +76,7 @@ _MODES = ("none", "eagle3", "p-eagle")
     help="Requests sent before measuring.  [default: the concurrency]",
 )
 @click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Ramp-up time of a load in seconds.")
+@context_option
 @repeat_option
 @max_tokens_option
 @temperature_option
@@ -125,6 +134,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     )
     if all(is_withheld(point.client) for point in outcome.results.points):
         raise withheld(outcome)
+    if (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
+        raise failed
 
 
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
@@ -132,10 +143,12 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     from peagle_sm.measure.benchmark.plan import check_plan
     from peagle_sm.measure.benchmark.run import BenchDependencies, bench
     from peagle_sm.measure.load import make_target
+    from peagle_sm.measure.packs.run import judge_alone
 
-    workload = chosen_workload(state, options)
-    plan = _plan(options, len(workload.items))
-    check_plan(plan, workload)
+    pack, work = pack_of(options), None
+    if pack is None:
+        workload = chosen_workload(state, options)
+        check_plan(_plan(options, len(workload.items)), workload)
     session = None if is_url(endpoint) else open_session(state)
     described = describe_arm(
         session,
@@ -144,6 +157,10 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
         expected=options["expect_mode"],
         usd_per_hour=options["usd_per_hour"],
     )
+    if pack is not None:
+        workload, work = workload_of(pack, described, session, options)
+    plan = _plan(options, len(workload.items))
+    check_plan(plan, workload)
     arm = described.arm
     note(state, render_before(arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
     path = options["resume"] or options["out"] or results_file("bench", arm.name)
@@ -167,6 +184,9 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
             ),
             expected=options["expect_mode"],
             resume=options["resume"] is not None,
+            conclude=lambda results: (
+                [judge_alone(pack, work, results, seed=plan.seed)] if pack and work else []
+            ),
         )
     return outcome, described.stand_in_weights
 
@@ -308,6 +328,7 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
             outcomes.survival(published),
             render_slices(results),
         ]
+    parts.append(render_scorecard(results.packs))
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
     return "\n\n".join(part for part in parts if part)
@@ -336,6 +357,7 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
         "arm": encode(outcome.results.arms[-1]),
         "points": points,
         "slices": slices_data(outcome.results),
+        "packs": scorecard_data(outcome.results.packs),
         "notes": list(outcome.notes),
     }
 

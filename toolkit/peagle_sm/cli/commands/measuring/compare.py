@@ -6,7 +6,7 @@ With --modes it deploys the modes of a spec: price, confirmation, deployment, me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,17 @@ from peagle_sm.cli.commands.measuring.options import (
     temperature_option,
     workload_file_option,
     workload_option,
+)
+from peagle_sm.cli.commands.measuring.packs import (
+    checked_packs,
+    context_option,
+    expected_setup,
+    failure_of,
+    packs_data,
+    packs_option,
+    refuse_context_alone,
+    render_packs,
+    run_chosen,
 )
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
@@ -73,6 +84,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="S3 prefix of a mode's draft head. May be repeated.",
 )
+@packs_option
+@context_option
 @workload_option
 @workload_file_option
 @click.option(
@@ -117,8 +130,21 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
     them at the end, also after an error. Use the best K of each mode (--k), chosen with other prompts.
     """
     need_packages()
+    if options["packs"] is None:
+        refuse_context_alone(options)
+    else:
+        checked_packs(options)  # before anything is deployed
     outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
-
+    if options["packs"] is not None:
+        emit(
+            state,
+            table=lambda: render_packs(outcome),
+            data=lambda: packs_data(outcome),
+            names=[str(outcome.path)],
+        )
+        if (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
+            raise failed
+        return
     emit(
         state,
         table=lambda: render_outcome(outcome),
@@ -133,8 +159,10 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
     _refuse_options_of_modes(options)
     arms = parse_arms(texts)
-    workload = chosen_workload(state, options)
-    setup = _setup(workload, options)
+    measured: tuple[Setup, Workload] | None = None
+    if options["packs"] is None:
+        workload = chosen_workload(state, options)
+        measured = _setup(workload, options), workload
     opened: list[Session] = []
 
     def session() -> Session:
@@ -143,10 +171,15 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         return opened[0]
 
     rounds = existing_rounds(arms, session)
-    config = {"arms": list(texts), **_settings(options)}
+    reached = opened[0] if opened else None
+    run = (
+        run_chosen(state, reached, options)
+        if measured is None
+        else comparing(state, reached, *measured, options)
+    )
+    config = {"arms": list(texts)} if measured is None else {"arms": list(texts), **_settings(options)}
     with follower(state) as follow:
-        opened_session = opened[0] if opened else None
-        return run_comparison(state, opened_session, rounds, setup, workload, follow, options, config)
+        return run(rounds, follow, config)
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
@@ -157,10 +190,16 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         )
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     specs = _specs(base, options)
+    if options["packs"] is not None:
+        session = open_session(state, base.placement.region)
+        run = run_chosen(state, session, options)
+        alone = {**options, "control": False}
+        return measure_modes(state, session, specs, expected_setup(base, options), run, alone, {})
     workload = chosen_workload(state, options)
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
-    return measure_modes(state, session, specs, setup, workload, options, _settings(options))
+    run = comparing(state, session, setup, workload, options)
+    return measure_modes(state, session, specs, setup, run, options, _settings(options))
 
 
 def _refuse_options_of_modes(options: dict[str, Any]) -> None:
@@ -261,6 +300,8 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 Specs = Sequence[Mapping["SpecMode", "EndpointSpec"]]
 """The spec of each mode, for each deployment."""
+Run = Callable[[list["Round"], "Follower", Mapping[str, Any]], "Outcome"]
+"""Measures the rounds and writes the results file, whose config is the mapping."""
 
 
 def measure_modes(
@@ -268,13 +309,14 @@ def measure_modes(
     session: Session,
     specs: Specs,
     setup: Setup,
-    workload: Workload,
+    run: Run,
     options: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> Outcome:
-    """Show the price, ask, deploy the modes, measure them in turns and delete them.
+    """Show the price, ask, deploy the modes, measure them with ``run`` and delete them.
 
-    ``options`` are the command's: unguarded, yes, control, seed and out. ``config`` is for the results file.
+    ``setup`` is for the estimate. ``options`` are the command's: unguarded, yes, control, seed and out.
+    ``config`` is for the results file.
 
     Raises:
         PlanRefused: a plan has an error, or a name is in use. Nothing was created.
@@ -300,7 +342,7 @@ def measure_modes(
     }
     with follower(state) as follow:
         rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
-        return run_comparison(state, session, rounds, setup, workload, follow, options, whole)
+        return run(rounds, follow, whole)
 
 
 def plans_of(
@@ -330,25 +372,21 @@ def estimated(plans: Sequence[Plan], specs: Specs, setup: Setup, options: Mappin
     return estimate(plans, setup, arms=len(plans) + bool(options["control"]), deployments=len(specs))
 
 
-def run_comparison(
-    state: State,
-    session: Session | None,
-    rounds: list[Round],
-    setup: Setup,
-    workload: Workload,
-    follow: Follower,
-    options: Mapping[str, Any],
-    config: Mapping[str, Any],
-) -> Outcome:
-    """Measure and compare, and write the results file; SIGTERM ends it like Ctrl-C."""
+def comparing(
+    state: State, session: Session | None, setup: Setup, workload: Workload, options: Mapping[str, Any]
+) -> Run:
+    """Return the run of a comparison; SIGTERM ends it like Ctrl-C."""
     from peagle_sm.measure.compare.run import CompareDependencies
-    from peagle_sm.measure.compare.run import compare as run
+    from peagle_sm.measure.compare.run import compare as compared
 
-    path = options["out"] or results_file("compare")
-    every_s = 5.0 if state.format == "json" else 0.5
-    around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
-    with termination_is_ctrl_c():
-        return run(rounds, setup, workload, path, around, control=options["control"], config=config)
+    def run(rounds: list[Round], follow: Follower, config: Mapping[str, Any]) -> Outcome:
+        path = options["out"] or results_file("compare")
+        every_s = 5.0 if state.format == "json" else 0.5
+        around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
+        with termination_is_ctrl_c():
+            return compared(rounds, setup, workload, path, around, control=options["control"], config=config)
+
+    return run
 
 
 def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:

@@ -15,6 +15,7 @@ import click
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.measuring.compare import (
+    comparing,
     estimate_data,
     estimated,
     measure_modes,
@@ -177,7 +178,9 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
     }
     out = options["out"] or results_file("reproduce", name)
     try:
-        return measure_modes(state, session, specs, setup, workload, {**options, "out": out}, config)
+        asked = {**options, "out": out}
+        run = comparing(state, session, setup, workload, asked)
+        return measure_modes(state, session, specs, setup, run, asked, config)
     except PeagleError as error:
         if error.details.get("file"):
             step = f"peagle-sm reproduce {name} --results {error.details['file']}"

@@ -1,0 +1,214 @@
+"""`scripts/bench-packs`: clean and faulty runs of the packs on the local engine, recorded with provenance.
+
+The four endpoints come up once. Every run has another seed; a later call continues after the seeds that the
+record has, so a campaign can run in pieces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_sm.measure.packs import load_pack
+from peagle_sm.measure.packs.run import PackDependencies, PackOptions, run_packs
+from peagle_sm.measure.results import provenance
+from peagle_sm.measure.results.records import PackRecord
+from peagle_sm.measure.verify.engines import EndpointEngine
+from sagemaker_local.paths import weights_dir
+from scripts.bench.comparison import dependencies
+from scripts.bench.job import run_job, write_json
+from scripts.bench.local_stack import LocalStack, Say
+from scripts.bench.packs.arms import CLEAN, PLAIN, specs, write_plugin
+from scripts.bench.packs.cases import CASES, REFUSED, Case, speed_bench_file
+from scripts.bench.packs.page import did_what_it_must, page
+from scripts.bench.progress import Reporter
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORD = ROOT / "docs" / "reference" / "packs" / "runs.json"
+PAGE = ROOT / "docs" / "reference" / "pack-runs.md"
+
+
+@dataclass(frozen=True)
+class PackRun:
+    """One run of a pack on one arm; ``failed`` are the checks that failed, ``open`` those not decided."""
+
+    pack: str
+    arm: str
+    seed: int
+    result: str  #: "pass", "fail" or "not measured"
+    failed: tuple[str, ...]
+    open: tuple[str, ...]
+    why: str
+    figure: str
+    requests: int
+    seconds: float
+
+    @classmethod
+    def of(cls, record: PackRecord, arm: str) -> PackRun:
+        """Make it from a row of the scorecard."""
+        return cls(
+            record.pack,
+            arm,
+            record.seed,
+            {True: "pass", False: "fail", None: "not measured"}[record.passed],
+            tuple(one.name for one in record.checks if one.passed is False),
+            tuple(one.name for one in record.checks if one.undecided),
+            record.why,
+            record.figure,
+            record.requests,
+            round(record.seconds, 1),
+        )
+
+
+class PackRuns:
+    """Runs of packs on endpoints of a local SageMaker."""
+
+    def __init__(self, stack: LocalStack, say: Say, folder: Path) -> None:
+        self._stack, self._say, self._folder = stack, say, folder
+
+    def run(self, case: Case, arm: str, seed: int) -> PackRun:
+        """Run a case on an arm beside the plain one; ``arm`` may name a fault of the data."""
+        endpoint = CLEAN if case.faults.get(arm) == REFUSED else arm
+        described = [describe_endpoint(self._stack.session, name) for name in (PLAIN, endpoint)]
+        file = None
+        if load_pack(case.pack).takes_file:
+            hidden = 0 if arm == CLEAN else 494
+            file = str(speed_bench_file(self._folder / "rows.jsonl", placeholders=hidden, seed=seed))
+        options = PackOptions(seed, case.units, case.context, file)
+        out = self._folder / f"{case.pack}-{arm}-{seed}.jsonl"
+        pack = load_pack(case.pack)
+        found = run_packs([nullcontext(described)], [pack], out, options, self._dependencies(described, seed))
+        out.unlink()
+        (record,) = found.results.packs
+        return PackRun.of(record, arm)
+
+    def _dependencies(self, described: Sequence[Described], seed: int) -> PackDependencies:
+        session = self._stack.session
+        return PackDependencies(
+            dependencies(self._stack, described, seed, lambda line: None),
+            lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
+        )
+
+
+def missing(runs: Sequence[PackRun], pack: str, arm: str, wanted: int) -> list[int]:
+    """Return the seeds of a pack and arm that have not run yet, up to ``wanted``."""
+    done = {one.seed for one in runs if (one.pack, one.arm) == (pack, arm)}
+    return [seed for seed in range(wanted) if seed not in done]
+
+
+def work_left(
+    runs: Sequence[PackRun], packs: Sequence[str], clean: int, faulty: int
+) -> list[tuple[str, str, int]]:
+    """Return the runs to do, all packs in turns, so that a part of a campaign has some of each."""
+    left = [
+        (seed, pack, arm)
+        for pack in packs
+        for arm, wanted in ((CLEAN, clean), *((fault, faulty) for fault in CASES[pack].faults))
+        for seed in missing(runs, pack, arm, wanted)
+    ]
+    return [(pack, arm, seed) for seed, pack, arm in sorted(left)]
+
+
+def read_runs(path: Path) -> list[PackRun]:
+    """Read the runs of earlier calls."""
+    if not path.is_file():
+        return []
+    rows = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    return [PackRun(**{**row, "failed": tuple(row["failed"]), "open": tuple(row["open"])}) for row in rows]
+
+
+def run_all(
+    each: PackRuns,
+    runs: list[PackRun],
+    work: Sequence[tuple[str, str, int]],
+    say: Say,
+    ended: Callable[[], bool],
+) -> None:
+    """Add the runs of the work to ``runs``, until it is done or the time is over."""
+    for number, (pack, arm, seed) in enumerate(work, start=1):
+        if ended():
+            say(f"   time is over: {len(work) - number + 1} runs are left for the next call")
+            return
+        one = each.run(CASES[pack], arm, seed)
+        runs.append(one)
+        say(f"   {number} of {len(work)}: {pack} on {arm}, seed {seed}: {one.result}, {one.seconds} s")
+        if not did_what_it_must(asdict(one)):
+            say(f"      not as it must be: {one.why}")
+
+
+def joined(runs: Sequence[PackRun], others: Sequence[PackRun]) -> list[PackRun]:
+    """Return the runs of both records; of two runs with one pack, arm and seed the first."""
+    known = {(one.pack, one.arm, one.seed) for one in runs}
+    return [*runs, *(one for one in others if (one.pack, one.arm, one.seed) not in known)]
+
+
+def join(path: Path) -> int:
+    """Add the runs of another record to ours, and write the page."""
+    document = json.loads(RECORD.read_text(encoding="utf-8"))
+    document["runs"] = [asdict(one) for one in joined(read_runs(RECORD), read_runs(path))]
+    write_json(RECORD, document)
+    PAGE.write_text(page(document), encoding="utf-8")
+    return 0
+
+
+def write(runs: Sequence[PackRun], stack: LocalStack) -> None:
+    """Write the record and its page."""
+    whole = provenance.collect(
+        seed=0,
+        engine=[provenance.engine_in_brief(row) for row in stack.engines()],
+        spec_hashes={},
+        weights=weights_dir(),
+    )
+    document = {"provenance": whole, "runs": [asdict(one) for one in runs]}
+    write_json(RECORD, document)
+    PAGE.write_text(page(document), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign; 1 if a clean run did not pass or a fault was not found."""
+    parser = argparse.ArgumentParser(prog="scripts/bench-packs", description=__doc__)
+    parser.add_argument("--clean", type=int, default=200, help="clean runs of each pack, all calls together")
+    parser.add_argument("--faulty", type=int, default=5, help="runs of each pack on each of its faults")
+    parser.add_argument("--packs", default=",".join(CASES), help="packs to run")
+    parser.add_argument("--minutes", type=float, default=1e9, help="end after this time; the rest is left")
+    parser.add_argument("--join", type=Path, help="only add the runs of another record, made elsewhere")
+    given = parser.parse_args(arguments)
+    if given.join is not None:
+        return join(given.join)
+    packs = given.packs.split(",")
+
+    def job(reporter: Reporter) -> int:
+        runs = read_runs(RECORD)
+        work = work_left(runs, packs, given.clean, given.faulty)
+        reporter.say(f"{len(runs)} runs recorded, {len(work)} to do")
+        with tempfile.TemporaryDirectory() as folder, LocalStack(reporter.say) as stack:
+            plugin = Path(folder) / "plugin"
+            plugin.mkdir()
+            with reporter.phase("deploy"):
+                stack.deploy(specs(write_plugin(plugin)), together=False)
+            end = time.monotonic() + 60 * given.minutes
+            with reporter.phase("runs"):
+                each = PackRuns(stack, reporter.say, Path(folder))
+                try:
+                    run_all(each, runs, work, reporter.say, lambda: time.monotonic() > end)
+                finally:
+                    write(runs, stack)
+            stack.delete_all()
+        bad = [one for one in runs if not did_what_it_must(asdict(one))]
+        for one in bad:
+            reporter.say(f"not as it must be: {one}")
+        return 1 if bad else 0
+
+    return run_job(job)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

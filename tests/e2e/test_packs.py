@@ -1,0 +1,94 @@
+"""Packs on the real engine: a scorecard from the command line, clean passes, and the seeded faults found.
+
+The large number of runs is that of `scripts/bench-packs`, whose record is docs/reference/packs/runs.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.measure.packs import PACKS
+from scripts.bench.local_stack import LocalStack
+from scripts.bench.packs.arms import CLEAN, PLAIN, specs, write_plugin
+from scripts.bench.packs.campaign import PackRuns
+from scripts.bench.packs.cases import CASES
+from scripts.bench.packs.page import did_what_it_must
+from tests.cli.running import run
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
+SEEDS = (1000, 1001)  #: not those of the recorded campaign
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    plugin = write_plugin(tmp_path_factory.mktemp("plugin"))
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        stack.deploy(specs(plugin), together=False)
+        yield stack
+        assert stack.delete_all() == []
+    assert stack.left == []
+
+
+@pytest.fixture(scope="module")
+def runs(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> PackRuns:
+    return PackRuns(stack, print, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("pack", CASES)
+def test_a_clean_run_passes(runs: PackRuns, pack: str, seed: int) -> None:
+    found = runs.run(CASES[pack], CLEAN, seed)
+    assert found.result == "pass", found
+
+
+@pytest.mark.parametrize(
+    ("pack", "fault"), [(pack, fault) for pack, case in CASES.items() for fault in case.faults]
+)
+def test_a_seeded_fault_is_found(runs: PackRuns, pack: str, fault: str) -> None:
+    found = runs.run(CASES[pack], fault, SEEDS[0])
+    assert did_what_it_must(asdict(found)), found
+
+
+def test_the_scorecard_from_the_command_line(stack: LocalStack, tmp_path: Path) -> None:
+    port = (stack.session.local_url or "").rpartition(":")[2]
+    size = ("--context", "480", "--prompts", "8", "--out", tmp_path / "r.jsonl")
+    arms = (PLAIN, CLEAN, "--packs", "all")
+    result = run("compare", *arms, *size, "--local-port", port, "--format", "json")
+    told = json.loads(result.stdout)
+    assert [row["pack"] for row in told["packs"]] == list(PACKS)
+    by_name = {row["pack"]: row for row in told["packs"]}
+    assert by_name["rag"]["result"] == "pass", by_name["rag"]
+    assert by_name["speed-bench"]["result"] == "not measured"
+    assert "prepare" in by_name["speed-bench"]["why"]
+    assert told["stand_in_weights"] is True
+    page = tmp_path / "packs.html"
+    assert run("report", tmp_path / "r.jsonl", "--html", page).exit_code == 0
+    assert "Workload packs" in page.read_text()
+
+
+def test_bench_takes_a_pack_as_its_workload(stack: LocalStack, tmp_path: Path) -> None:
+    port = (stack.session.local_url or "").rpartition(":")[2]
+    size = ("--context", "480", "--prompts", "8", "--concurrency", "1,2", "--out", tmp_path / "b.jsonl")
+    result = run("bench", CLEAN, "--workload", "pack:rag", *size, "--local-port", port, "--format", "json")
+    (row,) = json.loads(result.stdout)["packs"]
+    assert row["pack"] == "rag"
+    assert row["baseline"] is None
+    assert {check["name"] for check in row["checks"]} == {"answered", "acceptance by length"}
+    again = run(
+        "bench",
+        CLEAN,
+        "--workload",
+        "pack:rag",
+        *size[:-2],
+        "--resume",
+        tmp_path / "b.jsonl",
+        "--local-port",
+        port,
+    )
+    assert "belongs to a run with other settings" not in again.output

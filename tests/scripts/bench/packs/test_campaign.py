@@ -1,0 +1,102 @@
+"""The campaign of packs: which runs are left, what counts as found, and its page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.measure.packs import PACKS, load_pack
+from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_plugin
+from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, joined, read_runs, run_all, work_left
+from scripts.bench.packs.cases import CASES, Case, speed_bench_file
+from scripts.bench.packs.page import did_what_it_must, page
+
+RUN = PackRun("rag", CLEAN, 0, "pass", (), (), "all is well", "", 60, 9.5)
+
+
+class Done:
+    """Runs that end as they must."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, str, int]] = []
+
+    def run(self, case: Case, arm: str, seed: int) -> PackRun:
+        self.done.append((case.pack, arm, seed))
+        return replace(RUN, pack=case.pack, arm=arm, seed=seed)
+
+
+def test_a_campaign_goes_on_after_the_seeds_that_were_recorded() -> None:
+    runs = [RUN, replace(RUN, seed=1), replace(RUN, arm=SHORT)]
+    work = work_left(runs, ["rag"], clean=4, faulty=1)
+    assert work == [("rag", OTHER, 0), ("rag", CLEAN, 2), ("rag", CLEAN, 3)]
+
+
+def test_runs_are_kept_when_the_time_is_over() -> None:
+    runs: list[PackRun] = []
+    left = work_left([], ["rag", "agents"], clean=3, faulty=0)
+    times = iter([False, False, True])
+    run_all(Done(), runs, left, lambda line: None, lambda: next(times))  # type: ignore[arg-type]
+    assert [(one.pack, one.seed) for one in runs] == [("agents", 0), ("rag", 0)]
+
+
+@pytest.mark.parametrize(
+    ("change", "did"),
+    [
+        ({}, True),
+        ({"result": "not measured"}, False),
+        ({"arm": SHORT}, False),
+        ({"arm": SHORT, "result": "fail", "failed": ("identity",)}, False),
+        ({"arm": SHORT, "result": "fail", "failed": ("acceptance by length",)}, True),
+        ({"pack": "speed-bench", "arm": "placeholders", "result": "not measured"}, False),
+        (
+            {"pack": "speed-bench", "arm": "placeholders", "result": "not measured", "why": "9 placeholders"},
+            True,
+        ),
+    ],
+)
+def test_a_fault_counts_as_found_by_the_check_that_must_find_it(change: dict[str, object], did: bool) -> None:
+    assert did_what_it_must(asdict(replace(RUN, **change))) is did  # type: ignore[arg-type]
+
+
+def test_the_page_counts_runs_and_names_those_that_went_wrong(tmp_path: Path) -> None:
+    runs = [RUN, replace(RUN, seed=1, result="fail", why="a|b"), replace(RUN, pack="agents")]
+    written = page({"provenance": {"date": "2026-11-24"}, "runs": [asdict(one) for one in runs]})
+    assert f"| rag | {CLEAN} | pass | 2 | 1 | 60 | 9.5 |" in written
+    assert f"| rag | {CLEAN} | 1 | fail | a/b |" in written
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps({"provenance": {}, "runs": [asdict(one) for one in runs]}))
+    assert read_runs(path) == runs
+    assert read_runs(tmp_path / "none.json") == []
+
+
+def test_two_records_are_joined_without_doubles() -> None:
+    other = replace(RUN, seed=1)
+    assert joined([RUN], [replace(RUN, result="fail"), other]) == [RUN, other]
+
+
+def test_the_shipped_page_is_that_of_the_shipped_record() -> None:
+    document = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page(document)
+    assert all(did_what_it_must(one) for one in document["runs"])
+
+
+def test_every_pack_with_its_own_case_has_a_fault() -> None:
+    assert set(CASES) <= set(PACKS)
+    for case in CASES.values():
+        assert case.faults
+        assert case.context >= load_pack(case.pack).least_context
+
+
+def test_the_file_of_made_up_rows_has_as_many_placeholders_as_asked(tmp_path: Path) -> None:
+    path = speed_bench_file(tmp_path / "rows.jsonl", placeholders=494, seed=0)
+    assert path.read_text().count("FULL BENCHMARK DATA") == 494
+
+
+def test_the_damage_is_a_plugin_beside_the_engine_s_own(tmp_path: Path) -> None:
+    made = specs(write_plugin(tmp_path))
+    compile((tmp_path / "peagle_damage.py").read_text(), "peagle_damage.py", "exec")
+    assert made[SHORT].serving.env["PEAGLE_DAMAGE"].startswith("head:")
+    assert "PEAGLE_DAMAGE" not in made[CLEAN].serving.env
