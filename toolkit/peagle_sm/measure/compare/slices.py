@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
+from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, slices_of
 from peagle_sm.measure.benchmark.acceptance import from_requests
 from peagle_sm.measure.compare.analysis import (
     ArmDeployments,
@@ -25,7 +26,6 @@ from peagle_sm.measure.compare.analysis import (
 )
 from peagle_sm.measure.compare.confidence_intervals import CONFIDENCE, ratio
 from peagle_sm.measure.results.records import Interval, Load, RequestRecord, SliceRecord
-from peagle_sm.measure.results.request_slices import BUCKETS, DIMENSIONS, slices_of
 
 FEWEST_PROMPTS = 8  #: of a slice with an interval; below it the jackknife's spread is itself uncertain
 

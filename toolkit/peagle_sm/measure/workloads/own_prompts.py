@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.results.request_slices import checked_labels, refuse_many_values
+from peagle_sm.core.request_slices import checked_labels, refuse_many_values
 from peagle_sm.measure.workloads.prompt_files import (
     Question,
     Source,

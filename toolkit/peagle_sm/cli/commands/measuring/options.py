@@ -89,7 +89,7 @@ def chosen_slices(options: Mapping[str, Any], workload: Workload) -> tuple[str, 
     Raises:
         SpecError: an unknown dimension.
     """
-    from peagle_sm.measure.results.request_slices import checked_dimensions
+    from peagle_sm.core.request_slices import checked_dimensions
 
     if options["slices"] is None:
         return None

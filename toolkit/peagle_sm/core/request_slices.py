@@ -12,10 +12,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.results.records import RequestRecord
 
 #: Dimensions of every request; labels are added to them as ``label:NAME``.
 DIMENSIONS = (
@@ -59,7 +58,35 @@ def slices_of_body(body: Mapping[str, Any], labels: Mapping[str, str] | None = N
     return found | {LABEL + name: value for name, value in (labels or {}).items()}
 
 
-def slices_of(record: RequestRecord) -> dict[str, str]:
+class Answered(Protocol):
+    """A request with its answer's token counts, None where unknown: a `RequestRecord`, for example."""
+
+    @property
+    def slices(self) -> Mapping[str, str]:
+        """Slices of its body."""
+
+    @property
+    def category(self) -> str | None:
+        """Category of its prompt."""
+
+    @property
+    def turn(self) -> int:
+        """Index in a conversation of several turns."""
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Tokens of the prompt."""
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Prompt tokens found in the prefix cache."""
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens of the answer."""
+
+
+def slices_of(record: Answered) -> dict[str, str]:
     """Return all slices of a measured request: those of its body, and those of its answer."""
     found = dict(record.slices)
     if record.category is not None:
