@@ -12,7 +12,7 @@ from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, c
 from peagle_sm.measure.compare.slices import FEWEST_PROMPTS, slices_of_arm, slices_of_pairs
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.slices import HOW, costs_lines
+from peagle_sm.measure.report.slices import result_lines
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 
@@ -73,7 +73,7 @@ def test_the_slice_in_which_speculation_costs_money_is_named_and_no_other() -> N
     assert [name for name, one in found.items() if one.costs_money] == ["script=han"]
     assert found["script=latin"].speed_up is not None
     assert found["script=latin"].speed_up.low > 1.5
-    (line,) = costs_lines(list(found.values()), [NONE, P_EAGLE])
+    (line,) = result_lines(list(found.values()), [NONE, P_EAGLE])
     assert line.startswith("speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.69x")
     assert "api=chat" not in found, "a dimension with one value shows nothing"
 
@@ -102,11 +102,11 @@ def test_one_interval_alone_has_the_usual_confidence() -> None:
     assert found["script=han"].prompts == FEWEST_PROMPTS - 1
 
 
-def test_the_baseline_decides_the_slice_of_a_prompt() -> None:
-    """An answer that got longer with speculation stays in the slice of the plain answer."""
+def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
+    """So both arms of a slice answered the same prompts, and none is chosen for its own long answers."""
     records = [
         answer(
-            arm, number, 1.0, {"api": "chat"}, output_tokens=300 if arm == "p-eagle" or number % 2 else 200
+            arm, number, 1.0, {"api": "chat"}, output_tokens=306 if arm == "p-eagle" or number % 2 else 200
         )
         for number in range(32)
         for arm in ("none", "p-eagle")
@@ -159,11 +159,14 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
     said = render_slices(results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
     assert said == (
         "p-eagle over none at c=1, by slice:\n"
-        "SLICE          PROMPTS      X  INTERVAL      ACCEPTED  IDENTICAL\n"
-        "script: han         40  0.68x  [0.63, 0.72]      3.96   40 of 40  slower\n"
-        "script: latin       40  2.07x  [1.93, 2.21]      3.96   40 of 40  faster\n"
-        f"({HOW})\n"
-        "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x [0.63, 0.72]"
+        "SLICE    PROMPTS      X  INTERVAL      ACCEPTED  IDENTICAL\n"
+        "script\n"
+        "  han         40  0.68x  [0.63, 0.72]      3.96   40 of 40  slower\n"
+        "  latin       40  2.07x  [1.93, 2.21]      3.96   40 of 40  faster\n"
+        "(The intervals are wider than usual, so that all of them hold together with 95%\n"
+        "confidence (Bonferroni).)\n"
+        "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x\n"
+        "[0.63, 0.72]"
     )
 
 

@@ -104,6 +104,7 @@ class TurnContext:
     on_run: OnRun
     clock: Clock = time.perf_counter
     connect: Connect = open_sender
+    slices: bool = True
 
     @asynccontextmanager
     async def connected(self, contenders: Sequence[Contender], places: int) -> AsyncIterator[Connect]:
@@ -120,6 +121,7 @@ class TurnContext:
             timeouts=self.timeouts,
             began=self.began,
             block=block,
+            slices=self.slices,
         )
 
 

@@ -266,6 +266,10 @@ def _renamed(each: Results, names: Mapping[str, str]) -> Results:
             replace(row, faster=of(row.faster), slower=of(row.slower)) for row in each.comparisons
         ),
         checks=tuple(replace(row, arm=of(row.arm), baseline=of(row.baseline)) for row in each.checks),
+        slices=tuple(
+            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
+            for row in each.slices
+        ),
     )
 
 
