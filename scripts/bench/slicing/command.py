@@ -140,17 +140,19 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     """Measure all, print the page and write it."""
     readings: list[Reading] = []
     before = provenance.load_now()
+    alone = alone_us(prompts(PACED, _TIMED, options.seed))
+    text = ""
     for name in options.servers.split(","):
         with reporter.phase(name), _target(name, reporter) as target:
             readings += windows(name, target, options, reporter)
-    text = page(
-        readings,
-        alone_us=alone_us(prompts(PACED, _TIMED, options.seed)),
-        origin=provenance.origin(seed=options.seed),
-        load=(before, provenance.load_now()),
-        command=" ".join(["scripts/bench-slicing", *sys.argv[1:]]),
-    )
-    options.page.write_text(text, encoding="utf-8")
+        text = page(
+            readings,
+            alone_us=alone,
+            origin=provenance.origin(seed=options.seed),
+            load=(before, provenance.load_now()),
+            command=" ".join(["scripts/bench-slicing", *sys.argv[1:]]),
+        )
+        options.page.write_text(text, encoding="utf-8")  # after each server, so that Ctrl-C keeps the first
     print(text)
     return 0
 

@@ -176,13 +176,18 @@ def test_a_benchmark_of_one_arm_shows_acceptance_by_slice() -> None:
         for one in traffic(random.Random(6), {"latin": 2.0, "han": 0.7}, 40, dimensions=0)
         if one.arm == "p-eagle"
     ]
-    assert render_slices(results(records, "bench")).splitlines()[:4] == [
+    records = [replace(one, histogram=(0, 0, 1, 24)) for one in records]
+    assert render_slices(results(records, "bench")).splitlines()[:5] == [
         "p-eagle at c=1, by slice:",
-        "SLICE          PROMPTS  ACCEPTED",
-        "script: han         20      3.96",
-        "script: latin       20      3.96",
+        "SLICE    PROMPTS  ACCEPTED  INTERVAL      SURVIVAL BY POSITION",
+        "script",
+        "  han         20      3.96  [3.96, 3.96]  100 100 96 %",
+        "  latin       20      3.96  [3.96, 3.96]  100 100 96 %",
     ]
-    assert [one.speed_up for one in slices_of_arm(records)] == [None, None]
+    found = slices_of_arm(records)
+    assert [one.speed_up for one in found] == [None, None]
+    assert [(one.survival[2], one.survival_intervals[2].value) for one in found] == [(0.96, 0.96)] * 2
+    assert all(one.survival_intervals[0].high == 1.0 for one in found)
 
 
 def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:

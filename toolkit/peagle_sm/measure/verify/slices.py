@@ -69,16 +69,18 @@ def slices_of_greedy(
         its = {(case.prompt_id, 0): _same(case.first.answer, case.repeat.answer) for case in own}
         only_mine = sum(its[key] and not same for key, same in mine.items())
         only_its = sum(same and not its[key] for key, same in mine.items())
+        identity = identity_share(mine, confidence)
         found.append(
             replace(
                 acceptance_in(name, list(filter(within(keys[name]), records)), confidence),
                 baseline=baseline,
                 identical_outputs=sum(mine.values()),
                 compared_outputs=len(mine),
-                identity=identity_share(mine, confidence),
+                identity=identity,
                 baseline_identical_outputs=sum(its.values()),
                 wrong_outputs=sum(case.prompt_id in wrong for case in own),
-                differs=mcnemar_greater(only_mine, only_its) < 1 - confidence,
+                # A slice of few prompts does not count as a look, so it is not tested either.
+                differs=identity is not None and mcnemar_greater(only_mine, only_its) < 1 - confidence,
             )
         )
     return found
