@@ -63,6 +63,7 @@ class World:
     blocks: int = 1
     sampled: bool = False  #: answers of the two arms have other lengths, and time to the first token
     slow: float = 1.0
+    gain: float = 1.0  #: in all other slices: with it they are no slower, although they share its prompts
 
     def run(self, draw: random.Random) -> list[SliceRecord]:
         """Draw one run and compute its slices."""
@@ -78,8 +79,8 @@ class World:
                 seconds = (self.sampled + 0.01 * tokens) * self.noise(draw)
                 if self.blocks > 1:
                     seconds *= machine[arm, number % self.blocks]
-                if arm == "p-eagle" and slices.get("label:0") == "0":
-                    seconds *= self.slow
+                if arm == "p-eagle":
+                    seconds *= self.slow if slices.get("label:0") == "0" else 1 / self.gain
                 one = answer(arm, number, seconds, slices)
                 records.append(
                     replace(
@@ -123,7 +124,9 @@ def test_the_worst_worlds_raise_few_alarms(world: World) -> None:
     assert world.alarms(40) <= 6  # binomial with p = 0.05 and n = 40: more in 1 of 200 samples
 
 
-SLOW = World("one slice of 16 prompts is slower", 64, balanced, lambda draw: draw.lognormvariate(0, 0.15))
+SLOW = World(
+    "one slice of 16 prompts is slower", 64, balanced, lambda draw: draw.lognormvariate(0, 0.15), gain=1.2
+)
 
 
 def found_slow(factor: float, trials: int) -> tuple[int, int]:

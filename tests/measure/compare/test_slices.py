@@ -11,6 +11,7 @@ from peagle_sm.cli.commands.measuring.options import render_slices, slices_data
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, control_of
 from peagle_sm.measure.compare.slices import FEWEST_PROMPTS, slices_of_arm, slices_of_pairs
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
+from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.report.slices import result_lines
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
@@ -197,5 +198,6 @@ def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> 
         "han": ("slower", True),
     }
     page = html_page([found])
+    assert extract(page)[0].slices == found.slices, "each line of the file is in the page, once"
     assert "By slice of the traffic" in page
     assert page.count("script: ") >= 2

@@ -131,7 +131,7 @@ def workload(tmp_path: Path) -> Path:
 def test_the_command_tells_slices_in_the_terminal_the_data_the_file_and_the_page(
     workload: Path, tmp_path: Path
 ) -> None:
-    words = ["--workload", workload, "--quick", "--max-tokens", "16", "--checks", "greedy"]
+    words: list[str | Path] = ["--workload", workload, "--quick", "--max-tokens", "16", "--checks", "greedy"]
     with serving() as (baseline, _), serving("runner-up") as (candidate, _):
         shown = run("verify", candidate, "--baseline", baseline, *words, "--out", tmp_path / "a.jsonl")
         data = run("verify", candidate, "--baseline", baseline, *words, "--slices", "label:team", "--out",
@@ -151,6 +151,7 @@ def test_the_command_tells_slices_in_the_terminal_the_data_the_file_and_the_page
     page = run("report", tmp_path / "a.jsonl", "--html", tmp_path / "page.html")
     assert page.exit_code == 0, page.stderr
     assert "By slice of the traffic" in (tmp_path / "page.html").read_text()
-    assert "By slice of the traffic" in run("report", tmp_path / "a.jsonl").stdout
+    assert "team: t0" in run("report", tmp_path / "a.jsonl").stdout
+    assert "By slice of the traffic" in run("report", tmp_path / "page.html", "--markdown").stdout
     assert refused.exit_code == 2
     assert "found 'temperature'; allowed: category, api, " in refused.stderr
