@@ -65,7 +65,7 @@ def page(
         "Each pair has a window with [slices](../how-to/slices.md) and one without, on the same prompts;"
         " their order changes from pair to pair. The interval is over pairs. A 'paced server'"
         " (`tests/measure/scheduled_server.py`) sends one token a stream every 5 ms, so OTPS shows the client"
-        " alone. Its prompts have 2,200 characters of Chinese, nearly all of them different: the dearest text"
+        " alone. Its prompts have 1,200 letters of a dozen scripts, nearly each another one: a dear text"
         f" to read. The slices of one such request take {alone_us:.0f} us of CPU. The 'local engine' is vLLM"
         " with the small P-EAGLE stand-in, on the same cores as the client; its prompts are HumanEval's.",
         "",

@@ -233,7 +233,8 @@ class AnswerReader:
                 delta.get("reasoning_content") or delta.get("reasoning") or "",
                 delta.get("content") or "",
             )
-            calls = self._take_calls(delta.get("tool_calls") or ())
+            if deltas := delta.get("tool_calls"):
+                calls = self._take_calls(deltas)
         if not isinstance(text, str):
             raise TypeError(f"text of type {type(text).__name__}")
         ids = choice.get("token_ids")
