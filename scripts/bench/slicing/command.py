@@ -2,7 +2,7 @@
 
 ``scripts/bench-slicing`` runs it and writes docs/reference/slicing-bench.md. The two windows of a pair send
 the same prompts, one after the other, in an order that changes from pair to pair: what the machine does
-befalls both alike, and the interval is over pairs. The paced server's prompts are as dear as texts get: slices
+befalls both alike, and the interval is over pairs. The paced server's prompts are dear ones: slices
 read 1,000 characters of a prompt, here letters of a dozen scripts, nearly each another one.
 """
 
