@@ -65,7 +65,7 @@ def test_the_slice_with_the_faults_is_named() -> None:
     assert found["latin"].wrong_outputs == 0
     assert found["latin"].identity is not None
     assert found["latin"].identity.value == found["latin"].identity.high == 1.0
-    assert found["latin"].identity.low == pytest.approx(0.0125 ** (1 / 30)), "two slices: 97.5% each"
+    assert found["latin"].identity.low == pytest.approx(0.0075 ** (1 / 30)), "two slices: 98.5% each"
     assert found["han"].acceptance_length is not None
     assert found["han"].acceptance_length.value == pytest.approx(3.0)
     assert found["han"].survival == (1.0, 1.0, 0.0)
