@@ -91,7 +91,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
             )
         return _turn(question, (question.prompt,), [], settings)
     prompt = question.prompt if isinstance(question.prompt, str) else list(question.prompt or ())
-    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category)
+    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category, labels=question.labels)
 
 
 def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
