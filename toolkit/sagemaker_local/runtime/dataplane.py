@@ -228,6 +228,9 @@ class DataPlane:
             await writer.left(answer.content.iter_any())
             # Leaving `_call` before the end closes the engine's connection, which ends its work.
             return writer.response
+        except asyncio.CancelledError:  # so aiohttp says that the client has left while the engine was silent
+            await writer.left(answer.content.iter_any())
+            raise
         except EndedByFault:
             invocation.broken_off()
         except TimeoutError:

@@ -246,6 +246,9 @@ class OpenAiRoute:
         except ClientLeft:  # closing the engine's side ends its work
             await writer.left(answer.content.iter_any())
             return writer.response
+        except asyncio.CancelledError:  # so aiohttp says that the client has left while the engine was silent
+            await writer.left(answer.content.iter_any())
+            raise
         except EndedByFault:
             invocation.broken_off()
         except (TimeoutError, aiohttp.ClientError):
