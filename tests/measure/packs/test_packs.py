@@ -50,7 +50,11 @@ def tokens(item: WorkItem) -> int:
 @settings(max_examples=15, deadline=None)
 @given(context=st.integers(512, 40_000), stand_in=st.booleans(), seed=st.integers(0, 5))
 def test_no_request_is_longer_than_the_context(name: str, context: int, stand_in: bool, seed: int) -> None:
-    work = load_pack(name).make(asked(context, stand_in=stand_in, units=2, seed=seed))
+    try:
+        work = load_pack(name).make(asked(context, stand_in=stand_in, units=2, seed=seed))
+    except NotMeasured:
+        assert stand_in
+        return
     assert work.items
     assert max(tokens(turn) for item in work.items for turn in turns(item)) <= context
     assert all(turn.body["temperature"] == 0 for item in work.items for turn in turns(item))
