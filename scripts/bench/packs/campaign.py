@@ -30,7 +30,7 @@ from scripts.bench.comparison import dependencies
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
 from scripts.bench.packs.arms import CLEAN, LOCAL_FAULTS, PLAIN, specs, write_plugin
-from scripts.bench.packs.cases import CASES, REFUSED, Case, speed_bench_file
+from scripts.bench.packs.cases import CASES, REFUSED, Case, needed, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
 from scripts.bench.progress import Reporter
 
@@ -213,9 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plugin = Path(folder) / "plugin"
             plugin.mkdir()
             with reporter.phase("deploy"):
-                needed = {name for pack in packs for name in CASES[pack].endpoints}
-                every = specs(write_plugin(plugin))
-                stack.deploy({name: every[name] for name in every if name in needed}, together=False)
+                every, wanted = specs(write_plugin(plugin)), needed(packs)
+                stack.deploy({name: every[name] for name in every if name in wanted}, together=False)
             end = time.monotonic() + 60 * given.minutes
             with reporter.phase("runs"):
                 each = PackRuns(stack, reporter.say, Path(folder))

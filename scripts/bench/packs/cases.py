@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,12 @@ CASES = {
         Case("adversarial", 8192, 6, {BLIND: "speed"}, QUICK),
     )
 }
+
+
+def needed(packs: Sequence[str]) -> set[str]:
+    """Return the endpoints that the packs need; each is an engine of 3 GB."""
+    return {name for pack in packs for name in CASES[pack].endpoints}
+
 
 _WORDS = [
     "what",

@@ -24,6 +24,7 @@ from peagle_sm.measure.packs.guardrails import (
     policy_for,
     read_counts,
 )
+from peagle_sm.measure.packs.judges import judge_failed
 from peagle_sm.measure.packs.pack import NotMeasured
 from peagle_sm.measure.packs.streaming_guard import (
     REFUSAL,
@@ -34,6 +35,7 @@ from peagle_sm.measure.packs.streaming_guard import (
     guarded,
     pieces_of,
 )
+from peagle_sm.measure.verify.engines import SideFailed, failing
 from peagle_sm.measure.verify.statistics import NoiseFloor
 
 EXACT = NoiseFloor(16, 0, 900, 0.0, 0.0, 0.01, True, 0.0)
@@ -337,3 +339,22 @@ def test_a_slow_engine_that_still_generates_is_found() -> None:
 def test_a_metrics_page_of_another_engine_is_not_measured() -> None:
     with pytest.raises(NotMeasured, match="no vllm:num_requests_running"):
         read_counts("sglang:num_running_reqs 1\n")
+
+
+class Refuses(Streams):
+    """An engine that refuses every request, as one without log-probabilities would."""
+
+    def ask(self, body: Any) -> Any:
+        raise SpecError("logprobs are not supported")
+
+    def stream(self, body: Any, until: Any = None) -> Any:
+        return self.ask(body)
+
+
+def test_an_arm_that_refuses_what_the_baseline_answers_is_named() -> None:
+    with pytest.raises(SideFailed, match="logprobs are not supported") as caught, failing("candidate"):
+        filter_stream(Refuses([]), {}, policy(0))
+    assert (caught.value.side, caught.value.refused) == ("candidate", True)
+    verdict = judge_failed(True, str(caught.value))
+    assert (verdict.passed, verdict.examples) == (False, ["logprobs are not supported"])
+    assert judge_failed(False, "no").passed is None

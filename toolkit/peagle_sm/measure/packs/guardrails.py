@@ -30,6 +30,7 @@ from peagle_sm.measure.verify.engines import (
     Options,
     TokenPrompt,
     ask_raw,
+    failing,
     greedy_body,
 )
 from peagle_sm.measure.verify.statistics import (
@@ -383,17 +384,21 @@ def probe(asked: Probe) -> Probed:
     cancelled = []
     for prompt in prompts[:CANCELLED]:
         room = min(MOST_ASKED, asked.make.model.context - len(prompt.ids) - 1)
-        cancelled.append(cancelling.cancel(greedy_body(prompt, room, ignore_eos=True), room))
+        with failing("candidate"):
+            cancelled.append(cancelling.cancel(greedy_body(prompt, room, ignore_eos=True), room))
     return replace(found, cancelled=tuple(cancelled))
 
 
 def _filtered(engines: EnginePair, prompt: TokenPrompt, number: int, seed: int) -> GuardCase:
     body = greedy_body(prompt, MAX_TOKENS, logprobs=0)
-    (choice,) = ask_raw(engines.baseline, [body], 1)[0]["choices"]
+    with failing("baseline"):
+        (choice,) = ask_raw(engines.baseline, [body], 1)[0]["choices"]
     pieces = [piece for _, piece in pieces_of(choice)]
     policy = policy_for("".join(pieces), number, seed)
-    own = filter_stream(engines.baseline, body, policy)
-    mine = filter_stream(engines.candidate, body, policy)
+    with failing("baseline"):
+        own = filter_stream(engines.baseline, body, policy)
+    with failing("candidate"):
+        mine = filter_stream(engines.candidate, body, policy)
     (scored,) = engines.score([prompt], [TokenAnswer("", mine.ids, None)])
     return GuardCase(prompt.id, policy, guarded(pieces, policy), own, mine, scored.gaps)
 

@@ -24,7 +24,7 @@ from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackWo
 from peagle_sm.measure.packs.texts import LICENSE, SOURCE
 from peagle_sm.measure.results.records import RequestRecord
 from peagle_sm.measure.verify.answers import TokenAnswer, whole_or_cut
-from peagle_sm.measure.verify.engines import Engine, EnginePair, Options
+from peagle_sm.measure.verify.engines import Engine, EnginePair, Options, failing
 from peagle_sm.measure.verify.statistics import (
     CheckVerdict,
     counted,
@@ -355,7 +355,10 @@ def probe(asked: Probe) -> Probed:
     if not tools or asked.baseline is None:
         return Probed(answers, ())
     first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
-    plain, mine = refusal(asked.baseline, first), refusal(asked.engine, first)
+    with failing("baseline"):
+        plain = refusal(asked.baseline, first)
+    with failing("candidate"):
+        mine = refusal(asked.engine, first)
     if plain is not None:
         said = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
         verdict = not_applicable(said) if said else undecided(f"the baseline refuses tools: {plain}")
@@ -380,7 +383,7 @@ def refusal(engine: Engine, body: Mapping[str, Any]) -> str | None:
     """Return the engine's refusal of a request with tools for want of a tool parser; None if it answers.
 
     Raises:
-        SpecError: it refuses the request for another reason.
+        SpecError, ServiceFault: it refuses the request for another reason, or fails.
     """
     try:
         engine.ask(body)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -264,6 +264,19 @@ class SideFailed(Exception):
         self.side = side
         self.error = error
         self.refused = isinstance(error, SpecError)
+
+
+@contextmanager
+def failing(side: Side) -> Iterator[None]:
+    """Raise a request's error as one of this side.
+
+    Raises:
+        SideFailed: a request inside was refused or failed.
+    """
+    try:
+        yield
+    except (SpecError, ServiceFault, StreamError) as error:
+        raise SideFailed(side, error) from error
 
 
 @dataclass
