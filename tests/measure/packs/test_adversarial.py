@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from peagle_sm.measure.compare.alternating import turn_order
 from peagle_sm.measure.packs.adversarial import (
     FEWEST_PROMPTS,
     KINDS,
@@ -31,6 +33,13 @@ def test_prompts_are_seeded_and_a_larger_number_extends() -> None:
     assert make(Make(MODEL, seed=4, units=2)).items != few.items
     assert len(make(Make(MODEL)).items) == UNITS * len(KINDS)
     assert len({item.prompt_id for item in many.items}) == len(many.items)
+
+
+def test_each_kind_meets_each_arm_first_as_often() -> None:
+    """An engine that was just asked may slow the next one on a small machine: no kind bears that alone."""
+    items = make(Make(MODEL)).items
+    firsts = Counter((one.category, turn_order(["plain", "fast"], turn)[0]) for turn, one in enumerate(items))
+    assert set(firsts.values()) == {UNITS // 2}
 
 
 def test_each_prompt_is_a_greedy_chat_that_fits_the_least_context() -> None:
