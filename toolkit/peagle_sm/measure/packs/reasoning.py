@@ -66,8 +66,12 @@ def make(asked: Make) -> PackWork:
     for number in range(asked.units or UNITS):
         text = _question(random.Random(f"reasoning {asked.seed} {number}"))
         for effort in EFFORTS:
-            body = {"messages": [{"role": "user", "content": text}], "reasoning_effort": effort}
-            body |= {"max_tokens": limit, "temperature": 0.0}
+            body = {
+                "messages": [{"role": "user", "content": text}],
+                "reasoning_effort": effort,
+                "max_tokens": limit,
+                "temperature": 0.0,
+            }
             items.append(WorkItem(f"{number:03}/{effort}", body, category=effort))
     return PackWork(tuple(items), SOURCE, LICENSE)
 

@@ -226,8 +226,8 @@ def _violates_schema(schema: Mapping[str, Any], text: str) -> str | None:
         value = json.loads(text)
     except ValueError as error:
         return f"is not JSON ({error})"
-    error = next(_validator(json.dumps(schema)).iter_errors(value), None)
-    return None if error is None else f"violates the schema: {error.message}"
+    found = next(_validator(json.dumps(schema)).iter_errors(value), None)
+    return None if found is None else f"violates the schema: {found.message}"
 
 
 @lru_cache(maxsize=1024)
