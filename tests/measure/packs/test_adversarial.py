@@ -20,10 +20,10 @@ from peagle_sm.measure.packs.adversarial import (
     make,
     unsteady,
 )
-from peagle_sm.measure.packs.pack import ALPHA, Make, Model, Observed, PackWork
+from peagle_sm.measure.packs.pack import ALPHA, Make, Observed, PackWork, ServedModel
 from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
 
-MODEL = Model(8192, True, lambda text: [0] * len(text))
+MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
 FAST, PLAIN = ArmRecord("fast", "p-eagle", 5, "fast"), ArmRecord("plain", "none", None, "plain")
 Table = dict[str, tuple[float, float, float, float]]
 

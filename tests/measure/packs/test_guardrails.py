@@ -25,10 +25,10 @@ from peagle_sm.measure.packs.guardrails import (
     read_counts,
 )
 from peagle_sm.measure.packs.judges import judge_failed
-from peagle_sm.measure.packs.pack import NotMeasured
+from peagle_sm.measure.packs.pack import PackNotMeasured
 from peagle_sm.measure.packs.streaming_guard import (
     REFUSAL,
-    Outcome,
+    FilterOutcome,
     Policy,
     Rule,
     StreamGuard,
@@ -78,7 +78,7 @@ def test_the_last_tokens_are_held_back(pieces: list[str], hold_back: int) -> Non
 
 def test_a_match_that_is_longer_than_the_hold_back_leaks_its_beginning() -> None:
     outcome = guarded(list("xabc!"), policy(1))
-    assert outcome == Outcome("xa", 4, "forbidden", 4, 1, leaked="a")
+    assert outcome == FilterOutcome("xa", 4, "forbidden", 4, 1, leaked="a")
     assert guarded(list("xabc!"), policy(3)).delivered == "x"
 
 
@@ -144,7 +144,7 @@ def test_chunks_of_several_tokens_change_nothing(
         assert found[0].ids == found[1].ids
 
 
-def by_chunks(events: list[dict[str, Any]], rules: Policy) -> Outcome:
+def by_chunks(events: list[dict[str, Any]], rules: Policy) -> FilterOutcome:
     """The seeded fault: a filter that takes a chunk for a token, as some that are in use do."""
     return guarded([event["choices"][0]["text"] for event in events if event["choices"]], rules)
 
@@ -191,7 +191,7 @@ def test_no_text_of_a_chunk_is_lost(text: str, tokens: list[tuple[int, str]]) ->
 
 def test_a_stream_without_tokens_is_not_measured() -> None:
     engine = Streams([{"choices": [{"text": "abc"}]}])
-    with pytest.raises(NotMeasured, match="streams text without its tokens"):
+    with pytest.raises(PackNotMeasured, match="streams text without its tokens"):
         filter_stream(engine, {}, policy(0))
 
 
@@ -337,7 +337,7 @@ def test_a_slow_engine_that_still_generates_is_found() -> None:
 
 
 def test_a_metrics_page_of_another_engine_is_not_measured() -> None:
-    with pytest.raises(NotMeasured, match="no vllm:num_requests_running"):
+    with pytest.raises(PackNotMeasured, match="no vllm:num_requests_running"):
         read_counts("sglang:num_running_reqs 1\n")
 
 

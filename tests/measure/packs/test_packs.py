@@ -52,7 +52,7 @@ def tokens(item: WorkItem) -> int:
 def test_no_request_is_longer_than_the_context(name: str, context: int, stand_in: bool, seed: int) -> None:
     try:
         work = load_pack(name).make(asked(context, stand_in=stand_in, units=2, seed=seed))
-    except NotMeasured:
+    except PackNotMeasured:
         assert stand_in
         return
     assert work.items

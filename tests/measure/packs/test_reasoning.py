@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.measure.packs.pack import Make, Model, NotMeasured, Observed, PackWork, Probe
+from peagle_sm.measure.packs.pack import Make, Observed, PackNotMeasured, PackWork, Probe, ServedModel
 from peagle_sm.measure.packs.reasoning import (
     EFFORTS,
     UNITS,
@@ -21,7 +21,7 @@ from peagle_sm.measure.packs.reasoning import (
 )
 from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
 
-MODEL = Model(8192, False, lambda text: [0] * len(text))
+MODEL = ServedModel(8192, False, lambda text: [0] * len(text))
 FAST = ArmRecord("fast", "p-eagle", 7, "fast", usd_per_hour=36.0)
 PLAIN = ArmRecord("plain", "none", None, "plain", usd_per_hour=36.0)
 TOKENS = {"low": 100, "medium": 400, "high": 1600}
@@ -67,7 +67,7 @@ def test_each_question_is_asked_at_each_effort() -> None:
 
 
 def test_the_small_stand_in_is_not_measured() -> None:
-    with pytest.raises(NotMeasured, match="no reasoning effort"):
+    with pytest.raises(PackNotMeasured, match="no reasoning effort"):
         make(Make(replace(MODEL, stand_in=True)))
 
 

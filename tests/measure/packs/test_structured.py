@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.packs.pack import Make, Model, Observed, Probe
+from peagle_sm.measure.packs.pack import Make, Observed, Probe, ServedModel
 from peagle_sm.measure.packs.structured import (
     FORMS,
     PACK,
     TOOL_FORMS,
-    Demand,
-    Probed,
+    FormDemand,
+    FormsProbed,
     StructuredAnswers,
     demands,
     judge,
@@ -35,7 +35,7 @@ from peagle_sm.measure.verify.answers import TokenAnswer
 
 MADE = demands(7, 120)
 ASKED = demands(0, 60)
-MODEL = Model(8192, True, lambda text: [0] * len(text))
+MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
 ARM = ArmRecord("fast", "p-eagle", 5, "fast")
 
 
@@ -57,7 +57,7 @@ def value_of(schema: dict[str, Any], rng: random.Random) -> Any:
     return {"boolean": rng.random() < 0.5, "null": None}[kind]
 
 
-def text_of(demand: Demand, rng: random.Random) -> str:
+def text_of(demand: FormDemand, rng: random.Random) -> str:
     """A text that the demand's regular expression matches."""
     if demand.form == "choice":
         return str(rng.choice(demand.body["structured_outputs"]["choice"]))
@@ -71,7 +71,7 @@ def text_of(demand: Demand, rng: random.Random) -> str:
     return f"SELECT {rng.choice(col)}{more} FROM {rng.choice(tab)} {where}"
 
 
-def valid(demand: Demand, rng: random.Random) -> TokenAnswer:
+def valid(demand: FormDemand, rng: random.Random) -> TokenAnswer:
     if demand.form == "json-schema":
         text = json.dumps(value_of(dict(demand.schemas[""]), rng), indent=rng.choice((None, 2)))
         return TokenAnswer(text, (), "stop")
@@ -82,7 +82,7 @@ def valid(demand: Demand, rng: random.Random) -> TokenAnswer:
     return TokenAnswer("", (), "tool_calls", tool_calls=tuple(calls))
 
 
-def broken(demand: Demand, rng: random.Random) -> TokenAnswer:
+def broken(demand: FormDemand, rng: random.Random) -> TokenAnswer:
     """The seeded fault: what a lost mask lets through, a token that the form excludes."""
     answer = valid(demand, rng)
     if demand.form not in TOOL_FORMS:
@@ -110,17 +110,17 @@ def test_every_schema_is_one_and_every_grammar_has_its_regular_expression() -> N
 
 
 @given(st.sampled_from(MADE), st.integers(0, 1000))
-def test_a_token_that_the_form_excludes_is_found(demand: Demand, seed: int) -> None:
+def test_a_token_that_the_form_excludes_is_found(demand: FormDemand, seed: int) -> None:
     assert violation(demand, broken(demand, random.Random(seed))) is not None
 
 
 @given(st.sampled_from(MADE), st.text(max_size=30))
-def test_any_text_is_judged_without_an_error(demand: Demand, text: str) -> None:
+def test_any_text_is_judged_without_an_error(demand: FormDemand, text: str) -> None:
     violation(demand, TokenAnswer(text, (), "stop"))
     violation(demand, TokenAnswer("", (), "stop", tool_calls=((text, text),)))
 
 
-def of_form(form: str) -> Demand:
+def of_form(form: str) -> FormDemand:
     return next(one for one in MADE if one.form == form)
 
 
@@ -142,7 +142,7 @@ def cases_of(seed: int, *, faults: int = 0, cut: float = 0.0) -> list[Structured
     rng = random.Random(seed)
     some = rng.sample(MADE, 24)
 
-    def answer(demand: Demand) -> TokenAnswer:
+    def answer(demand: FormDemand) -> TokenAnswer:
         own = valid(demand, rng)
         may_be_cut = demand.form not in TOOL_FORMS and rng.random() < cut
         return replace(own, finish_reason="length", text=own.text[:5]) if may_be_cut else own
@@ -254,7 +254,7 @@ def test_tools_are_undecided_where_only_the_baseline_refuses_them() -> None:
 
 
 def test_without_a_baseline_the_tools_are_left_out() -> None:
-    assert isinstance(probe(Probe(Tools("fast"), None, make(Make(MODEL, units=1)), Make(MODEL))), Probed)
+    assert isinstance(probe(Probe(Tools("fast"), None, make(Make(MODEL, units=1)), Make(MODEL))), FormsProbed)
     assert "tools" not in judged(Tools("fast"), None)
 
 

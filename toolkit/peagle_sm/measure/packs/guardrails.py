@@ -18,8 +18,15 @@ from typing import Any
 from peagle_sm.core.errors import StreamError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import judge_answered
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, Observed, Pack, PackWork, Probe
-from peagle_sm.measure.packs.streaming_guard import Outcome, Policy, Rule, StreamGuard, guarded, pieces_of
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
+from peagle_sm.measure.packs.streaming_guard import (
+    FilterOutcome,
+    Policy,
+    Rule,
+    StreamGuard,
+    guarded,
+    pieces_of,
+)
 from peagle_sm.measure.packs.texts import LICENSE, SOURCE
 from peagle_sm.measure.verify.answer_format import choose_stop
 from peagle_sm.measure.verify.answers import TokenAnswer
@@ -90,7 +97,7 @@ def policy_for(text: str, number: int, seed: int) -> Policy:
 class Filtered:
     """One answer as it passed the filter: the outcome, the tokens read; ``broken`` is the stream's error."""
 
-    outcome: Outcome | None
+    outcome: FilterOutcome | None
     ids: tuple[int, ...]
     broken: str | None = None
 
@@ -119,7 +126,7 @@ def filter_stream(engine: Engine, body: Mapping[str, Any], policy: Policy) -> Fi
     except StreamError as error:
         return Filtered(None, tuple(ids), str(error))
     if unreadable:
-        raise NotMeasured(
+        raise PackNotMeasured(
             f"{engine.name} streams text without its tokens: {unreadable[0]}",
             next_step="use vLLM 0.10.2 or later (return_token_ids, logprobs)",
         )
@@ -137,7 +144,7 @@ class GuardCase:
 
     prompt_id: str
     policy: Policy
-    expected: Outcome
+    expected: FilterOutcome
     baseline: Filtered
     candidate: Filtered
     gaps: tuple[float, ...]
@@ -208,7 +215,7 @@ def judge_verified(cases: Sequence[GuardCase], floor: NoiseFloor) -> CheckVerdic
     return CheckVerdict(not faults, said, power, figures, faults)
 
 
-def described(outcome: Outcome | None) -> str:
+def described(outcome: FilterOutcome | None) -> str:
     """Describe an outcome in a few words."""
     if outcome is None:
         return "no answer"
@@ -292,13 +299,13 @@ def read_counts(page: str) -> EngineCounts:
     """Read the metrics page of vLLM, summed over its engines.
 
     Raises:
-        NotMeasured: the page lacks the counts.
+        PackNotMeasured: the page lacks the counts.
     """
     sums: dict[str, float] = {}
     for name, value in _COUNT.findall(page):
         sums[name] = sums.get(name, 0.0) + float(value)
     if "num_requests_running" not in sums or "generation_tokens_total" not in sums:
-        raise NotMeasured(
+        raise PackNotMeasured(
             "the metrics page has no vllm:num_requests_running or vllm:generation_tokens_total",
             next_step="measure an endpoint that serves vLLM's metrics",
         )
@@ -345,7 +352,7 @@ class Cancelling:
 
 
 @dataclass(frozen=True)
-class Probed:
+class GuardProbed:
     """What the pack observed beside the load: filtered answers, the noise floor, cancelled requests.
 
     ``unmeasured``: why no cancelled request was measured.
@@ -357,14 +364,14 @@ class Probed:
     unmeasured: str | None = None
 
 
-def probe(asked: Probe) -> Probed:
+def probe(asked: Probe) -> GuardProbed:
     """Filter each answer on both engines; then cancel requests on the arm's.
 
     Raises:
-        NotMeasured: there is no baseline, or an engine's stream does not name its tokens.
+        PackNotMeasured: there is no baseline, or an engine's stream does not name its tokens.
     """
     if asked.baseline is None:
-        raise NotMeasured(
+        raise PackNotMeasured(
             "the filtered answers have nothing to be compared with",
             next_step="give an endpoint without speculation as the baseline",
         )
@@ -374,7 +381,7 @@ def probe(asked: Probe) -> Probed:
     first = engines.score(prompts, engines.greedy("baseline", prompts, 4, **WITH_LOGPROBS))
     repeat = engines.score(prompts, engines.greedy("baseline", prompts, 1))
     cases = [_filtered(engines, prompt, number, asked.make.seed) for number, prompt in enumerate(prompts)]
-    found = Probed(tuple(cases), floor_of(first, repeat))
+    found = GuardProbed(tuple(cases), floor_of(first, repeat))
     if asked.metrics is None:
         return replace(found, unmeasured="the engine's metrics cannot be read here")
     if asked.make.model.context < LEAST_CONTEXT:
@@ -405,7 +412,7 @@ def _filtered(engines: EnginePair, prompt: TokenPrompt, number: int, seed: int) 
 
 def judge(observed: Observed) -> Judgement:
     """Judge the cuts, the tokens that the filter read, and the cancelled requests."""
-    probed: Probed | None = observed.probed
+    probed: GuardProbed | None = observed.probed
     checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
     if observed.identity is not None:
         checks["identity"] = observed.identity

@@ -23,7 +23,7 @@ from peagle_sm.measure.packs.judges import (
     part_of,
     unit_of,
 )
-from peagle_sm.measure.packs.pack import Judgement, Make, NotMeasured, Observed, Pack, PackWork, Probe
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_sm.measure.packs.texts import LICENSE, SOURCE
 from peagle_sm.measure.results.records import Interval, RequestRecord
 from peagle_sm.measure.verify.engines import EnginePair, Options
@@ -57,7 +57,7 @@ def make(asked: Make) -> PackWork:
     """Make the questions at each effort.
 
     Raises:
-        NotMeasured: the model is the small stand-in, which has no reasoning effort.
+        PackNotMeasured: the model is the small stand-in, which has no reasoning effort.
     """
     if asked.model.stand_in:
         raise NO_EFFORTS
@@ -76,7 +76,7 @@ def make(asked: Make) -> PackWork:
     return PackWork(tuple(items), SOURCE, LICENSE)
 
 
-NO_EFFORTS = NotMeasured(
+NO_EFFORTS = PackNotMeasured(
     "the model has no reasoning effort: its chat template ignores reasoning_effort",
     next_step="measure a model that has it, such as GPT-OSS",
 )

@@ -232,7 +232,7 @@ class _Run:
             observed = self._observed(work, measured, arm, baseline)
             try:
                 judgement = self._judgement(pack, observed, asked)
-            except NotMeasured as reason:
+            except PackNotMeasured as reason:
                 self._append(not_measured(pack.name, arm, baseline, reason, seed=self.options.seed))
                 continue
             seconds = self.turns.clock() - began

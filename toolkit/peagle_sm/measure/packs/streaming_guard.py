@@ -64,7 +64,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FilterOutcome:
     """What a user got of one answer, and where the policy ended it.
 
     ``cut_token`` is the number of tokens that the filter had read when it decided; ``cut_at`` the character
@@ -94,7 +94,7 @@ class StreamGuard:
         self._text = ""
         self._released = ""
         self._read = 0
-        self.outcome: Outcome | None = None
+        self.outcome: FilterOutcome | None = None
 
     @property
     def ended(self) -> bool:
@@ -125,7 +125,7 @@ class StreamGuard:
         now = "".join(self._held)
         self._held.clear()
         self._released += now
-        self.outcome = Outcome(self._released, self._read)
+        self.outcome = FilterOutcome(self._released, self._read)
         return now
 
     def _end(self, start: int, rule: Rule) -> str:
@@ -133,13 +133,13 @@ class StreamGuard:
         now = REFUSAL if rule.action == "refuse" else self._text[before:start]
         self._held.clear()
         self._released += now
-        self.outcome = Outcome(
+        self.outcome = FilterOutcome(
             self._released, self._read, rule.name, self._read, start, leaked=self._text[start:before]
         )
         return now
 
 
-def guarded(pieces: Sequence[str], policy: Policy) -> Outcome:
+def guarded(pieces: Sequence[str], policy: Policy) -> FilterOutcome:
     """Filter an answer whose tokens are known, such as the reference without speculation."""
     guard = StreamGuard(policy)
     for piece in pieces:

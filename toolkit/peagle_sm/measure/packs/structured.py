@@ -45,7 +45,7 @@ _VERBS = ("record", "cancel", "route", "price", "label", "weigh")
 
 
 @dataclass(frozen=True)
-class Demand:
+class FormDemand:
     """One request for a form, without its model and sampling fields.
 
     ``schemas``: of the answer under "", or of the arguments of each tool by its name. ``pattern``: the
@@ -59,7 +59,7 @@ class Demand:
     pattern: str | None = None
 
 
-def demands(seed: int, count: int, forms: Sequence[Form] = FORMS) -> list[Demand]:
+def demands(seed: int, count: int, forms: Sequence[Form] = FORMS) -> list[FormDemand]:
     """Make ``count`` demands, the forms in turn; the same for the same seed, and a larger count extends."""
     made = []
     for number in range(count):
@@ -100,7 +100,7 @@ def object_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
     }
 
 
-def _json(name: str, rng: random.Random) -> Demand:
+def _json(name: str, rng: random.Random) -> FormDemand:
     schema = object_schema(rng)
     demanded = {"type": "json_schema", "json_schema": {"name": "order", "schema": schema, "strict": True}}
     # A small model can fill an object with white space for ever; the penalty on what it repeats ends that.
@@ -109,10 +109,10 @@ def _json(name: str, rng: random.Random) -> Demand:
         "response_format": demanded,
         "frequency_penalty": 1.0,
     }
-    return Demand(name, "json-schema", body, {"": schema})
+    return FormDemand(name, "json-schema", body, {"": schema})
 
 
-def _grammar(name: str, rng: random.Random) -> Demand:
+def _grammar(name: str, rng: random.Random) -> FormDemand:
     columns, tables = rng.sample(_WORDS, 3), rng.sample(_NOUNS, 2)
     root = 'root ::= "SELECT " col (", " col){0,2} " FROM " tab " WHERE " col " = " num'
     grammar = "\n".join(
@@ -126,24 +126,24 @@ def _grammar(name: str, rng: random.Random) -> Demand:
     col, tab = "|".join(columns), "|".join(tables)
     pattern = rf"SELECT ({col})(, ({col})){{0,2}} FROM ({tab}) WHERE ({col}) = [1-9][0-9]{{0,3}}"
     body = {**_messages(rng, "Write the query for this order."), "structured_outputs": {"grammar": grammar}}
-    return Demand(name, "grammar", body, pattern=pattern)
+    return FormDemand(name, "grammar", body, pattern=pattern)
 
 
-def _regex(name: str, rng: random.Random) -> Demand:
+def _regex(name: str, rng: random.Random) -> FormDemand:
     colours, digits = "|".join(rng.sample(_WORDS, 3)), rng.randint(2, 5)
     pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({colours})){{1,3}}"
     body = {**_messages(rng, "Write the code of this order."), "structured_outputs": {"regex": pattern}}
-    return Demand(name, "regex", body, pattern=pattern)
+    return FormDemand(name, "regex", body, pattern=pattern)
 
 
-def _choice(name: str, rng: random.Random) -> Demand:
+def _choice(name: str, rng: random.Random) -> FormDemand:
     places = rng.sample(_WORDS, 4)
     choices = [f"deliver it to the {place} corner of the building" for place in places]
     body = {**_messages(rng, "What shall we do?"), "structured_outputs": {"choice": choices}}
-    return Demand(name, "choice", body, pattern="|".join(map(re.escape, choices)))
+    return FormDemand(name, "choice", body, pattern="|".join(map(re.escape, choices)))
 
 
-def _tool(name: str, rng: random.Random) -> Demand:
+def _tool(name: str, rng: random.Random) -> FormDemand:
     schemas = {verb: object_schema(rng, 1) for verb in rng.sample(_VERBS, 2)}
     called = rng.choice(list(schemas))
     body = {
@@ -152,10 +152,10 @@ def _tool(name: str, rng: random.Random) -> Demand:
         "tool_choice": {"type": "function", "function": {"name": called}},
         "frequency_penalty": 1.0,
     }
-    return Demand(name, "tool", body, {called: schemas[called]})
+    return FormDemand(name, "tool", body, {called: schemas[called]})
 
 
-def _parallel(name: str, rng: random.Random) -> Demand:
+def _parallel(name: str, rng: random.Random) -> FormDemand:
     schemas = {verb: object_schema(rng, 2) for verb in rng.sample(_VERBS, 2)}
     body = {
         **_messages(rng, "Call every tool that this order needs, all at once."),
@@ -164,7 +164,7 @@ def _parallel(name: str, rng: random.Random) -> Demand:
         "parallel_tool_calls": True,
         "frequency_penalty": 0.5,
     }
-    return Demand(name, "parallel-tools", body, schemas)
+    return FormDemand(name, "parallel-tools", body, schemas)
 
 
 def _tool_of(verb: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,12 +190,12 @@ class StructuredAnswers:
     For parallel tools they are streams: only these show the calls of an answer that max_tokens cuts.
     """
 
-    demand: Demand
+    demand: FormDemand
     baseline: TokenAnswer | None
     answers: tuple[tuple[str, TokenAnswer], ...]  #: "whole" or "streamed", and the candidate's answer
 
 
-def violation(demand: Demand, answer: TokenAnswer) -> str | None:
+def violation(demand: FormDemand, answer: TokenAnswer) -> str | None:
     """Describe how a complete answer violates its form; None if it follows it.
 
     Of parallel calls cut by max_tokens, all but the last are complete.
@@ -215,7 +215,7 @@ def violation(demand: Demand, answer: TokenAnswer) -> str | None:
     return None
 
 
-def _violates_text(demand: Demand, text: str) -> str | None:
+def _violates_text(demand: FormDemand, text: str) -> str | None:
     if demand.pattern is None:
         return _violates_schema(demand.schemas[""], text)
     return None if re.fullmatch(demand.pattern, text) else f"does not match the {demand.form}"
@@ -237,7 +237,7 @@ def _validator(schema: str) -> Any:
     return Draft202012Validator(json.loads(schema))
 
 
-def problem(demand: Demand, answer: TokenAnswer) -> str | None:
+def problem(demand: FormDemand, answer: TokenAnswer) -> str | None:
     """Describe why an answer cannot count as valid: incomplete, or a violation; None if it is valid."""
     if answer.finish_reason is None:
         return "finish_reason is missing"
@@ -335,7 +335,7 @@ def make(asked: Make) -> PackWork:
 
 
 @dataclass(frozen=True)
-class Probed:
+class FormsProbed:
     """Answers without streaming, and those with tools; ``no_tools``: the verdict if tools were refused."""
 
     whole: Mapping[str, TokenAnswer]
@@ -343,9 +343,9 @@ class Probed:
     no_tools: CheckVerdict | None = None
 
 
-def probe(asked: Probe) -> Probed:
+def probe(asked: Probe) -> FormsProbed:
     """Ask the arm for every form without streaming, and both engines for tool calls."""
-    made: list[Demand] = list(asked.work.facts.values())
+    made: list[FormDemand] = list(asked.work.facts.values())
     options = Options(concurrency=1)
     engines = EnginePair(asked.baseline or asked.engine, asked.engine, options)
     texts = [one for one in made if one.form not in TOOL_FORMS]
@@ -353,7 +353,7 @@ def probe(asked: Probe) -> Probed:
     answers = {one.name: answer for one, answer in zip(texts, whole, strict=True)}
     tools = [one for one in made if one.form in TOOL_FORMS]
     if not tools or asked.baseline is None:
-        return Probed(answers, ())
+        return FormsProbed(answers, ())
     first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
     with failing("baseline"):
         plain = refusal(asked.baseline, first)
@@ -362,11 +362,11 @@ def probe(asked: Probe) -> Probed:
     if plain is not None:
         said = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
         verdict = not_applicable(said) if said else undecided(f"the baseline refuses tools: {plain}")
-        return Probed(answers, (), verdict)
+        return FormsProbed(answers, (), verdict)
     if mine is not None:
         power = "detects that tools are refused"
         refused = CheckVerdict(False, f"refuses tools, and the baseline does not: {mine}", power, {}, [mine])
-        return Probed(answers, (), refused)
+        return FormsProbed(answers, (), refused)
     bodies = [{**one.body, **_SETTINGS} for one in tools]
     own = [whole_or_cut(each) for each in engines.stream("baseline", bodies)]
     streamed = [whole_or_cut(each) for each in engines.stream("candidate", bodies)]
@@ -376,7 +376,7 @@ def probe(asked: Probe) -> Probed:
         if demand.form != "parallel-tools":
             given.append(("whole", engines.ask("candidate", [body])[0]))
         cases.append(StructuredAnswers(demand, its, tuple(given)))
-    return Probed(answers, tuple(cases))
+    return FormsProbed(answers, tuple(cases))
 
 
 def refusal(engine: Engine, body: Mapping[str, Any]) -> str | None:
@@ -396,7 +396,7 @@ def refusal(engine: Engine, body: Mapping[str, Any]) -> str | None:
 
 def judge(observed: Observed) -> Judgement:
     """Judge the forms, and the tool calls; equal answers are counted and not demanded."""
-    probed: Probed | None = observed.probed
+    probed: FormsProbed | None = observed.probed
     checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
     whole = probed.whole if probed else {}
     checks["forms"] = judge_forms(_cases(observed, whole), observed.alpha / 2)
