@@ -121,7 +121,7 @@ class Streams:
         self.events, self.broken, self.read = events, broken, 0
 
     def ask(self, body: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("nothing asks for this here")
 
     def stream(self, body: Any, until: Any = None) -> Any:
         for event in self.events:
@@ -293,7 +293,7 @@ class Cancellable:
         self.running, self.generated, self.left, self.asked, self.now = 0, 500, False, 0, 0.0
 
     def ask(self, body: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("nothing asks for this here")
 
     def stream(self, body: Any, until: Any = None) -> Any:
         self.running, self.asked, self.left, begun = 1, body["max_tokens"], False, self.generated

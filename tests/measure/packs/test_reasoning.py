@@ -85,7 +85,7 @@ class Templates:
         return {"choices": [{"text": "", "prompt_token_ids": ids}]}
 
     def stream(self, body: Any, until: Any = None) -> Any:
-        raise NotImplementedError
+        raise AssertionError("nothing asks for this here")
 
 
 def test_a_template_that_ignores_the_effort_is_noticed() -> None:
