@@ -6,8 +6,8 @@ decides. If one arm's own number decided, its long answers would make a slice in
 to the same prompts are shorter: there the time to the first token weighs more, and that arm looks slower.
 
 Many intervals are looked at together. With 30 of them, one or two of the usual 95% intervals would exclude 1
-by chance. So each interval gets the confidence 1 - 0.03 / n (Bonferroni), where n is the number of slices with
-an interval in the run: all n of them cover their true values together in at least 95% of runs, however the
+by chance. So each interval gets the confidence 1 - 0.03 / n (Bonferroni); n is the number of slices that
+have an interval in the run: all n cover their true values together in at least 95% of runs, however the
 slices depend on each other. It is 0.03 and not 0.05, since so far out in its tails the jackknife falls a
 little short of what it says (tests/measure/compare/test_slice_family.py). The price is width: with n=30 an
 interval is 1.7 times as wide as one alone. Speed-ups, acceptance lengths and shares of identical answers are
