@@ -10,7 +10,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -32,15 +33,21 @@ _MAIN_SHARE = 0.7  #: of the letters; below it the script is mixed
 _LETTERS_SHARE = 0.3  #: of the characters that are no spaces; below it the prompt is symbols
 
 
-def slices_of_body(body: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the slices of an OpenAI request body by dimension; any JSON is accepted, at a bounded cost."""
+def slices_of_body(
+    body: Mapping[str, Any], labels: Mapping[str, str] | None = None, *, script: bool = True
+) -> dict[str, str]:
+    """Return the slices of an OpenAI request body by dimension; any JSON is accepted, at a bounded cost.
+
+    ``script`` False leaves out the script, the only dimension that takes time: it reads the prompt.
+    """
     found = {
         "api": "completion" if body.get("messages") is None else "chat",
         "tools": "yes" if body.get("tools") and body.get("tool_choice") != "none" else "no",
         "format": _format(body),
-        "script": _script(_end_of_prompt(body)),
         "temperature": _temperature(body.get("temperature")),
     }
+    if script:
+        found["script"] = _script(_end_of_prompt(body))
     if effort := _effort(body):
         found["reasoning effort"] = effort
     return found | {LABEL + name: value for name, value in (labels or {}).items()}
@@ -170,3 +177,125 @@ def _script_of(character: str) -> str:
     plain = unicodedata.normalize("NFKC", character)
     word = unicodedata.name(plain[0], "OTHER").split()[0].lower()
     return "han" if word == "cjk" else word
+
+
+#: Dimensions that a request or its answer gives, wherever it is served.
+SERVED = (
+    "api",
+    "prompt tokens",
+    "output tokens",
+    "cached prompt",
+    "tools",
+    "format",
+    "reasoning effort",
+    "script",
+    "temperature",
+)
+OTHER, NONE = "other", "none"
+MOST_CHOSEN = 4  #: dimensions
+MOST_LISTED = 4  #: values in all; each has two metrics of its own
+MOST_VALUES = 8  #: of one dimension; what comes later is `OTHER`
+#: Header in which SageMaker passes on the caller's own text: ``team=search;tier=gold``.
+LABEL_HEADER = "x-amzn-sagemaker-custom-attributes"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One dimension by which requests are counted.
+
+    Attributes:
+        dimension: a name of `SERVED`, or ``label:NAME``.
+        listed: values with metrics of their own, all others being `OTHER`; empty: each value counts.
+    """
+
+    dimension: str
+    listed: tuple[str, ...] = ()
+
+    def value(self, slices: Mapping[str, str], seen: set[str]) -> str:
+        """Return the value that a request counts under; ``seen`` collects those of this dimension."""
+        value = slices.get(self.dimension, NONE)
+        if self.listed:
+            return value if value in self.listed else OTHER
+        if value not in seen and len(seen) < MOST_VALUES:
+            seen.add(value)
+        return value if value in seen else OTHER
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The listed slices: ``script: han``."""
+        return tuple(f"{self.dimension}: {value}" for value in self.listed)
+
+
+def read_chosen(texts: Iterable[str]) -> tuple[Chosen, ...]:
+    """Read ``format`` or ``script=latin,han`` each: the dimensions by which an endpoint counts.
+
+    Raises:
+        ValueError: the message says what is allowed.
+    """
+    found = []
+    for text in texts:
+        dimension, equals, rest = text.partition("=")
+        dimension = dimension.strip()
+        listed = tuple(dict.fromkeys(value.strip() for value in rest.split(","))) if equals else ()
+        if dimension not in SERVED and not (
+            dimension.startswith(LABEL) and _NAME.fullmatch(dimension.removeprefix(LABEL))
+        ):
+            raise ValueError(f"one of {', '.join(SERVED)}, or {LABEL}NAME (found {dimension!r})")
+        if any(not value or len(value) > LONGEST_VALUE or ";" in value for value in listed):
+            raise ValueError(
+                f"values of 1 to {LONGEST_VALUE} characters without ; after the = (found {text!r})"
+            )
+        if dimension.startswith(LABEL) and not listed:
+            raise ValueError(
+                f"the values of {dimension}, since any other counts as {OTHER}: {dimension}=search,support"
+            )
+        unknown = set(listed) - set(_ALL_VALUES.get(dimension, listed))
+        if unknown:
+            raise ValueError(f"{dimension}: {', '.join(_ALL_VALUES[dimension])} (found {min(unknown)!r})")
+        found.append(Chosen(dimension, listed))
+    if len({one.dimension for one in found}) < len(found):
+        raise ValueError("each dimension once")
+    if len(found) > MOST_CHOSEN:
+        raise ValueError(f"at most {MOST_CHOSEN} dimensions (found {len(found)})")
+    if (listed_in_all := sum(len(one.listed) for one in found)) > MOST_LISTED:
+        raise ValueError(
+            f"at most {MOST_LISTED} listed values in all, since each is two metrics (found {listed_in_all})"
+        )
+    return tuple(found)
+
+
+def slices_of_answer(usage: Mapping[str, Any]) -> dict[str, str]:
+    """Return the slices of an answer's token counts."""
+    found = {}
+    prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if isinstance(prompt, int):
+        found["prompt tokens"] = token_bucket(prompt)
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+        if isinstance(cached, int):
+            found["cached prompt"] = cached_share(cached, prompt)
+    if isinstance(output, int):
+        found["output tokens"] = token_bucket(output)
+    return found
+
+
+def labels_of_header(text: str) -> dict[str, str]:
+    """Return the ``name=value`` parts of a header, between ``;`` or ``,``; others are not for the gate."""
+    found = {}
+    for part in re.split("[;,]", text[:1024]):
+        name, equals, value = part.partition("=")
+        if equals and _NAME.fullmatch(name.strip()) and value.strip():
+            found[name.strip()] = value.strip()[:LONGEST_VALUE]
+    return found
+
+
+_ALL_VALUES: Mapping[str, tuple[str, ...]] = {
+    "api": ("chat", "completion"),
+    "prompt tokens": BUCKETS,
+    "output tokens": BUCKETS,
+    "cached prompt": ("none", "under half", "half or more"),
+    "tools": ("yes", "no"),
+    "format": ("text", "json", "json schema", "grammar"),
+    "temperature": ("0", "up to 0.5", "up to 1", "above 1", "model's default"),
+}
