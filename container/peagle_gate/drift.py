@@ -27,6 +27,9 @@ ALL_REQUESTS = "all requests"
 #: A fall has to be this many standard errors large. 5 would do for one test in 3.5 million; this one is made
 #: for each slice, each minute and each possible beginning.
 Z = 5.0
+#: A slice is named when its fall explains the traffic so much better than any other slice: the difference of
+#: the squares of the standard errors. Above `SURE` the best one is named anyway.
+LEAD, SURE = 6.0, 6.5
 LEAST_FALL = 0.06  #: of the acceptance length; less is not worth an alarm
 #: What has to be there before and after a change.
 DRAFTS_BEFORE, REQUESTS_BEFORE = 3000, 60
@@ -34,7 +37,7 @@ DRAFTS_AFTER, REQUESTS_AFTER = 300, 16
 #: A stratum with less before the change says nothing about it.
 STRATUM_DRAFTS, STRATUM_REQUESTS = 200, 8
 #: Beginnings that are tried: each has this much more drafts after it than the one before.
-GROWTH = 1.2
+GROWTH = 1.1
 #: Blocks of one size; two of the oldest are then joined into one of twice the size.
 BLOCKS_OF_A_SIZE = 12
 #: What is older is forgotten: then the new acceptance is the normal one.
@@ -216,16 +219,7 @@ class Detector:
         after: dict[Stratum, Sums] = {}
         best: _Found | None = None
         for index in range(len(self._blocks) - 1, 0, -1):
-            touched: set[Slice] = set()
-            for stratum, sums in self._blocks[index].sums.items():
-                if stratum not in left:
-                    continue
-                after.setdefault(stratum, Sums()).add(sums)
-                for one in _slices(stratum):
-                    sides[one].drafts += sums.drafts
-                    sides[one].requests += sums.requests
-                    touched.add(one)
-            for one in touched:
+            for one in self._take_in(index, left, after, sides):
                 side = sides[one]
                 if side.drafts < max(DRAFTS_AFTER, GROWTH * side.tried) or side.requests < REQUESTS_AFTER:
                     continue
@@ -234,12 +228,43 @@ class Detector:
                 if (
                     tried is not None
                     and tried.fall >= LEAST_FALL
-                    and tried.z >= Z
-                    and (best is None or tried.z > best.z)
-                    and self._survives(tried, members[one], noise)
+                    and tried.z >= max(Z, best.z if best else 0.0)
+                    and self._holds(tried, members[one], noise)
                 ):
                     best = tried
-        return best
+        return self._leader(best, members, noise) if best is not None else None
+
+    def _take_in(
+        self, index: int, left: set[Stratum], after: dict[Stratum, Sums], sides: Mapping[Slice, _Side]
+    ) -> set[Slice]:
+        """Move a block to the later side, and return the slices that it has."""
+        touched: set[Slice] = set()
+        for stratum, sums in self._blocks[index].sums.items():
+            if stratum in left:
+                after.setdefault(stratum, Sums()).add(sums)
+                for one in _slices(stratum):
+                    sides[one].drafts += sums.drafts
+                    sides[one].requests += sums.requests
+                    touched.add(one)
+        return touched
+
+    def _leader(
+        self, best: _Found, members: Mapping[Slice, Sequence[Stratum]], noise: _Noise
+    ) -> _Found | None:
+        """Return the slice that explains the fall best; None while another may do so as well."""
+        after: dict[Stratum, Sums] = {}
+        for block in self._blocks[best.index :]:
+            _add(after, block.sums)
+        tried = [self._try(one, strata, after, noise, best.index) for one, strata in members.items()]
+        first, *others = sorted((one for one in tried if one is not None), key=lambda one: -one.z)
+        if first.slice != best.slice and not self._holds(first, members[first.slice], noise):
+            return None
+        clear = first.z >= SURE or all(
+            first.z**2 - other.z**2 >= LEAD
+            for other in others[:3]
+            if set(members[other.slice]) != set(members[first.slice])
+        )
+        return first if clear else None
 
     def _try(
         self, one: Slice, members: Sequence[Stratum], after: Counts, noise: _Noise, index: int
@@ -279,7 +304,7 @@ class Detector:
             drafts,
         )
 
-    def _survives(self, found: _Found, members: Sequence[Stratum], noise: _Noise) -> bool:
+    def _holds(self, found: _Found, members: Sequence[Stratum], noise: _Noise) -> bool:
         """Decide whether a fall is larger than whole stretches differ, and lasts until now.
 
         A stretch has as many drafts of the slice as there are after the change, or half of them. The
@@ -297,7 +322,9 @@ class Detector:
             if drafts >= found.drafts / 2:
                 squares, stretches = squares + off * off / spread, stretches + 1
                 off = spread = drafts = 0.0
-        more = math.sqrt(max(1.0, (squares + _STRETCH_PRIOR) / (stretches + _STRETCH_PRIOR)))
+        known = stretches + _STRETCH_PRIOR
+        # Only what is more than chance makes of so few stretches.
+        more = math.sqrt(max(1.0, (squares + _STRETCH_PRIOR) / known - math.sqrt(2 / known)))
         found.z, found.error = found.z / more, found.error * more
         return found.z >= Z and self._lasts(found, inside)
 
