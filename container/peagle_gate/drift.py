@@ -29,7 +29,7 @@ ALL_REQUESTS = "all requests"
 Z = 5.0
 #: A slice is named when its fall explains the traffic so much better than any other slice: the difference of
 #: the squares of the standard errors. Above `SURE` the best one is named anyway.
-LEAD, SURE = 6.0, 6.5
+LEAD, SURE = 8.0, 8.0
 LEAST_FALL = 0.06  #: of the acceptance length; less is not worth an alarm
 #: What has to be there before and after a change.
 DRAFTS_BEFORE, REQUESTS_BEFORE = 3000, 60
@@ -40,6 +40,8 @@ STRATUM_DRAFTS, STRATUM_REQUESTS = 200, 8
 GROWTH = 1.1
 #: Blocks of one size; two of the oldest are then joined into one of twice the size.
 BLOCKS_OF_A_SIZE = 12
+#: Of the clearest slices and beginnings, so many are looked at closely.
+MOST_COMPARED = 6
 #: What is older is forgotten: then the new acceptance is the normal one.
 HORIZON_S = 7 * 24 * 3600.0
 #: A slice's own noise counts as much as that of so many drafts in one of its strata.
@@ -62,7 +64,7 @@ class Sums:
     accepted2: float = 0.0
 
     @classmethod
-    def of_request(cls, drafts: int, accepted: int) -> Sums:
+    def of_request(cls, drafts: float, accepted: float) -> Sums:
         """Return the sums of one request."""
         return cls(1, drafts, accepted, drafts * drafts, drafts * accepted, accepted * accepted)
 
@@ -131,9 +133,12 @@ class Change:
 
 @dataclass(slots=True)
 class _Block:
+    """Some intervals: their requests, and the intervals themselves as if each were one request."""
+
     since: float
     size: int
     sums: dict[Stratum, Sums]
+    intervals: dict[Stratum, Sums]
 
 
 @dataclass(slots=True)
@@ -173,9 +178,10 @@ class Detector:
         """Add what was counted in an interval that began at ``since``, in seconds; oldest first."""
         if not counts:
             return
-        block = _Block(since, 1, {})
-        _add(block.sums, counts)
-        _add(self._total, counts)
+        whole = {one: Sums.of_request(sums.drafts, sums.accepted) for one, sums in counts.items()}
+        block = _Block(since, 1, {}, {})
+        for target, added in ((block.sums, counts), (block.intervals, whole), (self._total, counts)):
+            _add(target, added)
         self._blocks.append(block)
         self._join()
         while self._blocks[0].since < since - HORIZON_S:
@@ -192,47 +198,53 @@ class Detector:
                 return
             older, newer = self._blocks[first + 1], self._blocks[first + 2]
             _add(older.sums, newer.sums)
+            _add(older.intervals, newer.intervals)
             older.size += newer.size
             del self._blocks[first + 2]
             index, size = first + 1, older.size
 
     def changes(self) -> tuple[Change, ...]:
         """Return the falls that last; the clearest first, each in what the ones before it leave."""
-        noise = _Noise(self._total)
         found: list[Change] = []
         left = set(self._total)
         while left and len(found) < 4:
-            best = self._clearest(noise, left)
+            best = self._clearest(left)
             if best is None:
                 break
             found.append(self._change(best))
             left -= {stratum for stratum in left if best.slice in _slices(stratum)}
         return tuple(found)
 
-    def _clearest(self, noise: _Noise, left: set[Stratum]) -> _Found | None:
-        """Return the fall with the largest z; None if there is none."""
+    def _clearest(self, left: set[Stratum]) -> _Found | None:
+        """Return the clearest fall; None if there is none, or not yet one slice that explains it."""
         members: dict[Slice, list[Stratum]] = {}
         for stratum in left:
             for one in _slices(stratum):
                 members.setdefault(one, []).append(stratum)
+        best: tuple[_Found, _Split] | None = None
+        for tried in self._candidates(left, members):
+            split = self._split(tried.index)
+            found = self._compared(tried.slice, members, split)
+            if found is not None and found.z >= (best[0].z if best else Z):
+                best = found, split
+        return self._leader(*best, members) if best is not None else None
+
+    def _candidates(self, left: set[Stratum], members: Mapping[Slice, Sequence[Stratum]]) -> list[_Found]:
+        """Return the clearest slices and beginnings as all requests together show the noise."""
+        noise = _Noise(self._total)
         sides = {one: _Side() for one in members}
         after: dict[Stratum, Sums] = {}
-        best: _Found | None = None
+        found: list[_Found] = []
         for index in range(len(self._blocks) - 1, 0, -1):
             for one in self._take_in(index, left, after, sides):
                 side = sides[one]
                 if side.drafts < max(DRAFTS_AFTER, GROWTH * side.tried) or side.requests < REQUESTS_AFTER:
                     continue
                 side.tried = side.drafts
-                tried = self._try(one, members[one], after, noise, index)
-                if (
-                    tried is not None
-                    and tried.fall >= LEAST_FALL
-                    and tried.z >= max(Z, best.z if best else 0.0)
-                    and self._holds(tried, members[one], noise)
-                ):
-                    best = tried
-        return self._leader(best, members, noise) if best is not None else None
+                tried = _difference(one, members[one], self._total, after, noise, index)
+                if tried is not None and tried.z >= Z and tried.fall >= LEAST_FALL:
+                    found.append(tried)
+        return sorted(found, key=lambda tried: -tried.z)[:MOST_COMPARED]
 
     def _take_in(
         self, index: int, left: set[Stratum], after: dict[Stratum, Sums], sides: Mapping[Slice, _Side]
@@ -248,100 +260,86 @@ class Detector:
                     touched.add(one)
         return touched
 
-    def _leader(
-        self, best: _Found, members: Mapping[Slice, Sequence[Stratum]], noise: _Noise
-    ) -> _Found | None:
-        """Return the slice that explains the fall best; None while another may do so as well."""
+    def _split(self, index: int) -> _Split:
+        """Return both sides of a block's beginning, and the noise as it was before."""
+        before: dict[Stratum, Sums] = {}
+        intervals: dict[Stratum, Sums] = {}
+        for block in self._blocks[:index]:
+            _add(before, block.sums)
+            _add(intervals, block.intervals)
         after: dict[Stratum, Sums] = {}
-        for block in self._blocks[best.index :]:
+        for block in self._blocks[index:]:
             _add(after, block.sums)
-        tried = [self._try(one, strata, after, noise, best.index) for one, strata in members.items()]
-        first, *others = sorted((one for one in tried if one is not None), key=lambda one: -one.z)
-        if first.slice != best.slice and not self._holds(first, members[first.slice], noise):
-            return None
-        clear = first.z >= SURE or all(
-            first.z**2 - other.z**2 >= LEAD
-            for other in others[:3]
-            if set(members[other.slice]) != set(members[first.slice])
-        )
-        return first if clear else None
+        older = sum(block.size for block in self._blocks[:index])
+        return _Split(index, before, after, _Noise(before, intervals), older)
 
-    def _try(
-        self, one: Slice, members: Sequence[Stratum], after: Counts, noise: _Noise, index: int
+    def _compared(
+        self, one: Slice, members: Mapping[Slice, Sequence[Stratum]], split: _Split
     ) -> _Found | None:
-        """Compare a slice after a block's beginning with before, stratum by stratum."""
-        difference = weight = variance = earlier = requests = drafts = 0.0
-        before_mean = after_mean = 0.0
-        for stratum in members:
-            late = after.get(stratum)
-            if late is None:
-                continue
-            total = self._total[stratum]
-            n0, n1 = total.drafts - late.drafts, late.drafts
-            if n0 < STRATUM_DRAFTS or total.requests - late.requests < STRATUM_REQUESTS:
-                continue
-            before, now = (total.accepted - late.accepted) / n0, late.accepted / n1
-            share = n0 * n1 / (n0 + n1)
-            difference += share * (before - now)
-            weight += share * (1 + before)
-            variance += share * share * noise.of(stratum, one) * (1 / n0 + 1 / n1)
-            earlier += n0
-            requests += total.requests - late.requests
-            drafts += n1
-            before_mean += n1 * before
-            after_mean += n1 * now
-        if earlier < DRAFTS_BEFORE or requests < REQUESTS_BEFORE or drafts < DRAFTS_AFTER or variance <= 0:
+        """Compare a slice after a beginning with before; None if it did not fall, or the fall is over."""
+        found = _difference(one, members[one], self._total, split.after, split.noise, split.index)
+        if found is None or found.fall < LEAST_FALL:
             return None
-        error = math.sqrt(variance)
-        return _Found(
-            one,
-            index,
-            difference / error,
-            difference / weight,
-            error / weight,
-            1 + before_mean / drafts,
-            1 + after_mean / drafts,
-            drafts,
-        )
+        inside = set(members[one])
+        more = self._unrest(found, inside, split)
+        found.z, found.error = _normal(found.z / more, split.older), found.error * more
+        return found if self._lasts(found, inside, split) else None
 
-    def _holds(self, found: _Found, members: Sequence[Stratum], noise: _Noise) -> bool:
-        """Decide whether a fall is larger than whole stretches differ, and lasts until now.
+    def _unrest(self, found: _Found, inside: set[Stratum], split: _Split) -> float:
+        """Return by how much the standard error is larger, since whole stretches of traffic differ.
 
-        A stretch has as many drafts of the slice as there are after the change, or half of them. The
-        difference's error grows by what they differ more than their requests explain.
+        A stretch has half as many drafts of the slice as there are after the beginning, or a few more.
         """
-        inside = set(members)
         squares, stretches = 0.0, 0
         off = spread = drafts = 0.0
-        for block in self._blocks[: found.index]:
+        for block in self._blocks[: split.index]:
             for stratum, sums in block.sums.items():
                 if stratum in inside:
-                    off += sums.accepted - sums.drafts * self._total[stratum].rate
-                    spread += sums.drafts * noise.of(stratum, found.slice)
+                    off += sums.accepted - sums.drafts * split.before[stratum].rate
+                    spread += sums.drafts * split.noise.of(stratum, found.slice)
                     drafts += sums.drafts
             if drafts >= found.drafts / 2:
                 squares, stretches = squares + off * off / spread, stretches + 1
                 off = spread = drafts = 0.0
         known = stretches + _STRETCH_PRIOR
-        # Only what is more than chance makes of so few stretches.
-        more = math.sqrt(max(1.0, (squares + _STRETCH_PRIOR) / known - math.sqrt(2 / known)))
-        found.z, found.error = found.z / more, found.error * more
-        return found.z >= Z and self._lasts(found, inside)
+        return math.sqrt(_excess((squares + _STRETCH_PRIOR) / known, known))
 
-    def _lasts(self, found: _Found, inside: set[Stratum]) -> bool:
-        """Decide whether the newest quarter of a long change is low as well."""
+    def _lasts(self, found: _Found, inside: set[Stratum], split: _Split) -> bool:
+        """Decide whether the newest quarter of a long fall is low as well: at least half as much."""
         if found.drafts < _RECENT_FROM:
             return True
         lost = expected = drafts = 0.0
         for block in reversed(self._blocks):
             for stratum, sums in block.sums.items():
-                if stratum in inside:
-                    expected += sums.drafts * (1 + self._total[stratum].rate)
-                    lost += sums.drafts * self._total[stratum].rate - sums.accepted
+                if stratum in inside and stratum in split.before:
+                    rate = split.before[stratum].rate
+                    expected += sums.drafts * (1 + rate)
+                    lost += sums.drafts * rate - sums.accepted
                     drafts += sums.drafts
             if drafts >= found.drafts / 4:
                 break
-        return expected > 0 and lost / expected > 0.0
+        return expected > 0 and lost / expected >= found.fall / 2
+
+    def _leader(
+        self, best: _Found, split: _Split, members: Mapping[Slice, Sequence[Stratum]]
+    ) -> _Found | None:
+        """Return the slice that explains the fall best; None while another may do so as well."""
+        rivals = []
+        for one, strata in members.items():
+            # With the same noise for all, so that only the drafts decide.
+            tried = _difference(one, strata, self._total, split.after, split.noise, split.index, like=ALL)
+            if tried is not None:
+                tried.z = _normal(tried.z, split.older)
+                rivals.append(tried)
+        first, *others = sorted(rivals, key=lambda tried: -tried.z)
+        clear = first.z >= SURE or all(
+            first.z**2 - other.z**2 >= LEAD
+            for other in others
+            if other.z > 0 and set(members[other.slice]) != set(members[first.slice])
+        )
+        if not clear:
+            return None
+        return best if first.slice == best.slice else self._compared(first.slice, members, split)
 
     def _change(self, found: _Found) -> Change:
         half = 1.96 * found.error
@@ -361,24 +359,98 @@ class Detector:
         return ALL_REQUESTS if one == ALL else f"{self.dimensions[one[0]]}: {one[1]}"
 
 
-class _Noise:
-    """Variance of the accepted tokens for each draft, from the spread of the requests."""
+@dataclass(slots=True)
+class _Split:
+    """Both sides of a possible beginning; ``older`` is the number of intervals before it."""
 
-    def __init__(self, total: Counts) -> None:
-        residuals: dict[Slice, list[float]] = {}
+    index: int
+    before: dict[Stratum, Sums]
+    after: dict[Stratum, Sums]
+    noise: _Noise
+    older: int
+
+
+def _difference(
+    one: Slice,
+    members: Sequence[Stratum],
+    total: Counts,
+    after: Counts,
+    noise: _Noise,
+    index: int,
+    *,
+    like: Slice | None = None,
+) -> _Found | None:
+    """Compare a slice after a beginning with before, stratum by stratum; None with too little of either.
+
+    ``like`` is the slice with whose noise it is compared, by default its own.
+    """
+    difference = weight = variance = earlier = requests = drafts = 0.0
+    before_mean = after_mean = 0.0
+    for stratum in members:
+        late = after.get(stratum)
+        if late is None:
+            continue
+        n0, n1 = total[stratum].drafts - late.drafts, late.drafts
+        requests0 = total[stratum].requests - late.requests
+        if n0 < STRATUM_DRAFTS or requests0 < STRATUM_REQUESTS:
+            continue
+        before, now = (total[stratum].accepted - late.accepted) / n0, late.accepted / n1
+        share = n0 * n1 / (n0 + n1)
+        difference += share * (before - now)
+        weight += share * (1 + before)
+        variance += share * share * noise.of(stratum, like or one) * (1 / n0 + 1 / n1)
+        earlier += n0
+        requests += requests0
+        drafts += n1
+        before_mean += n1 * before
+        after_mean += n1 * now
+    if earlier < DRAFTS_BEFORE or requests < REQUESTS_BEFORE or drafts < DRAFTS_AFTER or variance <= 0:
+        return None
+    error = math.sqrt(variance)
+    means = 1 + before_mean / drafts, 1 + after_mean / drafts
+    return _Found(one, index, difference / error, difference / weight, error / weight, *means, drafts)
+
+
+class _Noise:
+    """Variance of the accepted tokens for each draft, from the spread of the requests.
+
+    Requests of one interval may be alike: a client that asks the same again, a conversation. Where whole
+    intervals differ more than their requests explain, the variance is that of the intervals.
+    """
+
+    def __init__(self, total: Counts, intervals: Counts | None = None) -> None:
+        rows: dict[Slice, list[float]] = {}
         for stratum, sums in total.items():
-            if sums.requests >= 2:
+            whole = intervals[stratum] if intervals is not None else sums
+            if whole.requests >= 2 and sums.requests >= 2:
                 for one in _slices(stratum):
-                    row = residuals.setdefault(one, [0.0, 0.0])
+                    row = rows.setdefault(one, [0.0, 0.0, 0.0, 0.0])
                     row[0] += sums.residual2 * sums.requests / (sums.requests - 1)
-                    row[1] += sums.drafts
-        self._slices = {one: row[0] / row[1] for one, row in residuals.items()}
+                    row[1] += whole.residual2 * whole.requests / (whole.requests - 1)
+                    row[2] += sums.drafts
+                    row[3] += whole.requests
+        self._slices = {one: row[0] / row[2] for one, row in rows.items()}
+        self._alike = {one: _excess(row[1] / row[0], row[3]) for one, row in rows.items() if row[0] > 0}
         self._strata = {stratum: (sums.residual2, sums.drafts) for stratum, sums in total.items()}
 
     def of(self, stratum: Stratum, one: Slice) -> float:
         """Return a stratum's variance; with few drafts, that of the slice."""
         residual2, drafts = self._strata[stratum]
-        return (residual2 + _NOISE_PRIOR * self._slices.get(one, 1.0)) / (drafts + _NOISE_PRIOR)
+        own = (residual2 + _NOISE_PRIOR * self._slices.get(one, 1.0)) / (drafts + _NOISE_PRIOR)
+        return own * self._alike.get(one, 1.0)
+
+
+def _excess(ratio: float, of: float) -> float:
+    """Return by how much a variance is above the expected one, beyond the chance of so few values."""
+    return max(1.0, ratio - math.sqrt(2 / of))
+
+
+def _normal(t: float, of: float) -> float:
+    """Return the standard errors of a normal value as rare as ``t``, whose variance has so many values.
+
+    D. L. Wallace's approximation of 1959. With few intervals the noise is not known well.
+    """
+    return t * (1 - 1 / (4 * of)) / math.sqrt(1 + t * t / (2 * of)) if of >= 1 else 0.0
 
 
 def _slices(stratum: Stratum) -> Iterator[Slice]:

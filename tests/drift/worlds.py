@@ -1,8 +1,8 @@
 """Worlds of traffic for the drift detector, written from issue 15 and from drafts of the real engine.
 
 A world yields intervals as the gate does: for each stratum (values of the slices, and K) the sums over its
-requests. Two kinds of requests: `recorded` ones are those of the real engine (tests/drift/recorded.py says
-how they were made), drawn with replacement; `parametric` ones have a rate of their own, drafts that depend on
+requests. Two kinds of requests: `recorded` ones are those of the real engine (tests/drift/recording.py made
+them), drawn with replacement; `parametric` ones have a rate of their own, drafts that depend on
 each other, and an acceptance that depends on what no slice shows.
 
 Nothing here imports the detector's rule: a world knows what happened, and the test compares.
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +124,7 @@ class World:
         self._phase = rng.uniform(0, 2 * np.pi)
         self._wander = 0.0
         self.slice_drafts: dict[str, int] = {"all requests": 0}
+        self._chance: float | None = None
         self.fell_at: int | None = None
         self.drafts_since = 0  #: drafts of the slice since it fell
 
@@ -277,27 +277,19 @@ class World:
         runs = np.floor(np.log(self._rng.random(len(counts))) / np.log(1 - chance)).astype(np.int64)
         return np.minimum(counts, runs)
 
-    @property
-    def _seen(self) -> list[int]:
-        return self.__dict__.setdefault("_survivors", [0] * (K + 1))  # type: ignore[no-any-return]
-
     def _thinning(self) -> float:
-        """The chance q for which sum(s_i (1 - q)^i) is lower by the share of the whole length."""
-        found = self.__dict__.get("_chance")
-        if found is None:
+        """The chance q for which 1 + sum(s_i (1 - q)^i) is lower by the share that is asked for."""
+        if self._chance is None:
             assert self._fall is not None
             survival = self._sample_survival()
             wanted = (1 - self._fall.share) * (1 + survival.sum()) - 1
             low, high = 0.0, 0.9
-            for _ in range(50):
-                found = (low + high) / 2
-                low, high = (
-                    (low, found)
-                    if (survival * (1 - found) ** np.arange(1, K + 1)).sum() < wanted
-                    else (found, high)
-                )
-            self.__dict__["_chance"] = found
-        return float(found)
+            for _ in range(40):
+                middle = (low + high) / 2
+                fallen = (survival * (1 - middle) ** np.arange(1, K + 1)).sum()
+                low, high = (low, middle) if fallen < wanted else (middle, high)
+            self._chance = (low + high) / 2
+        return self._chance
 
     def _sample_survival(self) -> NDArray[np.float64]:
         """Survival by position in the slice that falls, from requests that are made for this only."""
@@ -310,9 +302,3 @@ class World:
         self.fell_at = fell
         counts = np.concatenate(rows)
         return np.array([(counts >= place).mean() for place in range(1, K + 1)])
-
-
-def rows_to_json(rows: list[dict[str, Any]]) -> bytes:
-    """Recorded requests as the file has them."""
-    text = json.dumps(rows, separators=(",", ":"))
-    return gzip.compress(text.encode(), mtime=0)

@@ -79,6 +79,27 @@ def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[st
         return
 
 
+#: Matches the gate's lines with counts by slice: CloudWatch compares a member of a line that is JSON.
+_COUNTED = "{ $.DriftingSlices >= 0 }"
+
+
+def counted_lines(
+    session: Session, endpoint: str, start: datetime, component: str | None = None
+) -> Iterator[str]:
+    """Yield the gate's lines with counts by slice, oldest first; none without a log group."""
+    group = f"/aws/sagemaker/InferenceComponents/{component}" if component else group_of(endpoint)
+    try:
+        with aws_errors("FilterLogEvents", session.local_url):
+            pages = session.client("logs").get_paginator("filter_log_events")
+            asked = {"logGroupName": group, "startTime": int(start.timestamp() * 1000)}
+            for page in pages.paginate(**asked, filterPattern=_COUNTED):
+                for event in page.get("events", []):
+                    if '"peagle_gate"' in event["message"] and '"counts"' in event["message"]:
+                        yield str(event["message"])
+    except NotFound:
+        return
+
+
 def _tail(session: Session, group: str, limit: int, start: datetime | None) -> list[LogLine]:
     window = {} if start is None else {"startTime": int(start.timestamp() * 1000)}
     streams = session.api("logs").describe_log_streams(
