@@ -24,12 +24,12 @@ Slice = tuple[int, str]
 ALL: Slice = (-1, "")
 ALL_REQUESTS = "all requests"
 
-#: A fall has to be this many standard errors large. 5 would do for one test in 3.5 million; this one is made
-#: for each slice, each minute and each possible beginning.
-Z = 5.0
+#: A fall has to be this many standard errors large. Fewer would do for one test; this one is made
+#: for each slice, each minute and each possible beginning, and requests are not normal.
+Z = 5.3
 #: A slice is named when its fall explains the traffic so much better than any other slice: the difference of
 #: the squares of the standard errors. Above `SURE` the best one is named anyway.
-LEAD, SURE = 8.0, 8.0
+LEAD, SURE = 3.0, 7.0
 LEAST_FALL = 0.06  #: of the acceptance length; less is not worth an alarm
 #: What has to be there before and after a change.
 DRAFTS_BEFORE, REQUESTS_BEFORE = 3000, 60

@@ -89,6 +89,7 @@ class Traffic:
     def _one(self, team: str, prompt: str, tokens: int, streamed: bool) -> None:
         body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
         asked = {"EndpointName": NAME, "CustomAttributes": f"trace=1;team={team}"}
+        asked["ContentType"] = "application/json"
         if not streamed:
             answer = self._runtime.invoke_endpoint(**asked, Body=json.dumps(body))
             assert json.loads(answer["Body"].read())["choices"][0]["text"]
