@@ -107,7 +107,7 @@ Counts = Mapping[Stratum, Sums]
 
 
 @dataclass(frozen=True)
-class Change:
+class AcceptanceFall:
     """A fall of the acceptance length in one slice.
 
     Attributes:
@@ -203,9 +203,9 @@ class Detector:
             del self._blocks[first + 2]
             index, size = first + 1, older.size
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[AcceptanceFall, ...]:
         """Return the falls that last; the clearest first, each in what the ones before it leave."""
-        found: list[Change] = []
+        found: list[AcceptanceFall] = []
         left = set(self._total)
         while left and len(found) < 4:
             best = self._clearest(left)
@@ -341,9 +341,9 @@ class Detector:
             return None
         return best if first.slice == best.slice else self._compared(first.slice, members, split)
 
-    def _change(self, found: _Found) -> Change:
+    def _change(self, found: _Found) -> AcceptanceFall:
         half = 1.96 * found.error
-        return Change(
+        return AcceptanceFall(
             self.name(found.slice),
             self._blocks[found.index].since,
             found.fall,

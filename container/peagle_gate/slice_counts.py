@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peagle_gate.drift import Change, Stratum, Sums
+from peagle_gate.drift import AcceptanceFall, Stratum, Sums
 from peagle_gate.slice_values import (
     LABEL_HEADER,
     OTHER,
@@ -154,7 +154,7 @@ def log_lines(
     counter: SliceCounter,
     counts: Mapping[Stratum, Sums],
     uncounted: int,
-    changes: Sequence[Change],
+    changes: Sequence[AcceptanceFall],
     *,
     namespace: str,
     since: float,

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from peagle_gate.drift import Change, Detector, Sums
+from peagle_gate.drift import AcceptanceFall, Detector, Sums
 from tests.drift.worlds import DIMENSIONS, Fall, Interval, Setting, World
 
 WINDOW = 2000
@@ -55,12 +55,12 @@ def counts(interval: Interval) -> dict[tuple[tuple[str, ...], int], Sums]:
     return {stratum: Sums(*sums) for stratum, sums in interval.items()}
 
 
-def healthy_alarms(job: tuple[Setting, int]) -> list[tuple[int, Change]]:
+def healthy_alarms(job: tuple[Setting, int]) -> list[tuple[int, AcceptanceFall]]:
     """Alarms of one world in which nothing fell, each fall once."""
     setting, seed = job
     world = World(setting, seed)
     detector = Detector(world.names)
-    found: dict[str, tuple[int, Change]] = {}
+    found: dict[str, tuple[int, AcceptanceFall]] = {}
     for number, interval in world:
         detector.add(number * 60.0, counts(interval))
         for change in detector.changes():

@@ -1,7 +1,7 @@
 """Acceptance by slice on the real engine behind the real gate: counted, in CloudWatch, and a fall is found.
 
-Two teams send requests. Then one of them sends text that the draft head does not know: the gate itself finds
-that slice. Then the same endpoint comes up with a damaged head: the gate is new and has nothing to compare
+Two teams send requests. Then one of them samples at a high temperature, which no slice here shows: the gate
+itself finds that team. Then the same endpoint comes up with a damaged head: the gate is new and has nothing to compare
 with, and `peagle-sm acceptance` finds it in the log of both.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import string
 import struct
 import sys
 import time
@@ -33,8 +32,6 @@ NAME = "sliced"
 SPACE = f"peagle-sm/{NAME}"
 MODEL = "models/tiny-code/"
 KNOWN = [prompt.text for prompt in read_human_eval(human_eval_file())]
-RNG = random.Random(5)
-UNKNOWN = ["".join(RNG.choices(string.ascii_letters + string.digits, k=200)) for _ in range(60)]
 
 
 def spec(head: str) -> EndpointSpec:
@@ -78,7 +75,7 @@ class Traffic:
     def __init__(self, stack: LocalStack) -> None:
         self._runtime = stack.session.client("sagemaker-runtime")
 
-    def send(self, team: str, prompts: list[str], tokens: int = 96) -> None:
+    def send(self, team: str, prompts: list[str], tokens: int = 96, temperature: float = 0) -> None:
         with ThreadPoolExecutor(8) as threads:
             list(
                 threads.map(
@@ -86,8 +83,8 @@ class Traffic:
                 )
             )
 
-    def _one(self, team: str, prompt: str, tokens: int, streamed: bool) -> None:
-        body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    def _one(self, team: str, prompt: str, tokens: int, temperature: float, streamed: bool) -> None:
+        body = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "ignore_eos": True}
         asked = {"EndpointName": NAME, "CustomAttributes": f"trace=1;team={team}"}
         asked["ContentType"] = "application/json"
         if not streamed:
@@ -165,7 +162,7 @@ def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> No
             assert metric(stack, counted, "Sum", Slice=name) == by_name[name][of_report]
     assert metric(stack, "DriftingSlices", "Maximum") == 0
 
-    traffic.send("support", UNKNOWN)
+    traffic.send("support", KNOWN[:60], temperature=1.0)
     fallen = settled(stack, 260)
     assert [change["slice"] for change in fallen["changes"]] == ["label:team: support"]
     (change,) = fallen["changes"]

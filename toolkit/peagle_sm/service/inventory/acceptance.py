@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.control.cloudwatch import counted_lines
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.drift import ALL_REQUESTS, HORIZON_S, Change, Detector, Stratum, Sums, read_counts
+from peagle_sm.core.drift import ALL_REQUESTS, HORIZON_S, AcceptanceFall, Detector, Stratum, Sums, read_counts
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.slice_values import LABEL, MOST_CHOSEN, MOST_VALUES, NONE, OTHER
 
@@ -60,7 +60,7 @@ class AcceptanceReport:
     compared_since: datetime
     dimensions: tuple[str, ...]
     slices: tuple[SliceAcceptance, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[AcceptanceFall, ...]
     uncounted: int
     notes: tuple[str, ...] = ()
 

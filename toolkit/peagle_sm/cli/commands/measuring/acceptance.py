@@ -12,7 +12,7 @@ from peagle_sm.cli.base import Command, State, as_seconds, global_options
 from peagle_sm.cli.console import emit, note
 
 if TYPE_CHECKING:
-    from peagle_sm.core.drift import Change
+    from peagle_sm.core.drift import AcceptanceFall
     from peagle_sm.service.inventory.acceptance import AcceptanceReport
 
 
@@ -145,7 +145,7 @@ def render_acceptance(name: str, report: AcceptanceReport) -> str:
     return "\n".join(parts)
 
 
-def change_line(change: Change) -> str:
+def change_line(change: AcceptanceFall) -> str:
     """Render a fall: which slice, since when, by how much."""
     since = datetime.fromtimestamp(change.since, UTC)
     return (
