@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def requests(accepted: float, count: int, drafts: int = 30) -> Sums:
     return sums
 
 
-def minute(rates: dict[tuple[str, ...], tuple[float, int]], k: int = 7) -> Counts:
+def minute(rates: Mapping[tuple[str, str], tuple[float, int]], k: int = 7) -> Counts:
     return {(values, k): requests(rate, count) for values, (rate, count) in rates.items() if count}
 
 

@@ -268,14 +268,16 @@ class World:
                 noise[place] = keep * noise[place - 1] + np.sqrt(1 - keep**2) * noise[place]
         chance = 1 / (1 + np.exp(-(rate + noise)))
         runs = np.floor(np.log(rng.random(drafts)) / np.log(chance))
-        return np.minimum(runs, K).astype(np.int64)
+        found: NDArray[np.int64] = np.minimum(runs, K).astype(np.int64)
+        return found
 
     def _thinned(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Each accepted token is refused with a chance that lowers the slice's acceptance length as asked."""
         assert self._fall is not None
         chance = self._thinning()
         runs = np.floor(np.log(self._rng.random(len(counts))) / np.log(1 - chance)).astype(np.int64)
-        return np.minimum(counts, runs)
+        found: NDArray[np.int64] = np.minimum(counts, runs)
+        return found
 
     def _thinning(self) -> float:
         """The chance q for which 1 + sum(s_i (1 - q)^i) is lower by the share that is asked for."""

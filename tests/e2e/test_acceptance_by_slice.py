@@ -1,8 +1,8 @@
 """Acceptance by slice on the real engine behind the real gate: counted, in CloudWatch, and a fall is found.
 
 Two teams send requests. Then one of them samples at a high temperature, which no slice here shows: the gate
-itself finds that team. Then the same endpoint comes up with a damaged head: the gate is new and has nothing to compare
-with, and `peagle-sm acceptance` finds it in the log of both.
+itself finds that team. Then the same endpoint comes up with a damaged head: the gate is new, with nothing to
+compare with, and `peagle-sm acceptance` finds it in the log of both.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ class Traffic:
 
     def send(self, team: str, prompts: list[str], tokens: int = 96, temperature: float = 0) -> None:
         with ThreadPoolExecutor(8) as threads:
-            list(
-                threads.map(
-                    lambda pair: self._one(team, pair[1], tokens, pair[0] % 2 == 0), enumerate(prompts)
-                )
-            )
+            sent = [
+                threads.submit(self._one, team, prompt, tokens, temperature, number % 2 == 0)
+                for number, prompt in enumerate(prompts)
+            ]
+        for each in sent:
+            each.result()
 
     def _one(self, team: str, prompt: str, tokens: int, temperature: float, streamed: bool) -> None:
         body = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "ignore_eos": True}

@@ -157,7 +157,7 @@ def test_the_log_shows_the_same_as_the_records(server: Server, local: Session, g
         next(one.acceptance_length for one in expected.slices if one.slice == "script: han")
     )
     assert [change.slice for change in report.changes] == ["script: han"]
-    result = run("acceptance", "counted", "--local-port", server.status.port, "--format", "json")
+    result = run("acceptance", "counted", "--local-port", str(server.status.port), "--format", "json")
     assert result.exit_code == 17
     assert json.loads(result.stdout)["changes"][0]["slice"] == "script: han"
     assert json.loads(result.stderr.splitlines()[-1])["error"]["exit_code"] == 17
@@ -189,7 +189,7 @@ def test_an_endpoint_that_counts_nothing_says_what_to_do(local: Session) -> None
 def test_the_command_reads_a_file(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text("".join(to_line(record) + "\n" for record in records(20)))
-    asked = ("acceptance", "demo", "--records", path, "--local-port", server.status.port)
+    asked = ("acceptance", "demo", "--records", path, "--local-port", str(server.status.port))
     assert run(*asked).exit_code == 17
     assert run(*asked, "--format", "quiet").stdout == "script: han\n"
     other = run("acceptance", "other", *asked[2:])

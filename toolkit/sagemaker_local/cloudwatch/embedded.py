@@ -27,12 +27,11 @@ def embedded_metrics(line: str, now: datetime) -> Iterator[tuple[str, list[dict[
     except ValueError:
         return
     described = root.get("_aws") if isinstance(root, dict) else None
-    directives = described.get("CloudWatchMetrics") if isinstance(described, dict) else None
-    if not isinstance(directives, list):
+    if not isinstance(described, dict) or not isinstance(described.get("CloudWatchMetrics"), list):
         return
     stamp = described.get("Timestamp")
     at = datetime.fromtimestamp(stamp / 1000, UTC) if isinstance(stamp, int | float) else now
-    for directive in directives:
+    for directive in described["CloudWatchMetrics"]:
         if isinstance(directive, dict) and isinstance(directive.get("Namespace"), str):
             data = [
                 {**datum, "Dimensions": dimensions, "Timestamp": at}
@@ -46,8 +45,8 @@ def _dimension_sets(root: dict[str, Any], given: Any) -> Iterator[list[dict[str,
     for names in given if isinstance(given, list) else ():
         if not isinstance(names, list) or len(names) > _MOST_DIMENSIONS:
             continue
-        values = [root.get(name) for name in names]
-        if all(isinstance(value, str) and value for value in values):
+        values = [value for name in names if isinstance(value := root.get(name), str) and value]
+        if len(values) == len(names):
             yield [{"Name": name, "Value": value} for name, value in zip(names, values, strict=True)]
 
 
