@@ -89,13 +89,12 @@ def counted_lines(
     """Yield the gate's lines with counts by slice, oldest first; none without a log group."""
     group = f"/aws/sagemaker/InferenceComponents/{component}" if component else group_of(endpoint)
     try:
-        with aws_errors("FilterLogEvents", session.local_url):
-            pages = session.client("logs").get_paginator("filter_log_events")
-            asked = {"logGroupName": group, "startTime": int(start.timestamp() * 1000)}
-            for page in pages.paginate(**asked, filterPattern=_COUNTED):
-                for event in page.get("events", []):
-                    if '"peagle_gate"' in event["message"] and '"counts"' in event["message"]:
-                        yield str(event["message"])
+        begins = int(start.timestamp() * 1000)
+        for event in session.api("logs").rows(
+            "filter_log_events", "events", logGroupName=group, startTime=begins, filterPattern=_COUNTED
+        ):
+            if '"peagle_gate"' in event["message"] and '"counts"' in event["message"]:
+                yield str(event["message"])
     except NotFound:
         return
 
