@@ -170,7 +170,7 @@ def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> No
     assert change["low"] < change["fall"] == pytest.approx(1 - change["after"] / change["before"], abs=0.02)
     assert metric(stack, "DriftingSlices", "Maximum") == 1
     assert metric(stack, "LargestFallPercent", "Maximum") > 20
-    shown(stack, exits=17)
+    shown(stack, exits=18)
 
     stack.delete([NAME])
     stack.deploy({NAME: spec("damaged")})
