@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stacks.metrics import (
     DRAFTED,
     DRAFTING_FAULT,
+    DRIFTING_SLICES,
     INEFFECTIVE,
     INSTANCES,
     INVOCATIONS,
@@ -158,6 +159,21 @@ def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
             period_s=300,
             periods=3,
             breaching=2,
+            missing="notBreaching",
+            silence=_NO_TRAFFIC,
+        )
+    if endpoint.slices:
+        yield AlarmRule(
+            key="acceptance-fell",
+            says="The gate in the container found that the acceptance length fell in a slice of the traffic, "
+            "compared with earlier requests of the same slices and the same K; a change of the mix is no "
+            f"fall. `peagle-sm acceptance {endpoint.name} --since 24h` says which slice, since when and by "
+            "how much. Answers are still correct, but slower.",
+            queries=(stat("fell", endpoint.acceptance_namespace, DRIFTING_SLICES, space, "Maximum", 300),),
+            expression="fell",
+            compare="GreaterThanThreshold",
+            threshold=0,
+            period_s=300,
             missing="notBreaching",
             silence=_NO_TRAFFIC,
         )

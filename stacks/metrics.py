@@ -24,12 +24,14 @@ from peagle_sm.core.plan.environment import (
     ADAPTIVE_K,
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
+    GATE_SLICES,
     SpeculativeConfig,
     acceptance_namespace,
     is_ineffective,
     speculative_config,
 )
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.slice_values import Chosen, read_chosen
 
 INVOCATIONS = "AWS/SageMaker"
 INSTANCES = "/aws/sagemaker/Endpoints"
@@ -41,7 +43,7 @@ class Watched:
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
     several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K.
-    ``gated``: the container reports its drafting itself.
+    ``gated``: the container reports its drafting itself, and by ``slices`` if there are any.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
@@ -54,6 +56,7 @@ class Watched:
     parallel: bool
     adaptive: bool
     gated: bool
+    slices: tuple[Chosen, ...]
     gpus: int
     publish_s: int
     usd_per_instance_hour: float | None
@@ -103,6 +106,7 @@ def watched(plan: Plan) -> Watched:
         parallel=drafting is not None and drafting.parallel_drafting,
         adaptive=adaptive,
         gated=GATE_NAMESPACE in container["Environment"],
+        slices=read_chosen(plan.spec.metrics.slices if GATE_SLICES in container["Environment"] else ()),
         gpus=max(_gpus(name) for name in plan.draft.instance_types),
         publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
@@ -154,6 +158,9 @@ INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
 DRAFTING_FAULT = "DraftingFault"
 # The controller's figures, from the gate too: mean K of the steps, changes of K, and 1 while it is off.
 MEAN_K, K_SWITCHES, K_CONTROLLER_OFF = "MeanK", "KSwitches", "KControllerOff"
+# Of the chosen slices, from the gate as well: how many fell, and by how much; counts of the listed ones.
+DRIFTING_SLICES, LARGEST_FALL, UNCOUNTED = "DriftingSlices", "LargestFallPercent", "UncountedRequests"
+SLICE_ACCEPTED, SLICE_DRAFTS, SLICE = "SliceAcceptedTokens", "SliceDrafts", "Slice"
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,17 @@ from stacks.endpoint import properties
 from stacks.metrics import (
     ACCEPTED,
     DRAFTED,
+    DRIFTING_SLICES,
     INSTANCES,
     INVOCATIONS,
     K_CONTROLLER_OFF,
     K_SWITCHES,
+    LARGEST_FALL,
     MEAN_K,
+    SLICE,
+    SLICE_ACCEPTED,
+    SLICE_DRAFTS,
+    UNCOUNTED,
     Watched,
 )
 
@@ -43,8 +49,9 @@ def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) ->
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
         [_latency(endpoint), _overhead(endpoint)],
         [*_drafting(endpoint), *_controller(endpoint), _hardware(endpoint)],
+        _slices(endpoint),
     ]
-    return {"widgets": list(_placed(rows))}
+    return {"widgets": list(_placed([row for row in rows if row]))}
 
 
 def _placed(rows: Sequence[Sequence[dict[str, Any]]]) -> Sequence[dict[str, Any]]:
@@ -189,6 +196,33 @@ def _controller(endpoint: Watched) -> list[dict[str, Any]]:
             },
         )
     ]
+
+
+def _slices(endpoint: Watched) -> list[dict[str, Any]]:
+    """Acceptance by slice; only images with the gate report it, and only if slices were chosen."""
+    if not endpoint.slices:
+        return []
+    space = endpoint.acceptance_namespace
+    fell = _graph(
+        "Slices that the drift detector reports, and the largest fall (%)",
+        [
+            _metric(space, DRIFTING_SLICES, {}, stat="Maximum", label="slices that fell"),
+            _metric(space, LARGEST_FALL, {}, stat="Maximum", label="largest fall %", yAxis="right"),
+            _metric(space, UNCOUNTED, {}, stat="Sum", label="uncounted requests", yAxis="right"),
+        ],
+        yAxis={"left": {"min": 0, "showUnits": False}, "right": {"min": 0, "showUnits": False}},
+    )
+    lines: list[Any] = []
+    for number, name in enumerate(name for chosen in endpoint.slices for name in chosen.slices):
+        lines.append([{"expression": f"1 + a{number} / d{number}", "label": name, "id": f"length{number}"}])
+        for letter, metric in (("a", SLICE_ACCEPTED), ("d", SLICE_DRAFTS)):
+            lines.append(
+                _metric(space, metric, {SLICE: name}, stat="Sum", id=f"{letter}{number}", visible=False)
+            )
+    if not lines:
+        return [fell]
+    left = {"left": {"min": 1, "showUnits": False}}
+    return [_graph("Acceptance length by slice: tokens a step", lines, yAxis=left), fell]
 
 
 def _hardware(endpoint: Watched) -> dict[str, Any]:

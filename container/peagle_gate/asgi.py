@@ -19,8 +19,11 @@ from typing import Any
 from peagle_gate import acceptance
 from peagle_gate.acceptance import Counts
 from peagle_gate.canary import CanaryError, scrape, verdict
-from peagle_gate.limits import Refusal, judge, too_large
-from peagle_gate.startup import Speculation, read_settings, speculation
+from peagle_gate.drift import Detector
+from peagle_gate.limits import Refusal, Request, judged, too_large
+from peagle_gate.slice_counts import Following, SliceCounter, log_lines
+from peagle_gate.slice_values import read_chosen
+from peagle_gate.startup import FORCED_USAGE, Speculation, read_settings, speculation
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -97,6 +100,10 @@ class Gate:
         self._sleep = sleep
         self._settings = read_settings(os.environ)
         self._speculation = speculation(sys.argv, os.environ)
+        chosen = read_chosen(filter(None, self._settings.slices.split(";")))
+        self._counter: SliceCounter | None = None
+        if chosen and self._speculation is not None:
+            self._counter = SliceCounter(chosen, usage_is_forced=FORCED_USAGE in sys.argv)
         self._canary_due = self._speculation is not None and self._settings.canary_prompts > 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Message = {}
@@ -148,6 +155,8 @@ class Gate:
         if self._canary_due:
             await self._canary()
         if self._speculation is not None and self._settings.sample_s and self._settings.namespace:
+            if self._counter is not None:
+                self._keep(asyncio.get_running_loop().create_task(self._sample_slices(self._counter)))
             await self._sample(self._speculation)
 
     async def _canary(self) -> None:
@@ -184,6 +193,30 @@ class Gate:
             print(text, flush=True)
             before, judged = now, now if judges else judged
 
+    async def _sample_slices(self, counter: SliceCounter) -> None:
+        """Log the counts by slice until the server ends, and what the detector finds in them."""
+        detector = Detector(counter.dimensions)
+        since = time.time()
+        while True:
+            await self._sleep(self._settings.sample_s)
+            counts, uncounted = counter.take()
+            now = time.time()
+            if counts or uncounted:
+                detector.add(since, counts)
+                # In a thread: it takes some milliseconds, in which streams go on.
+                changes = await asyncio.to_thread(detector.changes)
+                lines = log_lines(
+                    counter,
+                    counts,
+                    uncounted,
+                    changes,
+                    namespace=self._settings.namespace,
+                    since=since,
+                    unix_ms=round(now * 1000),
+                )
+                print("\n".join(lines), flush=True)
+            since = now
+
     async def _counts(self) -> Counts:
         """Return the engine's counts; log a failure once, and retry."""
         told = False
@@ -214,17 +247,44 @@ class Gate:
         body, refusal = await self._read(receive)
         if body is None:
             return  # the client went away
+        request: Request = {}
         if refusal is None:
-            refusal = judge(body, self._settings.limits)
+            request, refusal = judged(body, self._settings.limits)
         if refusal is not None:
             await _answer(send, refusal.status, refusal.message, refusal.param)
-            return
+        elif self._counter is None:
+            await self._pass_on(scope, body, receive, send)
+        else:
+            await self._counted(self._counter.follow(request, scope["headers"]), scope, body, receive, send)
+
+    async def _pass_on(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
         first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def again() -> Message:
             return first.pop() if first else await receive()
 
         await self._app(scope, again, send)
+
+    async def _counted(
+        self, following: Following, scope: Message, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Pass a request on, and count its drafts from the answer."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                following.started(message["status"])
+            elif content := message.get("body"):
+                kept = following.part(content)
+                if kept is not content:
+                    if not kept and message.get("more_body"):
+                        return
+                    message = {**message, "body": kept}
+            await send(message)
+
+        try:
+            await self._pass_on(_with_length(scope, body := following.body(body)), body, receive, sending)
+        finally:
+            following.ended()
 
     async def _read(self, receive: Receive) -> tuple[bytes | None, Refusal | None]:
         parts, size = list[bytes](), 0
@@ -243,6 +303,13 @@ class Gate:
         """Refuse a web socket: this container does not support SageMaker's bidirectional streams."""
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": "not served by this container"})
+
+
+def _with_length(scope: Message, body: bytes) -> Message:
+    """Return the scope with the length of a body that may have been extended."""
+    length = str(len(body)).encode()
+    headers = [(name, length if name == b"content-length" else value) for name, value in scope["headers"]]
+    return {**scope, "headers": headers}
 
 
 async def _answer(send: Send, status: int, message: str, param: str = "") -> None:

@@ -47,11 +47,17 @@ def judge(body: bytes, limits: Limits) -> Refusal | None:
 
     The body is parsed as vLLM's server parses it, so both read the same of two equal keys.
     """
+    return judged(body, limits)[1]
+
+
+def judged(body: bytes, limits: Limits) -> tuple[Request, Refusal | None]:
+    """Return a request's parsed JSON, empty if it is not an object, and the first reason to refuse it."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
-        return Refusal(400, "", "the body is not JSON")
-    return refuse(request, limits)
+        return {}, Refusal(400, "", "the body is not JSON")
+    refusal = refuse(request, limits)
+    return (request if isinstance(request, Mapping) else {}), refusal
 
 
 def refuse(request: Any, limits: Limits) -> Refusal | None:

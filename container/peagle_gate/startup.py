@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from peagle_gate.slice_values import read_chosen
+
 PREFIX = "PEAGLE_GATE"
 SPECULATIVE_FLAG = "--speculative-config"
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
@@ -67,6 +69,7 @@ class Settings:
             (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
         sample_s: seconds between two scrapes of ``/metrics``; 0 for none.
         namespace: of the embedded metrics; "" prints none.
+        slices: by which drafts are counted, between ``;``: ``format;script=latin,han``; "" counts none.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -76,6 +79,7 @@ class Settings:
     drain_s: int = 25
     sample_s: int = 60
     namespace: str = ""
+    slices: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Return the settings.
 
     Raises:
-        SettingError: a value is not a number, or is negative.
+        SettingError: a value is not a number, or is negative, or names slices that do not exist.
     """
     limits = {entry.name: _value(environ, entry.name, entry.default) for entry in fields(Limits)}
     others = {
@@ -119,6 +123,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         for entry in fields(Settings)
         if entry.name != "limits"
     }
+    try:
+        read_chosen(filter(None, others["slices"].split(";")))
+    except ValueError as error:
+        raise SettingError(f"{PREFIX}_SLICES is {others['slices']!r}; allowed: {error}") from None
     return Settings(limits=Limits(**limits), **others)
 
 
@@ -322,6 +330,7 @@ _FLAGS_THEMSELVES = frozenset({"--model", "--reasoning-parser"})
 MIDDLEWARE = "peagle_gate.asgi.Gate"
 GENERATION_CONFIG = "--override-generation-config"
 REQUEST_METRICS = "--per-request-spec-decode-metrics"
+FORCED_USAGE = "--enable-force-include-usage"
 #: The first vLLM with this flag; without speculation it refuses to start with it.
 _REQUEST_METRICS_FROM = (0, 29)
 #: The first vLLM with --shutdown-timeout; an older one does not start with it.

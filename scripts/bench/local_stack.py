@@ -72,6 +72,17 @@ class LocalStack:
             raise RuntimeError("the local SageMaker is not up: use `with LocalStack(...) as stack`")
         return self._session
 
+    @property
+    def port(self) -> int:
+        """The port of this server.
+
+        Raises:
+            RuntimeError: the stack was not entered.
+        """
+        if self._port is None:
+            raise RuntimeError("the local SageMaker is not up: use `with LocalStack(...) as stack`")
+        return self._port
+
     def deploy(self, specs: Mapping[str, EndpointSpec], *, together: bool = True) -> dict[str, Endpoint]:
         """Deploy every spec and return the endpoints, in service and verified, by key.
 

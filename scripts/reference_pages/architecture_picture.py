@@ -23,12 +23,13 @@ BOXES = {
     "cli": Box(20, 44, 440, "cli", "parse, call, render"),
     "service": Box(20, 132, 210, "service", "use cases: deploy, delete, …"),
     "measure": Box(250, 132, 210, "measure", "workloads, load, statistics"),
-    "aws": Box(20, 220, 440, "aws", "boto3 adapters, streams, preflight readers"),
-    "core": Box(20, 308, 440, "core", "spec, catalogue, plan, checks, cost, errors; pure"),
-    "local": Box(530, 220, 210, "sagemaker_local", "a SageMaker on this machine", "own"),
-    "stacks": Box(530, 308, 210, "stacks", "CDK app; the guard's Lambdas", "own"),
-    "container": Box(530, 132, 210, "container", "the image: vLLM, gate, plugins", "own"),
-    "tools": Box(20, 410, 720, "scripts, tests", "for work on peagle-sm; they may import everything", "tool"),
+    "traffic": Box(20, 220, 440, "traffic", "recorded requests: redact, write, read back"),
+    "aws": Box(20, 308, 440, "aws", "boto3 adapters, streams, preflight readers"),
+    "core": Box(20, 396, 440, "core", "spec, catalogue, plan, checks, cost, errors; pure"),
+    "local": Box(530, 308, 210, "sagemaker_local", "a SageMaker on this machine", "own"),
+    "stacks": Box(530, 396, 210, "stacks", "CDK app; the guard's Lambdas", "own"),
+    "container": Box(530, 220, 210, "container", "the image: vLLM, gate, plugins", "own"),
+    "tools": Box(20, 498, 720, "scripts, tests", "for work on peagle-sm; they may import everything", "tool"),
 }
 ARROWS = [
     (125, 96, 125, 132, ""),
@@ -37,12 +38,13 @@ ARROWS = [
     (125, 184, 125, 220, ""),
     (355, 184, 355, 220, ""),
     (240, 272, 240, 308, ""),
-    (460, 246, 530, 246, "1 module"),
-    (530, 334, 460, 334, ""),
-    (635, 220, 635, 184, "runs"),
+    (240, 360, 240, 396, ""),
+    (460, 334, 530, 334, "1 module"),
+    (530, 422, 460, 422, ""),
+    (635, 308, 635, 272, "runs"),
 ]
 _ALT = (
-    "Imports go down: cli, then service and measure, then aws, then core;"
+    "Imports go down: cli, then service and measure, then traffic, then aws, then core;"
     " sagemaker_local, stacks and container are packages of their own"
 )
 _STYLE = """\
@@ -63,13 +65,13 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #57606
 def architecture_picture() -> str:
     """Return the SVG."""
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 482" width="760" role="img"'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 570" width="760" role="img"'
         f' aria-label="{_ALT}">',
         f"<style>\n{_STYLE}\n</style>",
         '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
         '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
-        '<rect class="card" x="0.5" y="0.5" width="759" height="481" rx="8"/>',
-        '<rect class="frame" x="10" y="10" width="460" height="362" rx="8"/>',
+        '<rect class="card" x="0.5" y="0.5" width="759" height="569" rx="8"/>',
+        '<rect class="frame" x="10" y="10" width="460" height="450" rx="8"/>',
         '<text x="20" y="30">peagle_sm, the product: an arrow is an import, and imports go down only</text>',
         '<text x="530" y="30">packages of their own</text>',
     ]

@@ -64,6 +64,7 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
         "PEAGLE_GATE_SAMPLE_S": "1",
         "PEAGLE_GATE_MAX_TOKENS": "500",
         "PEAGLE_GATE_NAMESPACE": "peagle-sm/real",
+        "PEAGLE_GATE_SLICES": "format;label:team=search",
     }
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
     request = EngineRequest(
@@ -106,13 +107,43 @@ async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
     status, _ = await started.ask("/invocations", {"prompt": "def f(", "max_tokens": 16, "temperature": 0})
     assert status == 200
     async with asyncio.timeout(60):
-        while not (found := [line for line in started.lines if line.startswith('{"_aws"')]):
+        while not (found := [line for line in started.lines if '"GeneratedTokens"' in line]):
             await asyncio.sleep(0.1)
     told: dict[str, Any] = json.loads(found[0])
     assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "peagle-sm/real"
     assert told["GeneratedTokens"] == 16
     assert told["Drafts"] > 0
     assert {"Survival1", "Survival2", "Survival3"} <= told.keys()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_drafts_are_counted_by_slice_from_the_engines_own_report(
+    started: Started, streamed: bool
+) -> None:
+    """A stream does not ask for its usage, is counted all the same, and shows none."""
+    chat = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 24, "temperature": 0}
+    seen = len(started.lines)
+    async with started.session.post(
+        f"{started.engine.url}/invocations",
+        json={**chat, "ignore_eos": True, "stream": streamed},
+        headers={"X-Amzn-SageMaker-Custom-Attributes": "trace=1;team=search"},
+    ) as answer:
+        text = await answer.text()
+    assert answer.status == 200
+    assert ('"usage":{' in text) == (not streamed)
+    async with asyncio.timeout(60):
+        while not (
+            found := [line for line in started.lines[seen:] if '"counts"' in line and "search" in line]
+        ):
+            await asyncio.sleep(0.1)
+    told: dict[str, Any] = json.loads(found[0])
+    (row,) = [row for row in told["counts"] if row[0] == ["text", "search"]]
+    _, k, requests, drafts, accepted, *_ = row
+    assert (k, requests) == (9, 1)
+    assert drafts + accepted >= 22  # the first token comes without a draft; the last draft may be cut
+    slices = [json.loads(line) for line in started.lines[seen:] if '"SliceDrafts"' in line]
+    assert slices[0]["Slice"] == "label:team: search"
+    assert slices[0]["SliceDrafts"] == drafts
 
 
 @pytest.mark.parametrize("path", ["/invocations", "/v1/chat/completions"])

@@ -30,7 +30,6 @@ toolkit/sagemaker_local/engine/checks.py
 toolkit/sagemaker_local/engine/model.py
 toolkit/sagemaker_local/errors.py
 toolkit/sagemaker_local/faults/events.py
-toolkit/sagemaker_local/faults/refusals.py
 toolkit/sagemaker_local/faults/wires.py
 toolkit/sagemaker_local/lambdas/unpack.py
 toolkit/sagemaker_local/other_services/s3.py

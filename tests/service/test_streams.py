@@ -237,6 +237,20 @@ def test_a_stream_that_is_closed_ends_the_request_in_the_engine(endpoint: Endpoi
     eventually(lambda: _dropped(endpoint) == before + 1)
 
 
+def test_an_engine_that_keeps_generating_does_not_notice_that_its_client_left(
+    endpoint: Endpoint, add: Add
+) -> None:
+    """With the fault the engine's stream is read to its end, so it is dropped by nobody."""
+    add("keeps-generating", times=1)
+    before = _dropped(endpoint)
+    with endpoint.stream(_body(chunks=50, delay_s=0.02)) as stream:
+        assert next(stream).text == "token0 "
+    with endpoint.stream(LONG) as stream:  # the fault is spent: this one is noticed
+        next(stream)
+    eventually(lambda: _dropped(endpoint) > before)
+    assert _dropped(endpoint) == before + 1
+
+
 def test_a_task_that_is_cancelled_ends_the_request_in_the_engine(endpoint: Endpoint) -> None:
     before = _dropped(endpoint)
 

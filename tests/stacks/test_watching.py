@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from peagle_gate import acceptance
+from peagle_gate import acceptance, slice_counts
+from peagle_gate.startup import read_settings
+from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.core.support import bodies
 from tests.stacks.support import (
@@ -272,3 +274,57 @@ def test_the_dashboard_says_how_to_call_and_how_to_turn_off() -> None:
         "30 minutes",
     ):
         assert words in text
+
+
+def sliced(slices: str) -> dict[str, Any]:
+    """The stack of a small model that counts by these slices."""
+    return one_template(parse_spec(f"name: sliced\nmodel: tiny-code\nmetrics: {{slices: {slices}}}"))
+
+
+def test_a_fall_in_a_slice_is_an_alarm_over_the_gates_own_metric() -> None:
+    resources = evaluated(sliced("['script=han,latin', 'label:team=search', format]"))
+    alarm = resources["AcceptanceFellAlarm"]["Properties"]
+    (fell,) = _stats(alarm).values()
+    assert fell["Metric"] == {
+        "Namespace": "peagle-sm/sliced",
+        "MetricName": slice_counts.DRIFTING,
+        "Dimensions": [],
+    }
+    assert fell["Stat"] == "Maximum"
+    assert alarm["TreatMissingData"] == "notBreaching"
+    assert "peagle-sm acceptance sliced --since 24h" in alarm["AlarmDescription"]
+    assert "AcceptanceFellAlarm" not in _alarms("tiny-p-eagle")
+
+
+def test_the_dashboard_shows_each_listed_slice_by_the_gates_metrics() -> None:
+    body = json.loads(
+        evaluated(sliced("['script=han,latin', format]"))["Dashboard"]["Properties"]["DashboardBody"]
+    )
+    shown = {widget["properties"].get("title"): widget["properties"] for widget in body["widgets"]}
+    lengths = shown["Acceptance length by slice: tokens a step"]["metrics"]
+    assert [row[0]["label"] for row in lengths if isinstance(row[0], dict)] == [
+        "script: han",
+        "script: latin",
+    ]
+    series = {tuple(row[:4]) for row in lengths if isinstance(row[0], str)}
+    assert series == {
+        ("peagle-sm/sliced", name, slice_counts.SLICE, value)
+        for name in (slice_counts.SLICE_ACCEPTED, slice_counts.SLICE_DRAFTS)
+        for value in ("script: han", "script: latin")
+    }
+    fell = shown["Slices that the drift detector reports, and the largest fall (%)"]["metrics"]
+    assert [row[1] for row in fell] == [
+        slice_counts.DRIFTING,
+        slice_counts.LARGEST_FALL,
+        slice_counts.UNCOUNTED,
+    ]
+    assert "Slice" not in json.dumps(_dashboard("tiny-p-eagle"))
+
+
+def test_the_container_is_told_the_slices() -> None:
+    spec = parse_spec("name: a\nmodel: tiny-code\nmetrics: {slices: [format, 'script=han']}")
+    variables = bodies(make_plan(spec, plan_of("tiny-p-eagle").context)).model["PrimaryContainer"][
+        "Environment"
+    ]
+    assert variables["PEAGLE_GATE_SLICES"] == "format;script=han"
+    assert read_settings(variables).slices == "format;script=han"

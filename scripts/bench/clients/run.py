@@ -140,7 +140,7 @@ class Bench:
         Raises:
             EngineError: the client failed, or the server did not start.
         """
-        with _server(self._server, self._gap_ms) as url:
+        with server(self._server, self._gap_ms) as url:
             said = self._runners[name](url, concurrency)
             truth = _truth(url, said.since, said.until)
             # Latencies are of whole answers, the last of which end after the window.
@@ -160,7 +160,7 @@ class Bench:
 
     def floor_us(self, concurrency: int) -> float:
         """CPU a chunk of a client that only counts what its sockets give it: what waking up costs here."""
-        with _server(self._server, self._gap_ms) as url:
+        with server(self._server, self._gap_ms) as url:
             return run_quietly(lambda: _count_only(url, concurrency))
 
     def _vllm(self, url: str, concurrency: int) -> Said:
@@ -315,7 +315,12 @@ def _signed_by_botocore(url: str) -> SageMakerTarget:
 
 
 @contextlib.contextmanager
-def _server(module: str, gap_ms: float) -> Iterator[str]:
+def server(module: str, gap_ms: float) -> Iterator[str]:
+    """Run a server whose answers end by themselves; yield its URL.
+
+    Raises:
+        EngineError: it did not start.
+    """
     command = [sys.executable, "-m", module, "--natural", "--gap-ms", str(gap_ms)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

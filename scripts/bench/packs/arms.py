@@ -1,6 +1,7 @@
-"""Endpoints for the packs on the local engine: a plain one, a clean one, and two with seeded faults.
+"""Endpoints for the packs on the local engine: a plain one, clean ones, and others with seeded faults.
 
-The faults are in the engine's process: a vLLM plugin on its PYTHONPATH damages the draft head, or the target
+Some faults are faults of the local SageMaker (`LOCAL_FAULTS`), on a clean endpoint. The others are in the
+engine's process: a vLLM plugin on its PYTHONPATH damages the draft head, or the target
 beside it, from one position on. Below that position everything is as shipped. So a pack that looks at short
 prompts alone cannot find them.
 """
@@ -18,6 +19,16 @@ from scripts.bench.comparison import spec_of
 REPORTS_CACHE = {"SM_VLLM_ENABLE_PROMPT_TOKENS_DETAILS": "true"}
 NO_CACHE = {"SM_VLLM_NO_ENABLE_PREFIX_CACHING": "true"}
 PLAIN, CLEAN, SHORT, OTHER = "packs-plain", "packs-clean", "packs-short-head", "packs-other-target"
+#: A clean endpoint for packs that need tool calls, or a speed-up: at the default K of 11 this CPU gains
+#: nothing on text of low acceptance. Beside it a head that guesses nothing at all, at K=11.
+QUICK, BLIND = "packs-clean-k5", "packs-blind-head"
+TOOLS = {"SM_VLLM_TOOL_CALL_PARSER": "hermes", "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true"}
+#: Faults of the local SageMaker (`peagle-sm local fault`), on a pack's clean endpoint.
+LOCAL_FAULTS: Mapping[str, Mapping[str, Any]] = {
+    "draft-tokens": {"kind": "draft-tokens", "operation": "stream", "after_events": 3},
+    "keeps-generating": {"kind": "keeps-generating", "operation": "stream"},
+    "no-format": {"kind": "no-format"},
+}
 #: Position from which the damage shows: inside the 496 tokens of the stand-in heads' training.
 FROM = 200
 
@@ -68,13 +79,15 @@ def specs(plugin: Path) -> dict[str, EndpointSpec]:
     # The gate's canary refuses a damaged head at the start; the packs are to find it without.
     damaged = {**REPORTS_CACHE, "PYTHONPATH": str(plugin), "PEAGLE_GATE": "off"}
     return {
-        PLAIN: _named(PLAIN, "none", REPORTS_CACHE),
+        PLAIN: _named(PLAIN, "none", {**REPORTS_CACHE, **TOOLS}),
+        QUICK: _named(QUICK, "p-eagle", {**REPORTS_CACHE, **TOOLS}, k=5),
+        BLIND: _named(BLIND, "p-eagle", {**damaged, "PEAGLE_DAMAGE": "head:0"}),
         CLEAN: _named(CLEAN, "p-eagle", REPORTS_CACHE),
         SHORT: _named(SHORT, "p-eagle", {**damaged, **NO_CACHE, "PEAGLE_DAMAGE": f"head:{FROM}"}),
         OTHER: _named(OTHER, "p-eagle", {**damaged, "PEAGLE_DAMAGE": f"target:{FROM}"}),
     }
 
 
-def _named(name: str, mode: Mode, env: Mapping[str, str]) -> EndpointSpec:
-    fields: dict[str, Any] = spec_of(mode).model_dump(exclude_unset=True)
+def _named(name: str, mode: Mode, env: Mapping[str, str], k: int | None = None) -> EndpointSpec:
+    fields: dict[str, Any] = spec_of(mode, k).model_dump(exclude_unset=True)
     return EndpointSpec(**{**fields, "name": name, "serving": ServingSpec(env=dict(env))})

@@ -1,7 +1,7 @@
 """`scripts/bench-packs`: clean and faulty runs of the packs on the local engine, recorded with provenance.
 
-The four endpoints come up once. Every run has another seed; a later call continues after the seeds that the
-record has, so a campaign can run in pieces.
+The endpoints that the packs need come up once. Every run has another seed; a later call continues after the
+seeds that the record has, so a campaign can run in pieces.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from peagle_sm.aws.session import local_server
+from peagle_sm.measure.benchmark.acceptance import metrics_page
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_sm.measure.packs import load_pack
 from peagle_sm.measure.packs.run import PackDependencies, PackOptions, run_packs
@@ -26,8 +29,8 @@ from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import dependencies
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
-from scripts.bench.packs.arms import CLEAN, PLAIN, specs, write_plugin
-from scripts.bench.packs.cases import CASES, REFUSED, Case, speed_bench_file
+from scripts.bench.packs.arms import CLEAN, LOCAL_FAULTS, PLAIN, specs, write_plugin
+from scripts.bench.packs.cases import CASES, REFUSED, Case, needed, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
 from scripts.bench.progress import Reporter
 
@@ -76,7 +79,8 @@ class PackRuns:
 
     def run(self, case: Case, arm: str, seed: int) -> PackRun:
         """Run a case on an arm beside the plain one; ``arm`` may name a fault of the data."""
-        endpoint = CLEAN if case.faults.get(arm) == REFUSED else arm
+        clean = arm in (CLEAN, *LOCAL_FAULTS) or case.faults.get(arm) == REFUSED
+        endpoint = case.clean if clean else arm
         described = [describe_endpoint(self._stack.session, name) for name in (PLAIN, endpoint)]
         file = None
         if load_pack(case.pack).takes_file:
@@ -85,7 +89,9 @@ class PackRuns:
         options = PackOptions(seed, case.units, case.context, file)
         out = self._folder / f"{case.pack}-{arm}-{seed}.jsonl"
         pack = load_pack(case.pack)
-        found = run_packs([nullcontext(described)], [pack], out, options, self._dependencies(described, seed))
+        around = self._dependencies(described, seed)
+        with self._fault(endpoint, LOCAL_FAULTS.get(arm)):
+            found = run_packs([nullcontext(described)], [pack], out, options, around)
         out.unlink()
         (record,) = found.results.packs
         return PackRun.of(record, arm)
@@ -95,7 +101,21 @@ class PackRuns:
         return PackDependencies(
             dependencies(self._stack, described, seed, lambda line: None),
             lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
+            lambda arm: metrics_page(session, arm),
         )
+
+    @contextmanager
+    def _fault(self, endpoint: str, fault: Mapping[str, Any] | None) -> Iterator[None]:
+        """Set a fault of the local SageMaker on an endpoint during a run."""
+        if fault is None:
+            yield
+            return
+        port = self._stack.port
+        added = local_server.add_fault(port, local_server.fault_of({**fault, "endpoint": endpoint}))
+        try:
+            yield
+        finally:
+            local_server.clear_faults(port, [added["id"]])
 
 
 def missing(runs: Sequence[PackRun], pack: str, arm: str, wanted: int) -> list[int]:
@@ -193,7 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plugin = Path(folder) / "plugin"
             plugin.mkdir()
             with reporter.phase("deploy"):
-                stack.deploy(specs(write_plugin(plugin)), together=False)
+                every, wanted = specs(write_plugin(plugin)), needed(packs)
+                stack.deploy({name: every[name] for name in every if name in wanted}, together=False)
             end = time.monotonic() + 60 * given.minutes
             with reporter.phase("runs"):
                 each = PackRuns(stack, reporter.say, Path(folder))

@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.bench.packs.arms import OTHER, SHORT
+from scripts.bench.packs.arms import BLIND, CLEAN, LOCAL_FAULTS, OTHER, PLAIN, QUICK, SHORT
 
 REFUSED = "refused"  #: instead of a failed check: the pack's data is refused
 
 
 @dataclass(frozen=True)
 class Case:
-    """A pack, its size, and the check that must fail on each faulty arm."""
+    """A pack, its size, and the check that must fail on each faulty arm; ``clean`` is its clean endpoint."""
 
     pack: str
     context: int
     units: int
     faults: Mapping[str, str]
+    clean: str = CLEAN
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Return the endpoints that it needs."""
+        faulty = [
+            name for name, check in self.faults.items() if name not in LOCAL_FAULTS and check != REFUSED
+        ]
+        return [PLAIN, self.clean, *faulty]
 
 
 CASES = {
@@ -35,8 +44,17 @@ CASES = {
         Case("long-context", 480, 24, {SHORT: "acceptance by position", OTHER: "identity"}),
         Case("agents", 512, 24, {SHORT: "prefix cache", OTHER: "identity"}),
         Case("speed-bench", 8192, 22, {"placeholders": REFUSED}),
+        Case("guardrails", 8192, 6, {"draft-tokens": "verified", "keeps-generating": "cancelled"}, QUICK),
+        Case("structured-output", 8192, 2, {"no-format": "forms"}, QUICK),
+        Case("adversarial", 8192, 6, {BLIND: "speed"}, QUICK),
     )
 }
+
+
+def needed(packs: Sequence[str]) -> set[str]:
+    """Return the endpoints that the packs need; each is an engine of 3 GB."""
+    return {name for pack in packs for name in CASES[pack].endpoints}
+
 
 _WORDS = [
     "what",

@@ -270,4 +270,28 @@ CASES = [
     ),
     Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
     Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
+    Case(
+        "slice-counts",
+        GPT,
+        "metrics: {slices: [format]}",
+        severity="error",
+        said="allowed: only with an image of your own, since AWS's images do not have the gate",
+    ),
+    Case(
+        "slice-counts",
+        TINY,
+        "speculation: {mode: none}\nmetrics: {slices: [format, script]}",
+        LOCAL,
+        severity="error",
+        said="found format, script with mode none; allowed: only with speculation on",
+    ),
+    Case(
+        "slice-counts",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.28.0')}\nmetrics: {{slices: [format]}}",
+        severity="error",
+        said="metrics.slices: found with vLLM 0.28.0; allowed: 0.29.0 or later",
+    ),
+    Case("slice-counts", TINY, "metrics: {slices: ['script=latin,han', format]}", LOCAL),
+    Case("slice-counts", CONTAINER, f"{_MINE}\nmetrics: {{slices: ['label:team=search']}}"),
 ]

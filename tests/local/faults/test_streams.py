@@ -12,7 +12,7 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_local.faults import BareWire, EventStreamWire, Strike, parse
+from sagemaker_local.faults import BareWire, EventStreamWire, Strike, parse, request_of
 from sagemaker_local.faults.events import EventCount, events_of, first_event
 from sagemaker_local.faults.stream import Cut, Send, Wait, transform
 
@@ -211,3 +211,39 @@ def test_events_are_counted_wherever_their_bytes_are_cut(
         if after is not None:
             break
     assert got == expected
+
+
+@given(answers(), st.integers(0, 12))
+def test_one_event_comes_twice_and_the_rest_as_it_is(made: tuple[bytes, list[bytes]], after: int) -> None:
+    whole, given_parts = made
+    events = list(events_of(whole))
+    doubled = [event for at, event in enumerate(events) for _ in range(1 + (at == after))]
+    assert sent(struck(given_parts, BareWire(), "draft-tokens", after_events=after)) == b"".join(doubled)
+
+
+def without_format(raw: bytes) -> bytes:
+    return request_of(Strike(parse({"kind": "no-format"}), random.Random(0)), raw)
+
+
+def test_the_engine_gets_the_request_without_its_format() -> None:
+    function = {"name": "a", "parameters": {}}
+    asked = {
+        "messages": [],
+        "response_format": {"type": "json_object"},
+        "structured_outputs": {"regex": "a"},
+        "tools": [{"type": "function", "function": {**function, "strict": True}}, 3],
+        "tool_choice": "required",
+    }
+    got = json.loads(without_format(json.dumps(asked).encode()))
+    loose = [{"type": "function", "function": function}, 3]
+    assert got == {"messages": [], "tools": loose, "tool_choice": "auto"}
+
+
+@pytest.mark.parametrize("raw", [b"", b"no json", b"[1]", b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_request_reaches_the_engine_as_it_is(raw: bytes) -> None:
+    assert without_format(raw) == raw
+
+
+def test_other_faults_leave_the_format_alone() -> None:
+    raw = b'{"response_format": 1}'
+    assert request_of(Strike(parse({"kind": "stall"}), random.Random(0)), raw) == request_of(None, raw) == raw

@@ -11,8 +11,9 @@ from peagle_sm.cli.commands.measuring.options import render_slices, slices_data
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, control_of
 from peagle_sm.measure.compare.slices import FEWEST_PROMPTS, slices_of_arm, slices_of_pairs
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
+from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.slices import HOW, costs_lines
+from peagle_sm.measure.report.slices import result_lines
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 
@@ -73,7 +74,7 @@ def test_the_slice_in_which_speculation_costs_money_is_named_and_no_other() -> N
     assert [name for name, one in found.items() if one.costs_money] == ["script=han"]
     assert found["script=latin"].speed_up is not None
     assert found["script=latin"].speed_up.low > 1.5
-    (line,) = costs_lines(list(found.values()), [NONE, P_EAGLE])
+    (line,) = result_lines(list(found.values()), [NONE, P_EAGLE])
     assert line.startswith("speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.69x")
     assert "api=chat" not in found, "a dimension with one value shows nothing"
 
@@ -90,23 +91,23 @@ def test_all_intervals_of_a_run_cover_together() -> None:
     assert alarms <= 11
 
 
-def test_one_interval_alone_has_the_usual_confidence() -> None:
+def test_one_interval_alone_has_the_confidence_of_all() -> None:
     records = traffic(random.Random(2), {"latin": 1.3, "han": 1.3}, 40, dimensions=0)
     alone = [one for one in records if one.slices["script"] == "latin"]
     few = [replace(one, slices={"script": "han"}) for one in alone[: 2 * (FEWEST_PROMPTS - 1)]]
     for at, one in enumerate(few):
         few[at] = replace(one, prompt_id=f"few{one.prompt_id}")
     found = slices([*alone, *few])
-    assert found["script=latin"].confidence == pytest.approx(0.95)
+    assert found["script=latin"].confidence == pytest.approx(0.97)
     assert found["script=han"].speed_up is None, "too few prompts"
     assert found["script=han"].prompts == FEWEST_PROMPTS - 1
 
 
-def test_the_baseline_decides_the_slice_of_a_prompt() -> None:
-    """An answer that got longer with speculation stays in the slice of the plain answer."""
+def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
+    """So both arms of a slice answered the same prompts, and none is chosen for its own long answers."""
     records = [
         answer(
-            arm, number, 1.0, {"api": "chat"}, output_tokens=300 if arm == "p-eagle" or number % 2 else 200
+            arm, number, 1.0, {"api": "chat"}, output_tokens=306 if arm == "p-eagle" or number % 2 else 200
         )
         for number in range(32)
         for arm in ("none", "p-eagle")
@@ -159,11 +160,14 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
     said = render_slices(results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
     assert said == (
         "p-eagle over none at c=1, by slice:\n"
-        "SLICE          PROMPTS      X  INTERVAL      ACCEPTED  IDENTICAL\n"
-        "script: han         40  0.68x  [0.63, 0.72]      3.96   40 of 40  slower\n"
-        "script: latin       40  2.07x  [1.93, 2.21]      3.96   40 of 40  faster\n"
-        f"({HOW})\n"
-        "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x [0.63, 0.72]"
+        "SLICE    PROMPTS      X  INTERVAL      ACCEPTED  IDENTICAL\n"
+        "script\n"
+        "  han         40  0.68x  [0.63, 0.72]      3.96   40 of 40  slower\n"
+        "  latin       40  2.07x  [1.93, 2.21]      3.96   40 of 40  faster\n"
+        "(The intervals are wider than usual, so that all of them hold together with 95%\n"
+        "confidence (Bonferroni).)\n"
+        "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x\n"
+        "[0.63, 0.72]"
     )
 
 
@@ -173,13 +177,18 @@ def test_a_benchmark_of_one_arm_shows_acceptance_by_slice() -> None:
         for one in traffic(random.Random(6), {"latin": 2.0, "han": 0.7}, 40, dimensions=0)
         if one.arm == "p-eagle"
     ]
-    assert render_slices(results(records, "bench")).splitlines()[:4] == [
+    records = [replace(one, histogram=(0, 0, 1, 24)) for one in records]
+    assert render_slices(results(records, "bench")).splitlines()[:5] == [
         "p-eagle at c=1, by slice:",
-        "SLICE          PROMPTS  ACCEPTED",
-        "script: han         20      3.96",
-        "script: latin       20      3.96",
+        "SLICE    PROMPTS  ACCEPTED  INTERVAL      SURVIVAL BY POSITION",
+        "script",
+        "  han         20      3.96  [3.96, 3.96]  100 100 96 %",
+        "  latin       20      3.96  [3.96, 3.96]  100 100 96 %",
     ]
-    assert [one.speed_up for one in slices_of_arm(records)] == [None, None]
+    found = slices_of_arm(records)
+    assert [one.speed_up for one in found] == [None, None]
+    assert [(one.survival[2], one.survival_intervals[2].value) for one in found] == [(0.96, 0.96)] * 2
+    assert all(one.survival_intervals[0].high == 1.0 for one in found)
 
 
 def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:
@@ -189,5 +198,6 @@ def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> 
         "han": ("slower", True),
     }
     page = html_page([found])
+    assert extract(page)[0].slices == found.slices, "each line of the file is in the page, once"
     assert "By slice of the traffic" in page
     assert page.count("script: ") >= 2

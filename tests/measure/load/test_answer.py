@@ -59,8 +59,42 @@ def test_the_role_that_opens_a_chat_is_no_chunk_but_thinking_and_calling_tools_a
         END,
     )
     assert (answer.chunks, answer.first, answer.last) == (3, 1.0, 3.0)
-    assert answer.text == "yes" + json.dumps([call], sort_keys=True)
+    assert answer.text == "yes" + json.dumps([{"name": "f", "arguments": "{}"}])
     assert answer.output_sha256 == hashlib.sha256(json.dumps("hm" + answer.text).encode()).hexdigest()
+
+
+def test_tool_calls_are_the_same_however_their_chunks_are_cut_and_whatever_their_ids() -> None:
+    def read(*calls: tuple[str, str, str]) -> str | None:
+        parts = [
+            _delta(tool_calls=[{"index": 0, "id": name, "function": {"name": function, "arguments": text}}])
+            for name, function, text in calls
+        ]
+        return _read(*parts, _delta("tool_calls"), END).output_sha256
+
+    plain = read(("call-1", "f", ""), ("", "", '{"a"'), ("", "", ": 1}"))
+    assert read(("call-9", "f", '{"a": 1}')) == plain
+    assert read(("call-1", "f", '{"a": 2}')) != plain
+    assert read(("call-1", "g", '{"a": 1}')) != plain
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ({"prompt_tokens": "5", "completion_tokens": 4}, (None, 4, None, None)),
+        ({"prompt_tokens": -1, "completion_tokens": 4, "prompt_tokens_details": [1]}, (None, 4, None, None)),
+        ({"completion_tokens": 4, "metrics": [1]}, (None, 4, None, None)),
+        (
+            {"completion_tokens": 4, "metrics": {"speculative_decoding": {"num_spec_steps": 2.5}}},
+            (None, 4, None, None),
+        ),
+        ({"completion_tokens": True}, (None, None, None, "NoUsage")),
+        ([4], (None, None, None, "NoUsage")),
+    ],
+)
+def test_counts_that_are_none_are_unknown(usage: object, read: tuple[object, ...]) -> None:
+    answer = _read(_chunk("a", "stop"), _event({"choices": [], "usage": usage}), b"data: [DONE]\n\n")
+    assert (answer.input_tokens, answer.output_tokens, answer.drafts, answer.error) == read
+    assert answer.cached_tokens is None
 
 
 def test_outputs_are_told_apart_by_token_ids_where_all_are_known() -> None:

@@ -50,7 +50,11 @@ def tokens(item: WorkItem) -> int:
 @settings(max_examples=15, deadline=None)
 @given(context=st.integers(512, 40_000), stand_in=st.booleans(), seed=st.integers(0, 5))
 def test_no_request_is_longer_than_the_context(name: str, context: int, stand_in: bool, seed: int) -> None:
-    work = load_pack(name).make(asked(context, stand_in=stand_in, units=2, seed=seed))
+    try:
+        work = load_pack(name).make(asked(context, stand_in=stand_in, units=2, seed=seed))
+    except PackNotMeasured:
+        assert stand_in
+        return
     assert work.items
     assert max(tokens(turn) for item in work.items for turn in turns(item)) <= context
     assert all(turn.body["temperature"] == 0 for item in work.items for turn in turns(item))
@@ -68,7 +72,7 @@ def test_a_seed_makes_the_same_prompts_again_and_another_seed_others(name: str) 
     assert not set(bodies(1)) & set(bodies(2))
 
 
-@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("name", ["rag", "long-context", "agents"])
 def test_a_small_context_is_scaled_down_to_and_said(name: str) -> None:
     pack = load_pack(name)
     assert any("scaled down" in note for note in pack.make(asked(640, units=1)).notes)

@@ -37,7 +37,7 @@ class Tokens:
         ids = list(range(len(str(body["prompt"])) // 4 + 1))
         return {"choices": [{"text": "x", "finish_reason": "length"}], "prompt_token_ids": ids}
 
-    def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def stream(self, body: Mapping[str, Any], until: Any = None) -> list[Mapping[str, Any]]:
         raise AssertionError("nothing is streamed here")
 
 

@@ -62,7 +62,9 @@ def main(baseline: str, candidate: str, port: str) -> None:
     session = make_session(local=LocalTarget.from_status(find_server(int(port)).to_dict()))
     both = [EndpointEngine(session, name) for name in (baseline, candidate)]
     engines = EnginePair(both[0], both[1], Options(max_tokens=TOKENS, concurrency=4))
-    prompts = engines.prompts(load_prompts("humaneval", PROMPTS, seed=0)[1])
+    prompts = engines.prompts(
+        [(item.prompt_id, item.body) for item in load_prompts("humaneval", PROMPTS, seed=0).items]
+    )
     greedy = engines.greedy("candidate", prompts, 4)
     asked = [prompts[n % PROMPTS] for n in range(SAMPLES)]
     common = {"max_tokens": TOKENS, "return_token_ids": True, **SAMPLED}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from peagle_sm.aws.streams.answers import Acceptance
 from peagle_sm.measure.verify.answer_format import (
     CHOICES,
     TOOL,
@@ -226,7 +227,8 @@ def test_what_does_not_conform(text: str) -> None:
 
 
 def test_long_context() -> None:
-    own = TokenAnswer("", (1, 2), "length", None, 2, acceptance_length=3.0)
+    drafted = Acceptance(3.0, (1.0, 1.0), 1, 7, 2, 7, (0, 0, 1))
+    own = TokenAnswer("", (1, 2), "length", None, 2, acceptance=drafted)
     same = LongCase(500, 2, own, own)
     other = replace(same, candidate=replace(own, ids=(1, 3)))
     verdict = judge_long_context([same], NOISY)

@@ -28,9 +28,20 @@ def test_an_answer_and_its_own_log_probabilities() -> None:
         "top_logprobs": [{"token_id:5": -0.1, "token_id:7": -3.0}, {"token_id:6": -2.0, "token_id:8": -0.5}],
     }
     choice = {"text": "ab", "token_ids": [5, 6], "finish_reason": "length", "logprobs": told}
-    metrics = {"speculative_decoding": {"mean_acceptance_length": 2.5}}
+    metrics = {
+        "speculative_decoding": {
+            "mean_acceptance_length": 2.5,
+            "acceptance_histogram": [0, 1, 1],
+            "num_spec_steps": 2,
+            "num_draft_tokens": 4,
+            "num_accepted_draft_tokens": 3,
+            "num_spec_tokens": 2,
+        }
+    }
     answer = parse_answer({"choices": [choice], "usage": {"completion_tokens": 2}, "metrics": metrics})
-    assert (answer.ids, answer.output_tokens, answer.acceptance_length) == ((5, 6), 2, 2.5)
+    assert (answer.ids, answer.output_tokens) == ((5, 6), 2)
+    assert answer.acceptance is not None
+    assert (answer.acceptance.acceptance_length, answer.acceptance.histogram) == (2.5, (0, 1, 1))
     assert answer.margins == (2.9, -1.5)
     with pytest.raises(ValueError, match="has no choices"):
         parse_answer({"error": "x"})

@@ -208,8 +208,6 @@ def test_a_wrong_pair_of_lengths_is_told(form: str) -> None:
 def test_wrong_names_and_numbers_are_told(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="humaneval, mt-bench"):
         load_workload("human-evil")
-    with pytest.raises(SpecError, match="is in S3"):
-        load_workload("s3://bucket/capture")
     with pytest.raises(SpecError, match="--prompts: found 165; this workload has 164"):
         load_workload("humaneval", count=165)
     with pytest.raises(SpecError, match="allowed: 1 or more"):

@@ -93,7 +93,7 @@ def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: P
     lines(root / "AllTraffic/2026/11/20/14/c.jsonl", captured("1,2,3", "e4", "CSV"))
     found = load_workload(str(root))
     assert {item.prompt_id for item in found.items} == {"capture/e1", "capture/e2", "capture/e3"}
-    assert "1 captured lines were skipped" in found.notes[0]
+    assert "1 recorded lines have no request to send" in found.notes[0]
     assert found.source == "capture (3 files)"
     one = load_workload(str(root / "AllTraffic/2026/11/20/13/a.jsonl"))
     assert [item.body for item in one.items] == [CHAT, CHAT]
@@ -106,7 +106,7 @@ def test_captures_without_requests_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SpecError, match="no capture file") as raised:
         load_workload(str(tmp_path / "empty"))
-    assert "aws s3 cp" in (raised.value.next_step or "")
+    assert "that was recorded" in (raised.value.next_step or "")
     with pytest.raises(SpecError):
         load_workload(str(tmp_path / "gone.jsonl"))
 

@@ -199,6 +199,11 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "List the workload packs: what each shows, and what it needs.",
         ),
         (
+            "acceptance",
+            "commands.measuring.acceptance:acceptance",
+            "Show the acceptance of an endpoint's traffic by slice, and where it fell.",
+        ),
+        (
             "cost",
             "commands.measuring.report:cost",
             "Show what tokens cost: USD per million output tokens at each measured load.",

@@ -25,6 +25,7 @@
     ├── Declined (15)          the user declined a confirmation prompt
     ├── WaitTimeout (16)       wait: a timeout before the endpoint was InService, or gone
     ├── PackFailed (17)        bench, compare: a workload pack failed
+    ├── AcceptanceFell (18)    acceptance: the acceptance length fell in a slice of the traffic
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -195,6 +196,12 @@ class PackFailed(PeagleError):
     exit_code = 17
 
 
+class AcceptanceFell(PeagleError):
+    """`acceptance`: the acceptance length fell, in the slices of ``details["slices"]``."""
+
+    exit_code = 18
+
+
 class Interrupted(PeagleError):
     """The user stopped the command with Ctrl-C."""
 
@@ -220,6 +227,7 @@ EXIT_CODES: dict[int, str] = {
     15: "you declined a confirmation prompt; nothing was changed",
     16: "wait: a timeout before the endpoint was InService (with --deleted: gone)",
     17: "bench, compare: a workload pack failed",
+    18: "acceptance: the acceptance length fell in a slice of the traffic",
     130: "interrupted by Ctrl-C",
 }
 

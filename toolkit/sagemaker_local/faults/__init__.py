@@ -7,7 +7,7 @@ A fault is a pure transformation of an answer's bytes (`stream`), or an answer i
 from sagemaker_local.faults.book import Entry, FaultBook, Strike
 from sagemaker_local.faults.fault import Fault, parse
 from sagemaker_local.faults.kinds import KINDS, OPERATIONS
-from sagemaker_local.faults.refusals import ModelFailure, Refusal, refusal_of
+from sagemaker_local.faults.refusals import ModelFailure, Refusal, refusal_of, request_of
 from sagemaker_local.faults.wires import BareWire, EventStreamWire
 from sagemaker_local.faults.writing import (
     ClientLeft,
@@ -35,6 +35,7 @@ __all__ = [
     "hang_up",
     "parse",
     "refusal_of",
+    "request_of",
     "sent_whole",
     "silence_of",
 ]

@@ -133,5 +133,23 @@ KINDS: Mapping[str, Kind] = {
             _STREAMS,
             {"message": _MESSAGE, "after_events": _AFTER},
         ),
+        Kind(
+            "draft-tokens",
+            "tokens that were not verified: an event comes twice, as a draft that guessed a repetition",
+            _STREAMS,
+            {"after_events": _AFTER},
+        ),
+        Kind(
+            "keeps-generating",
+            "the engine generates to the end although the client has left the stream",
+            _STREAMS,
+            {},
+        ),
+        Kind(
+            "no-format",
+            "the engine gets the request without response_format, structured_outputs and strict tools",
+            _ALL,
+            {},
+        ),
     )
 }

@@ -1,8 +1,10 @@
-"""Faults that replace an answer: throttling and errors of the service or the container. Pure."""
+"""Faults before an answer: throttling and errors in its place, and a request that loses its format. Pure."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from sagemaker_local.faults.book import Strike
 from sagemaker_local.faults.kinds import SERVICE_ERRORS
@@ -39,3 +41,34 @@ def refusal_of(strike: Strike | None) -> Refusal | ModelFailure | None:
         case "model-error":
             return ModelFailure(strike.option("status"), strike.option("message"))
     return None
+
+
+_FORMATS = ("response_format", "structured_outputs")
+
+
+def request_of(strike: Strike | None, body: bytes) -> bytes:
+    """Return the body that the engine gets: with the fault `no-format` without what demands a format.
+
+    Tools stay, but nothing holds the model to their arguments.
+    """
+    if strike is None or strike.kind != "no-format":
+        return body
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    if not isinstance(request, dict):
+        return body
+    kept: dict[str, Any] = {name: value for name, value in request.items() if name not in _FORMATS}
+    if isinstance(kept.get("tools"), list):
+        kept["tools"] = [_loosened(tool) for tool in kept["tools"]]
+        if kept.get("tool_choice") not in (None, "none"):
+            kept["tool_choice"] = "auto"
+    return json.dumps(kept, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _loosened(tool: Any) -> Any:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict):
+        return tool
+    return {**tool, "function": {name: value for name, value in function.items() if name != "strict"}}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
-from aiohttp import web
+from aiohttp import ClientError, web
 
 from sagemaker_local.faults.book import Strike
 from sagemaker_local.faults.stream import Action, Cut, Send, Wait, transform
@@ -46,6 +47,7 @@ class PartWriter:
         self._request = request
         self._wire = wire
         self._transform = transform(strike, wire)
+        self._deaf = strike is not None and strike.kind == "keeps-generating"
 
     async def part(self, payload: bytes) -> None:
         """Write the next part.
@@ -65,6 +67,13 @@ class PartWriter:
         if self._transform is not None:
             for action in self._transform.end():
                 await self._perform(action)
+
+    async def left(self, answer: AsyncIterator[bytes]) -> None:
+        """Note that the client has left. With the fault `keeps-generating` the engine's answer is read on."""
+        if self._deaf:
+            with contextlib.suppress(ClientError, TimeoutError):
+                async for _ in answer:
+                    pass
 
     async def raw(self, data: bytes) -> None:
         """Write bytes past the fault; errors as `part`."""

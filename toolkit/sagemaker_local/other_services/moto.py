@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from sagemaker_local.cloudwatch import CloudWatch
+from sagemaker_local.cloudwatch.embedded import embedded_metrics
 from sagemaker_local.other_services.rules import lay_rules
 from sagemaker_local.other_services.simulation import allows
 from sagemaker_local.wire import unserved
@@ -46,6 +47,7 @@ class Moto:
         self.account = account
         self.region = region
         self.cloudwatch = CloudWatch(now)
+        self._now = now
         self._app: Any = None
         self._lock = Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="moto")
@@ -133,6 +135,10 @@ class Moto:
         except (ResourceNotFoundException, KeyError):  # deleted by another thread in the meantime
             return
         kept.put_log_events([{"timestamp": at, "message": message} for at, message in events])
+        now = self._now()
+        for _, message in events:
+            for namespace, data in embedded_metrics(message, now):
+                self.put_metrics(namespace, data)
 
     def _allows(self, role: str, action: str, resource: str) -> bool:
         return role == SERVICE or allows(self.backend("iam"), role, action, resource)

@@ -27,6 +27,7 @@ from sagemaker_local.faults import (
     Refusal,
     Strike,
     refusal_of,
+    request_of,
     sent_whole,
     silence_of,
 )
@@ -122,7 +123,7 @@ class DataPlane:
             try:
                 async with asyncio.timeout(self._limits.invoke_s):
                     await asyncio.sleep(silence_of(strike))
-                    async with self._call(request, route, body) as answer:
+                    async with self._call(request, route, request_of(strike, body)) as answer:
                         payload = await answer.read()
                 invocation.model_done(answer.status)
             except TimeoutError:
@@ -153,7 +154,11 @@ class DataPlane:
                 return self._model_error(route, invocation, _ModelFailed(instead.status, instead.message))
             deadline = asyncio.get_running_loop().time() + self._limits.stream_s
             try:
-                async with asyncio.timeout_at(deadline) as limit, self._call(request, route, body) as answer:
+                asked = request_of(strike, body)
+                async with (
+                    asyncio.timeout_at(deadline) as limit,
+                    self._call(request, route, asked) as answer,
+                ):
                     if answer.status >= 400:
                         message = (await answer.read()).decode(errors="replace")
                         raise _ModelFailed(answer.status, message)
@@ -220,8 +225,12 @@ class DataPlane:
                     await writer.part(chunk)
                 await writer.end()
         except ClientLeft:
+            await writer.left(answer.content.iter_any())
             # Leaving `_call` before the end closes the engine's connection, which ends its work.
             return writer.response
+        except asyncio.CancelledError:  # so aiohttp says that the client has left while the engine was silent
+            await writer.left(answer.content.iter_any())
+            raise
         except EndedByFault:
             invocation.broken_off()
         except TimeoutError:

@@ -32,6 +32,7 @@ from sagemaker_local.faults import (
     Refusal,
     Strike,
     refusal_of,
+    request_of,
     sent_whole,
     silence_of,
 )
@@ -194,7 +195,11 @@ class OpenAiRoute:
         seconds = self._limits.stream_s if _asks_for_stream(body) else self._limits.invoke_s
         deadline = asyncio.get_running_loop().time() + seconds
         try:
-            async with asyncio.timeout_at(deadline) as limit, self._call(request, route, body) as answer:
+            asked = request_of(strike, body)
+            async with (
+                asyncio.timeout_at(deadline) as limit,
+                self._call(request, route, asked) as answer,
+            ):
                 if answer.status < 400 and answer.content_type == _STREAM:
                     limit.reschedule(None)  # from here on a late engine ends the stream, not the request
                     response = web.StreamResponse(headers=_headers(answer, route))
@@ -239,7 +244,11 @@ class OpenAiRoute:
                     await writer.part(chunk)
                 await writer.end()
         except ClientLeft:  # closing the engine's side ends its work
+            await writer.left(answer.content.iter_any())
             return writer.response
+        except asyncio.CancelledError:  # so aiohttp says that the client has left while the engine was silent
+            await writer.left(answer.content.iter_any())
+            raise
         except EndedByFault:
             invocation.broken_off()
         except (TimeoutError, aiohttp.ClientError):

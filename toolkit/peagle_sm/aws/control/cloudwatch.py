@@ -79,6 +79,26 @@ def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[st
         return
 
 
+#: Matches the gate's lines with counts by slice: CloudWatch compares a member of a line that is JSON.
+_COUNTED = "{ $.DriftingSlices >= 0 }"
+
+
+def counted_lines(
+    session: Session, endpoint: str, start: datetime, component: str | None = None
+) -> Iterator[str]:
+    """Yield the gate's lines with counts by slice, oldest first; none without a log group."""
+    group = f"/aws/sagemaker/InferenceComponents/{component}" if component else group_of(endpoint)
+    try:
+        begins = int(start.timestamp() * 1000)
+        for event in session.api("logs").rows(
+            "filter_log_events", "events", logGroupName=group, startTime=begins, filterPattern=_COUNTED
+        ):
+            if '"peagle_gate"' in event["message"] and '"counts"' in event["message"]:
+                yield str(event["message"])
+    except NotFound:
+        return
+
+
 def _tail(session: Session, group: str, limit: int, start: datetime | None) -> list[LogLine]:
     window = {} if start is None else {"startTime": int(start.timestamp() * 1000)}
     streams = session.api("logs").describe_log_streams(

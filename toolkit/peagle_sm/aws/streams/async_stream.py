@@ -106,6 +106,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
     async def aclose(self) -> None:
         """Stop reading and free the connection; the engine then drops the request."""
         self._closed = True
+        self._end_tap(left=True)
         self._ready.clear()
         await self._free()
 
@@ -149,6 +150,8 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             await self._settle()
             return
         at_ms = (self._monotonic() - self._started) * 1000
+        if self._tap is not None:
+            self._tap.add(part)
         self._ready += assembler.feed(part, at_ms) if part else assembler.finish(at_ms)
         if at_ms > self._total_ms:
             assembler.fail(self._patience.too_long())
@@ -158,6 +161,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
     async def _settle(self) -> None:
         """Finish after a whole answer or a problem."""
         self._live = False
+        self._end_tap()
         problem = self._assembler.problem
         if problem is not None:
             self._error = self._with_context(problem)

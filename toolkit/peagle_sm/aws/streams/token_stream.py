@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, TextIO, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
 from peagle_sm.aws.session.session import RUNTIME_READ_TIMEOUT_S
 from peagle_sm.aws.streams.answers import Chunk, Completion, StreamSummary, TokenLogprob, ToolCall
@@ -212,6 +212,16 @@ def _interrupter(raw: Any) -> Callable[[], None]:
     return interrupt
 
 
+class Tap(Protocol):
+    """Observer of a stream's bytes, for example a recording; it never raises."""
+
+    def add(self, part: bytes) -> None:
+        """Take the next bytes."""
+
+    def end(self, *, left: bool = False, problem: str | None = None) -> None:
+        """Take the end: whole, closed by this program (``left``), or broken. Later calls do nothing."""
+
+
 class StreamedAnswer:
     """Answer of a stream so far, and its figures after its end."""
 
@@ -222,6 +232,17 @@ class StreamedAnswer:
         self._monotonic = monotonic
         self._started = started
         self._summary: StreamSummary | None = None
+        self._tap: Tap | None = None
+
+    def observe(self, tap: Tap) -> None:
+        """Give ``tap`` the bytes that are read from now on, and the end."""
+        self._tap = tap
+        weakref.finalize(self, tap.end, left=True)  # a loop that was left, without `close`
+
+    def _end_tap(self, *, left: bool = False) -> None:
+        if self._tap is not None:
+            problem = self._assembler.problem
+            self._tap.end(left=left, problem=None if problem is None else problem.message)
 
     @property
     def text(self) -> str:
@@ -325,6 +346,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         self._closed = True
         self._ready.clear()
         self._stop_counting()
+        self._end_tap(left=True)
         if self._source.interrupt is not None:
             self._source.interrupt()  # a blocked read in another thread holds a lock
         self._source.close()
@@ -374,6 +396,8 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             self._settle()
             return
         at_ms = self._now_ms()
+        if self._tap is not None:
+            self._tap.add(part)
         self._ready += assembler.feed(part, at_ms)
         if at_ms > self._patience.total_s * 1000:
             assembler.fail(self._patience.too_long())
@@ -383,6 +407,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
     def _settle(self, *, at_end: bool = False) -> None:
         """Finish after a whole answer or a problem."""
         problem = self._assembler.problem
+        self._end_tap()
         if problem is None:
             self._conclude()
             if at_end:

@@ -87,6 +87,9 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
       stream-error             the exception ModelStreamError inside the stream
       internal-stream-failure  the exception InternalStreamFailure inside the stream
       sse-error                an error event inside the answer, as vLLM sends it
+      draft-tokens             tokens of the stream that the model did not verify
+      keeps-generating         the engine generates on after the client has left
+      no-format                the engine does not get the demanded format
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Findings, Fix, check
 from peagle_sm.core.engines import Range, load_arguments, load_forbidden, version_of
-from peagle_sm.core.plan.environment import OWNED, RUNTIME_K, as_text, environment, variable_of
+from peagle_sm.core.plan.environment import (
+    OWNED,
+    REQUEST_METRICS,
+    RUNTIME_K,
+    as_text,
+    environment,
+    variable_of,
+)
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding
@@ -325,3 +332,44 @@ def draft_tensor_parallel(draft: Draft) -> Findings:
             "speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the "
             f"head is split over the target's {targets} GPUs",
         )
+
+
+_SLICES = "metrics.slices"
+
+
+@check(
+    "slice-counts",
+    why="The gate in this project's image counts by slice, from what each answer reports. Without the one or "
+    "the other nothing is counted, and no message says so.",
+    source="this project: container/peagle_gate/slice_counts.py",
+    remedy=f"Correct the setting, or remove {_SLICES}.",
+    fix=Fix("count no slices", edits=lambda _: {_SLICES: []}),
+)
+def slice_counts(draft: Draft) -> Findings:
+    """Slices to count where there is no gate, no speculation, or no report of it in the answers."""
+    if not draft.spec.metrics.slices:
+        return
+    if not draft.speculating:
+        yield Finding(
+            "error",
+            f"{_SLICES}: found {', '.join(draft.spec.metrics.slices)} with mode none; allowed: only with "
+            "speculation on",
+            f"Remove {_SLICES}, or set speculation.mode.",
+        )
+    elif draft.image is not None and not draft.has_own_image:
+        yield Finding(
+            "error",
+            f"{_SLICES}: found with image {draft.image.uri.rpartition('/')[2]}; allowed: only with an image "
+            "of your own, since AWS's images do not have the gate",
+            "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the field and "
+            "record at the client: `peagle-sm serve --record`.",
+        )
+    elif draft.image is not None and draft.image.version is not None:
+        support = draft.catalog.engines.support(REQUEST_METRICS)
+        if not support.covers(draft.image.version):
+            yield Finding(
+                "error",
+                f"{_SLICES}: found with vLLM {draft.image.version_text}; allowed: {support.since} or later, "
+                "whose answers report their drafts",
+                f"Use a newer image, or remove {_SLICES}.",
+            )

@@ -93,6 +93,8 @@ AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
 VOCABULARY_FOLDER = "TIKTOKEN_ENCODINGS_BASE"
 # Read by the gate in container/, which AWS's images do not have: where its figures of drafting go.
 GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
+# Read by the gate, too: the slices by which it counts.
+GATE_SLICES = "PEAGLE_GATE_SLICES"
 # Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change
 # in a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
 RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
@@ -113,6 +115,7 @@ OWNED = {
     "SM_VLLM_STREAM_INTERVAL": "serving.stream_interval",
     "SM_VLLM_MODEL": "model_uri",
     ADAPTIVE_K: "speculation.adaptive_num_speculative_tokens",
+    GATE_SLICES: "metrics.slices",
 }
 
 
@@ -225,6 +228,8 @@ def environment(draft: Draft) -> dict[str, str]:
             values[RUNNER_VARIABLE] = "0"
         if draft.has_own_image:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
+            if draft.spec.metrics.slices:
+                values[GATE_SLICES] = ";".join(draft.spec.metrics.slices)
         adaptive = draft.spec.speculation.adaptive_num_speculative_tokens
         changes_k = adaptive or (config.parallel_drafting and config.num_speculative_tokens_per_batch_size)
         if draft.has_own_image and changes_k:

@@ -25,6 +25,8 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.spec.validation import (
+    SLICES_DESCRIPTION,
+    SliceChoices,
     argument_value,
     environment_text,
     explain,
@@ -47,7 +49,6 @@ ENDPOINT_NAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _S3_URI = r"^s3://[^/]+/.+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
-
 EnvironmentText = Annotated[str, BeforeValidator(environment_text)]
 ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=128)]
 ArgumentValue = Annotated[
@@ -59,7 +60,6 @@ EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_
 S3Prefix = Annotated[str, Field(pattern=_S3_URI, max_length=1024)]
 _NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
 RoleArn = Annotated[str, Field(pattern=_ROLE_ARN, max_length=2048)]
-
 
 # vLLM's `num_speculative_tokens_per_batch_size`. A row is [first, last, K]: batches of ``first`` to ``last``
 # running requests get K draft tokens each, 0 for none. vLLM's own rules are in
@@ -302,6 +302,7 @@ class MetricsSpec(_Part):
     publish_seconds: Literal[10, 30, 60, 120, 180, 240, 300] = Field(
         default=60, description="Seconds between data points."
     )
+    slices: SliceChoices = Field(default=(), description=SLICES_DESCRIPTION)
 
 
 class VpcSpec(_Part):

@@ -9,13 +9,28 @@ import difflib
 import json
 import types
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.slice_values import read_chosen
+
+
+def _countable(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse slices that the gate cannot count; raises ValueError."""
+    read_chosen(value)
+    return value
+
+
+#: Dimensions by which the gate counts acceptance; see `read_chosen`.
+SliceChoices = Annotated[tuple[str, ...], AfterValidator(_countable)]
+SLICES_DESCRIPTION = (
+    "Slices by which the gate counts acceptance, at most 4: format, script=latin,han or "
+    "label:team=search,support. Needs an image with this project's gate."
+)
 
 
 class UniqueKeys(yaml.SafeLoader):

@@ -375,15 +375,20 @@ def _is_of_category(name: str, record: RequestRecord) -> bool:
 
 def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, int] | None:
     """Count prompts with identical answers on both sides, and prompts both answered; None without any."""
-    seen = [_outputs(side, measured) for side in (pair.faster, pair.slower)]
-    both = seen[0].keys() & seen[1].keys()
-    if not both:
-        return None
-    return sum(seen[0][key] == seen[1][key] and len(seen[0][key]) == 1 for key in both), len(both)
+    alike = alike_outputs(pair, measured)
+    return (sum(alike.values()), len(alike)) if alike else None
 
 
-def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[Hashable, set[str]]:
-    found: dict[Hashable, set[str]] = {}
+def alike_outputs(pair: Pair, measured: Sequence[Measured]) -> dict[tuple[str, int], bool]:
+    """Tell for each prompt (id and turn) that both sides answered whether all its answers are identical."""
+    faster, slower = (_outputs(side, measured) for side in (pair.faster, pair.slower))
+    return {
+        key: answers == slower[key] and len(answers) == 1 for key, answers in faster.items() if key in slower
+    }
+
+
+def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[tuple[str, int], set[str]]:
+    found: dict[tuple[str, int], set[str]] = {}
     for each in measured:
         for record in _answered(each.requests(side.arms[each.deployment].name)):
             found.setdefault((record.prompt_id, record.turn), set()).add(record.output_sha256 or "")

@@ -285,7 +285,10 @@ class _Run:
 
     def _context(self, on_run: OnRun) -> TurnContext:
         given = self._dependencies
-        return TurnContext(given.timeouts, self._began, self._watch, on_run, given.clock, given.connect)
+        slices = self._setup.slices != ()  # none: nothing will be split, so nothing is looked at
+        return TurnContext(
+            given.timeouts, self._began, self._watch, on_run, given.clock, given.connect, slices
+        )
 
     def all_rounds(self, rounds: Sequence[Round]) -> BaseException | None:
         """Measure each round; return the error that ended it early."""

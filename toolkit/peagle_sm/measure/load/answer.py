@@ -87,6 +87,7 @@ class AnswerReader:
         self._times = array("d")
         self._texts: list[str] = []
         self._thoughts: list[str] = []
+        self._calls: dict[int, list[str]] = {}  # name and arguments by index
         self._ids: list[int] | None = []
         self._usage: Mapping[str, Any] = {}
         self._metrics: Mapping[str, Any] = {}
@@ -131,8 +132,11 @@ class AnswerReader:
             self._judge()
         error, message = self._error or (None, None)
         times = self._times
-        speculation = self._metrics.get("speculative_decoding") or {}
-        text = "".join(self._texts)
+        speculation = _object(self._metrics.get("speculative_decoding"))
+        # Tool calls as JSON after the text, without the ids that the server draws at random: chunks cut their
+        # arguments anywhere, and with speculation elsewhere than without.
+        calls = [{"name": name, "arguments": text} for _, (name, text) in sorted(self._calls.items())]
+        text = "".join([*self._texts, json.dumps(calls) if calls else ""])
         output = self._ids or "".join([*self._thoughts, text])
         return Answer(
             sent=sent,
@@ -141,16 +145,16 @@ class AnswerReader:
             last=times[-1] if times else None,
             gaps_ms=tuple((b - a) * 1000 for a, b in pairwise(times)),
             chunks=len(times),
-            input_tokens=self._usage.get("prompt_tokens"),
-            output_tokens=self._usage.get("completion_tokens"),
+            input_tokens=_count(self._usage.get("prompt_tokens")),
+            output_tokens=_count(self._usage.get("completion_tokens")),
             finish_reason=self._finish_reason,
             text=text,
             output_sha256=None if error else hashlib.sha256(json.dumps(output).encode()).hexdigest(),
             distinct_4_grams=None if error else _distinct_4_grams(output),
-            drafts=speculation.get("num_spec_steps"),
-            accepted=speculation.get("num_accepted_draft_tokens"),
-            histogram=tuple(speculation.get("acceptance_histogram") or ()),
-            cached_tokens=(self._usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+            drafts=_count(speculation.get("num_spec_steps")),
+            accepted=_count(speculation.get("num_accepted_draft_tokens")),
+            histogram=_counts(speculation.get("acceptance_histogram")),
+            cached_tokens=_count(_object(self._usage.get("prompt_tokens_details")).get("cached_tokens")),
             error=error,
             error_message=message,
         )
@@ -164,7 +168,7 @@ class AnswerReader:
                 "StreamError",
                 "the stream ended before the answer was complete: no finish_reason, no [DONE]",
             )
-        elif self._usage.get("completion_tokens") is None:
+        elif _count(self._usage.get("completion_tokens")) is None:
             self._error = ("NoUsage", "the answer has no usage.completion_tokens")
 
     def _take(self, events: list[Timed], *, at_end: bool = False) -> None:
@@ -185,10 +189,10 @@ class AnswerReader:
             if (message := error_in(document)) is not None:
                 self._error = ("EngineError", message[:500])
                 return
-            if usage := document.get("usage"):
+            if usage := _object(document.get("usage")):
                 self._usage = usage
-                self._metrics = usage.get("metrics") or self._metrics
-            if metrics := document.get("metrics"):
+                self._metrics = _object(usage.get("metrics")) or self._metrics
+            if metrics := _object(document.get("metrics")):
                 self._metrics = metrics
             if choices := document.get("choices"):
                 self._take_choice(choices[0], at)
@@ -221,14 +225,20 @@ class AnswerReader:
         return found, None
 
     def _take_choice(self, choice: Mapping[str, Any], at: float) -> None:
-        thought = ""
+        thought, calls = "", False
         text = choice.get("text")
         if text is None:
-            thought, text = _written(choice.get("delta") or {})
+            delta = choice.get("delta") or {}
+            thought, text = (
+                delta.get("reasoning_content") or delta.get("reasoning") or "",
+                delta.get("content") or "",
+            )
+            if deltas := delta.get("tool_calls"):
+                calls = self._take_calls(deltas)
         if not isinstance(text, str):
             raise TypeError(f"text of type {type(text).__name__}")
         ids = choice.get("token_ids")
-        if text or thought or ids:
+        if text or thought or calls or ids:
             self._times.append(at)
             self._texts.append(text)
             if thought:
@@ -240,12 +250,35 @@ class AnswerReader:
         if reason := choice.get("finish_reason"):
             self._finish_reason = reason
 
+    def _take_calls(self, deltas: Sequence[Mapping[str, Any]]) -> bool:
+        """Join the parts of tool calls; return whether there was any text in them."""
+        found = False
+        for delta in deltas:
+            function = delta.get("function") or {}
+            name, arguments = function.get("name") or "", function.get("arguments") or ""
+            index = delta.get("index") or 0
+            if not isinstance(index, int):
+                raise TypeError(f"index of type {type(index).__name__}")
+            call = self._calls.setdefault(index, ["", ""])
+            call[0] += name
+            call[1] += arguments
+            found = found or bool(name or arguments)
+        return found
 
-def _written(delta: Mapping[str, Any]) -> tuple[str, str]:
-    """Split a chat chunk into reasoning and answer text; tool calls are answer text as JSON."""
-    thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-    calls = delta.get("tool_calls")
-    return thought, (delta.get("content") or "") + (json.dumps(calls, sort_keys=True) if calls else "")
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """Return an object as it is; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens; None for anything else, since some engines send what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _counts(value: Any) -> tuple[int, ...]:
+    counts = [_count(one) for one in value] if isinstance(value, list) else []
+    return tuple(one for one in counts if one is not None) if None not in counts else ()
 
 
 def _distinct_4_grams(output: list[int] | str) -> float:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.request_slices import slices_of_body
 from peagle_sm.measure.load.answer import Answer
 from peagle_sm.measure.load.http_client import Sender, Target
 from peagle_sm.measure.load.work import Clock, LoadOptions, LoadStopped, Observer, WorkItem
 from peagle_sm.measure.results.records import Load, Phase, RequestRecord
-from peagle_sm.measure.results.request_slices import slices_of_body
 
 
 def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[float]:
@@ -347,7 +347,7 @@ class Drive:
             client_lag_ms=(answer.sent - due) * 1000,
             distinct_4_grams=answer.distinct_4_grams,
             cached_tokens=answer.cached_tokens,
-            slices=slices_of_body(item.body, item.labels),
+            slices=slices_of_body(item.body, item.labels) if self._options.slices else {},
         )
 
 

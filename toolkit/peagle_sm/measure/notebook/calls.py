@@ -303,7 +303,7 @@ def verify(
     usual = verification.QUICK if quick else Options()
     options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
-    source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
+    source = verification.load_prompts(workload, prompts, seed, at_most)
     opened = SessionSource(session, local, profile, region).open(endpoint, baseline)
     plain = verification.open_engine(opened, name_of(baseline), baseline_component)
     verification.demand_plain(plain.described)
@@ -322,7 +322,7 @@ def verify(
             ):
                 writer.append(line)
             engines = EnginePair(plain.engine, mine.engine, options)
-            for record in verification.verify(engines, bodies, wanted, say):
+            for record in verification.verify(engines, source.items, wanted, say):
                 writer.append(record)
 
     with followed(progress) as follow:

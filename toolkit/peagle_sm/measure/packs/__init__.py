@@ -21,6 +21,10 @@ PACKS = {
     "long-context": "long_context",
     "agents": "agents",
     "speed-bench": "speed_bench",
+    "guardrails": "guardrails",
+    "structured-output": "structured",
+    "adversarial": "adversarial",
+    "reasoning-effort": "reasoning",
 }
 ALL = "all"
 

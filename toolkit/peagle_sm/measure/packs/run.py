@@ -23,8 +23,10 @@ from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.run import CompareDependencies, Watch
 from peagle_sm.measure.load import LoadRun, LoadStopped
 from peagle_sm.measure.packs.identity import judge_same
+from peagle_sm.measure.packs.judges import judge_failed
 from peagle_sm.measure.packs.pack import (
     ALPHA,
+    Judgement,
     Make,
     Observed,
     Pack,
@@ -227,11 +229,14 @@ class _Run:
         began = self.turns.clock()
         measured = self._measured(work, described, salt, checked) if work.items else Measured(ALONE)
         for arm in judged:
-            observed = self._observed(pack, work, asked, measured, arm, baseline)
+            observed = self._observed(work, measured, arm, baseline)
+            try:
+                judgement = self._judgement(pack, observed, asked)
+            except PackNotMeasured as reason:
+                self._append(not_measured(pack.name, arm, baseline, reason, seed=self.options.seed))
+                continue
             seconds = self.turns.clock() - began
-            record = pack_record(
-                pack, observed, pack.judge(observed), seed=self.options.seed, seconds=round(seconds, 3)
-            )
+            record = pack_record(pack, observed, judgement, seed=self.options.seed, seconds=round(seconds, 3))
             self._append(record)
 
     def _measured(
@@ -299,11 +304,23 @@ class _Run:
                 next_step=stopped.next_step,
             ) from error
 
+    def _judgement(self, pack: Pack, observed: Observed, asked: Make) -> Judgement:
+        """Let the pack ask the engines itself, and judge; a failure of these requests is a result, too."""
+        if pack.probe is None:
+            return pack.judge(observed)
+        engine = self.around.engine_of(observed.arm)
+        plain = self.around.engine_of(observed.baseline) if observed.baseline else None
+        own = Probe(engine, plain, observed.work, asked, self.around.metrics_of(observed.arm))
+        try:
+            probed = pack.probe(own)
+        except SideFailed as failed:
+            verdict = judge_failed(failed.side == "candidate", str(failed.error))
+            return Judgement({"requests of its own": verdict})
+        return pack.judge(replace(observed, probed=probed))
+
     def _observed(
         self,
-        pack: Pack,
         work: PackWork,
-        asked: Make,
         measured: Measured,
         arm: ArmRecord,
         baseline: ArmRecord | None,
@@ -317,9 +334,6 @@ class _Run:
         if plain is not None and work.items:
             pair = EnginePair(plain, engine, Options(concurrency=1))
             identity = judge_same(mine, theirs, work.items, pair)
-        found = None
-        if pack.probe is not None:
-            found = pack.probe(Probe(engine, plain, work, asked, self.around.metrics_of(arm)))
         return Observed(
             work,
             arm,
@@ -328,8 +342,7 @@ class _Run:
             theirs,
             identity,
             _comparison(arm, other, measured) if other else None,
-            found,
-            ALPHA,
+            alpha=ALPHA,
         )
 
     def _append(self, record: PackRecord) -> None:

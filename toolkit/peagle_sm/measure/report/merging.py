@@ -279,6 +279,10 @@ def _renamed(each: Results, names: Mapping[str, str]) -> Results:
             replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
             for row in each.packs
         ),
+        slices=tuple(
+            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
+            for row in each.slices
+        ),
     )
 
 

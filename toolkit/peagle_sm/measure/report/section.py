@@ -60,6 +60,8 @@ def table(
 ) -> Safe:
     """Make a table; columns are right-aligned figures unless their index is in ``words``.
 
+    A row of one cell is the title of the rows below it.
+
     ``titled``: a heading is already above the table, so the caption is only for screen readers.
     """
     left = set(words)
@@ -70,6 +72,10 @@ def table(
     head = tag("tr", *(cell("th", at, content, scope="col") for at, content in enumerate(heads)))
     body = [
         tag("tr", *(cell("th" if at == 0 else "td", at, content) for at, content in enumerate(row)))
+        if len(row) > 1
+        else tag(
+            "tr", tag("th", row[0], colspan=str(len(heads)), scope="rowgroup", class_="w"), class_="over"
+        )
         for row in rows
     ]
     return tag(

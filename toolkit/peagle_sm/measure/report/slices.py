@@ -1,12 +1,13 @@
 """Figures by slice of the traffic, as rows for all outputs and as a section of the page. Pure.
 
-`compare` writes its slices into the results file. Those of `bench`, which has one arm, are computed from its
-requests.
+`compare` and `verify` write their slices into the results file. Those of `bench`, which has one arm, are
+computed from its requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from peagle_sm.core.display import Content, Safe, join, tag
@@ -16,12 +17,15 @@ from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.section import Section, folded, table
 from peagle_sm.measure.report.speed_up import IntervalAxis
 from peagle_sm.measure.report.view import View, load_value
-from peagle_sm.measure.results.records import ArmRecord, SliceRecord
+from peagle_sm.measure.results.records import ArmRecord, Interval, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 
+DASH = formatting.DASH
 HOW = (
     "The intervals are wider than usual, so that all of them hold together with 95% confidence (Bonferroni)."
 )
+_MOST_POSITIONS = 7  #: of survival, in a row
+_MOST_NAMED = 6  #: slices in a list
 
 
 def slices_in(results: Results) -> list[SliceRecord]:
@@ -36,40 +40,97 @@ def slices_in(results: Results) -> list[SliceRecord]:
 
 
 def verdict(one: SliceRecord) -> str:
-    """Return the result of a slice in a word or two."""
+    """Return the result of a slice in a word or two; empty for one of `bench`, which compares nothing."""
+    if one.wrong_outputs is not None:
+        return "faults" if one.wrong_outputs else "differs" if one.differs else "alike"
     if one.speed_up is None:
-        return "too few prompts" if one.baseline else ""
+        return "too few" if one.baseline else ""
     if not one.speed_up.shown:
-        return "not significant"
+        return "undecided"
     return "faster" if one.speed_up.value > 1 else "slower"
-
-
-DASH = formatting.DASH
-HEADS = ("slice", "prompts", "x", "interval", "accepted", "identical", "")
-FIGURES = ("prompts", "x", "accepted", "identical")
-
-
-def row(one: SliceRecord) -> tuple[str, ...]:
-    """Return the cells of `HEADS` for a slice."""
-    length, ratio = one.acceptance_length, one.speed_up
-    return (
-        name_of(one),
-        f"{one.prompts:,}",
-        formatting.DASH if ratio is None else formatting.ratio(ratio.value),
-        formatting.DASH if ratio is None else formatting.span(ratio),
-        formatting.DASH if length is None else formatting.number(length.value),
-        _identical(one),
-        verdict(one),
-    )
 
 
 def name_of(one: SliceRecord) -> str:
     """Return ``prompt tokens: 1k to 4k``; for a label ``team: search``."""
-    return f"{one.dimension.removeprefix('label:')}: {one.value}"
+    return f"{dimension_of(one)}: {one.value}"
 
 
-def _identical(one: SliceRecord) -> str:
-    return f"{one.identical_outputs} of {one.compared_outputs}" if one.compared_outputs else formatting.DASH
+def dimension_of(one: SliceRecord) -> str:
+    """Return the dimension's name; for a label ``team``."""
+    return one.dimension.removeprefix("label:")
+
+
+def _number(interval: Interval | None) -> str:
+    return DASH if interval is None else formatting.number(interval.value)
+
+
+def _span(interval: Interval | None) -> str:
+    return DASH if interval is None else formatting.span(interval)
+
+
+def _shares(interval: Interval | None) -> str:
+    if interval is None:
+        return DASH
+    return f"[{100 * interval.low:.0f}%, {100 * interval.high:.0f}%]"
+
+
+def _alike(one: SliceRecord) -> str:
+    return f"{one.identical_outputs} of {one.compared_outputs}" if one.compared_outputs else DASH
+
+
+def _survival(one: SliceRecord) -> str:
+    if not one.survival:
+        return DASH
+    shown = " ".join(f"{100 * share:.0f}" for share in one.survival[:_MOST_POSITIONS])
+    return f"{shown} …" if len(one.survival) > _MOST_POSITIONS else f"{shown} %"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column of a table of slices; ``words`` are aligned to the left."""
+
+    head: str
+    cell: Callable[[SliceRecord], str]
+    words: bool = False
+
+
+_PROMPTS = Column("prompts", lambda one: f"{one.prompts:,}")
+_ACCEPTED = Column("accepted", lambda one: _number(one.acceptance_length))
+_ACCEPTED_SPAN = Column("interval", lambda one: _span(one.acceptance_length), words=True)
+_IDENTICAL = Column("identical", _alike)
+_VERDICT = Column("", verdict, words=True)
+_OF_PAIR = (
+    _PROMPTS,
+    Column("x", lambda one: DASH if one.speed_up is None else formatting.ratio(one.speed_up.value)),
+    Column("interval", lambda one: _span(one.speed_up), words=True),
+    _ACCEPTED,
+    _IDENTICAL,
+    _VERDICT,
+)
+_OF_ANSWERS = (
+    _PROMPTS,
+    _IDENTICAL,
+    Column("interval", lambda one: _shares(one.identity), words=True),
+    _ACCEPTED,
+    _ACCEPTED_SPAN,
+    _VERDICT,
+)
+_OF_ARM = (_PROMPTS, _ACCEPTED, _ACCEPTED_SPAN, Column("survival by position", _survival, words=True))
+
+
+def columns(records: Sequence[SliceRecord]) -> list[Column]:
+    """Return the columns of a group of slices that have content, after its first column with their names."""
+    every = _OF_ANSWERS if _is_verified(records) else _OF_PAIR if records[0].baseline else _OF_ARM
+    return [column for column in every if any(column.cell(one) not in ("", DASH) for one in records)]
+
+
+def _is_verified(records: Sequence[SliceRecord]) -> bool:
+    return records[0].wrong_outputs is not None
+
+
+def by_dimension(records: Sequence[SliceRecord]) -> list[tuple[str, list[SliceRecord]]]:
+    """Group slices by their dimension, in their order."""
+    return [(name, list(rows)) for name, rows in groupby(records, key=dimension_of)]
 
 
 def groups(records: Sequence[SliceRecord], arms: Iterable[ArmRecord]) -> list[list[SliceRecord]]:
@@ -80,6 +141,7 @@ def groups(records: Sequence[SliceRecord], arms: Iterable[ArmRecord]) -> list[li
     def key(one: SliceRecord) -> tuple[object, ...]:
         plain = one.baseline is not None and modes.get(one.baseline) == "none"
         return (
+            one.wrong_outputs is not None,
             not plain,
             -order.get(one.arm, 0),
             order.get(one.baseline or "", 0),
@@ -88,7 +150,7 @@ def groups(records: Sequence[SliceRecord], arms: Iterable[ArmRecord]) -> list[li
         )
 
     ordered = sorted(records, key=key)
-    return [list(each) for _, each in groupby(ordered, key=lambda one: (one.arm, one.baseline, one.load))]
+    return [list(each) for _, each in groupby(ordered, key=key)]
 
 
 def costs(records: Iterable[SliceRecord], arms: Iterable[ArmRecord]) -> list[SliceRecord]:
@@ -100,8 +162,12 @@ def costs(records: Iterable[SliceRecord], arms: Iterable[ArmRecord]) -> list[Sli
     return [one for one in records if one.baseline in plain and one.costs_money]
 
 
-def costs_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> list[str]:
-    """Name the slices in which speculation costs money, for each arm; or say that there is none."""
+def result_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> list[str]:
+    """Name the slices in which speculation costs money, and those with other answers; or say none."""
+    return [*_costs_lines(records, arms), *_answers_lines(records)]
+
+
+def _costs_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> list[str]:
     plain = {arm.name for arm in arms if arm.mode == "none"}
     judged = [one for one in records if one.baseline in plain and one.speed_up is not None]
     if not judged:
@@ -116,57 +182,188 @@ def costs_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> li
     ]
 
 
+def _answers_lines(records: Sequence[SliceRecord]) -> list[str]:
+    checked = [one for one in records if one.wrong_outputs is not None]
+    if not checked:
+        return []
+    lines = []
+    faulty = [one for one in checked if one.wrong_outputs]
+    if faulty:
+        lines.append(
+            "faults in "
+            + _listed([f"{name_of(one)} ({one.wrong_outputs} of {one.compared_outputs})" for one in faulty])
+            + f": prompts to which the answers of {faulty[0].arm} are not the target's"
+        )
+    lines += [
+        f"answers of {one.arm} differ in {name_of(one)}: {_alike(one)} are identical; of the baseline's own"
+        f" two runs {one.baseline_identical_outputs}"
+        for one in checked
+        if one.differs
+    ]
+    return lines or [f"no slice of {len(checked)} has answers that differ more than the baseline's own"]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """List names, at most `_MOST_NAMED` of them."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def by_slice(view: View) -> Section | None:
     """Make the section on slices: for each pair and load a row per slice, with its interval drawn."""
     records = [one for _, each in view.files for one in slices_in(each)]
     if not records:
         return None
-    tables = [_group(view, each) for each in groups(records, view.arms)]
+    sorted_groups = groups(records, view.arms)
+    said = [_summary(view, each) for each in sorted_groups]
+    tables = [_group(view, each) for each in sorted_groups]
     rest = folded("Other arms and loads", *tables[1:]) if len(tables) > 1 else None
-    said = costs_lines(records, view.arms)
-    lead = ". ".join(line[0].upper() + line[1:] for line in said) + "." if said else ""
-    return Section(
-        "slices", "By slice of the traffic", lead, join(tables[0], rest, tag("p", HOW, class_="note"))
+    body = join(_where(view, sorted_groups[0]), tables[0], rest, tag("p", HOW, class_="note"))
+    return Section("slices", "By slice of the traffic", said[0], body)
+
+
+def _summary(view: View, records: Sequence[SliceRecord]) -> str:
+    """Write the result of a group in a sentence."""
+    first = records[0]
+    if _is_verified(records):
+        return ". ".join(line[0].upper() + line[1:] for line in _answers_lines(records)) + "."
+    if first.baseline is None:
+        return f"Acceptance length of {view.label(first.arm)} at {first.load.label}."
+    counts = {
+        word: sum(verdict(one) == word for one in records) for word in ("faster", "slower", "undecided")
+    }
+    judged = sum(counts.values())
+    if not judged:
+        return "Too few prompts in every slice: an interval needs 8."
+    return (
+        f"{view.label(first.arm)} at {first.load.label} is faster than {view.label(first.baseline)} in"
+        f" {counts['faster']} of {formatting.plural(judged, 'slice')}, slower in {counts['slower']}, and"
+        f" undecided in {counts['undecided']}."
     )
+
+
+_TONES = {"faster": "good", "slower": "bad", "faults": "bad", "differs": "bad", "alike": "good"}
+_MARKS = {
+    "good": ("pass", "✓"),
+    "bad": ("fail", "✗"),
+    "open": ("open", "?"),
+}
+
+
+def _where(view: View, records: Sequence[SliceRecord]) -> Safe | None:
+    """List where speculation helps and where it costs, most extreme first; None without a speed-up."""
+    first = records[0]
+    if first.baseline is None or _is_verified(records):
+        return None
+    plain = view.arm(first.baseline).mode == "none"
+    boxes = []
+    for word, tone, title in (
+        ("faster", "good", "Speculation helps" if plain else "Faster"),
+        ("slower", "bad", "Speculation costs money" if plain else "Slower"),
+    ):
+        found = [one for one in records if verdict(one) == word and one.speed_up is not None]
+        found.sort(key=lambda one: one.speed_up.value if one.speed_up else 1, reverse=word == "faster")
+        names = [_named(one) for one in found[:_MOST_NAMED]]
+        names += [tag("li", f"and {len(found) - _MOST_NAMED} more")] if len(found) > _MOST_NAMED else []
+        names = names or [tag("li", "in no slice, as far as this run shows")]
+        heading = tag("h3", f"{_MARKS[tone][1]} {title}")
+        boxes.append(tag("div", heading, tag("ul", *names), class_=f"t-{tone}"))
+    return tag("div", *boxes, class_="where")
+
+
+def _named(one: SliceRecord) -> Safe:
+    ratio = formatting.ratio(one.speed_up.value) if one.speed_up else DASH
+    return tag("li", tag("span", name_of(one)), tag("strong", ratio))
+
+
+_VERDICT_WORDS = {"faster": "helps", "slower": "costs money"}
 
 
 def _group(view: View, records: Sequence[SliceRecord]) -> Safe:
+    """Draw the table of one pair (or arm) under one load."""
     first = records[0]
-    paired = first.baseline is not None
-    names = (
-        f"{view.label(first.arm)} over {view.label(first.baseline or '')}"
-        if paired
-        else view.label(first.arm)
-    )
+    names = view.label(first.arm)
+    if first.baseline is not None:
+        names += f" over {view.label(first.baseline)}"
     caption = f"{names} at {first.load.label}, by slice"
+    if _is_verified(records):
+        return _of_answers(view, records, caption)
+    return _of_pair(view, records, caption) if first.baseline else _of_arm(view, records, caption)
+
+
+def _table(
+    heads: Sequence[Content],
+    records: Sequence[SliceRecord],
+    row: Callable[[SliceRecord], list[Content]],
+    caption: str,
+    words: Sequence[int],
+) -> Safe:
+    body: list[list[Content]] = []
+    for dimension, rows in by_dimension(records):
+        body.append([dimension])
+        body += [[one.value, *row(one)] for one in rows]
+    return table(heads, body, caption=caption, words=words)
+
+
+def _mark(one: SliceRecord, words: dict[str, str]) -> Safe:
+    word = verdict(one)
+    kind, sign = _MARKS[_TONES.get(word, "open")]
+    return tag("span", f"{sign} {words.get(word, word)}", class_=f"mark {kind}")
+
+
+def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
+    plain = view.arm(records[0].baseline or "").mode == "none"
+    words = _VERDICT_WORDS if plain else {}
+    axis = IntervalAxis.over(one.speed_up for one in records if one.speed_up is not None)
     lengths = any(one.acceptance_length for one in records)
-    intervals = [one.speed_up if paired else one.acceptance_length for one in records]
-    axis = IntervalAxis.over(one for one in intervals if one is not None)
     alike = any(one.compared_outputs for one in records)
     heads: list[Content] = [
         "slice",
-        "prompts",
-        "speed-up" if paired else "acceptance length",
+        axis.head(("slower", "faster")),
+        "result",
+        "speed-up",
         "interval",
-        axis.head(),
+        "prompts",
     ]
-    heads += ["accepted"] if paired and lengths else []
+    heads += ["accepted"] if lengths else []
     heads += ["identical answers"] if alike else []
-    body: list[list[Content]] = []
-    for one, shown in zip(records, intervals, strict=True):
-        cells: list[Content] = [name_of(one), f"{one.prompts:,}"]
-        if shown is None:
-            cells += [formatting.DASH, tag("small", "too few prompts"), ""]
-        else:
-            text = formatting.ratio(shown.value) if paired else formatting.number(shown.value)
-            cells += [
-                tag("strong", text) if shown.shown else text,
-                formatting.span(shown),
-                axis.cell(shown, view.look(first.arm)),
-            ]
-        if paired and lengths:
-            cells.append(formatting.number(one.acceptance_length.value if one.acceptance_length else None))
-        if alike:
-            cells.append(_identical(one))
-        body.append(cells)
-    return table(heads, body, caption=caption)
+
+    def row(one: SliceRecord) -> list[Content]:
+        found, tone = one.speed_up, _TONES.get(verdict(one), "open")
+        drawn = axis.empty() if found is None else axis.cell(found, view.look(one.arm), tone)
+        value = DASH if found is None else formatting.ratio(found.value)
+        cells: list[Content] = [drawn, _mark(one, words)]
+        cells += [tag("strong", value) if found is not None and found.shown else value, _span(found)]
+        cells += [f"{one.prompts:,}"]
+        cells += [_number(one.acceptance_length)] if lengths else []
+        return cells + ([_alike(one)] if alike else [])
+
+    return _table(heads, records, row, caption, (0, 1, 2))
+
+
+def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
+    axis = IntervalAxis.of_shares(one.identity for one in records if one.identity is not None)
+    lengths = any(one.acceptance_length for one in records)
+    heads: list[Content] = ["slice", axis.head(), "result", "identical answers", "interval", "prompts"]
+    heads += ["accepted", "interval"] if lengths else []
+
+    def row(one: SliceRecord) -> list[Content]:
+        look = view.look(one.arm)
+        drawn: Content = "" if one.identity is None else axis.cell(one.identity, look)
+        cells: list[Content] = [drawn, _mark(one, {}), _alike(one), _shares(one.identity), f"{one.prompts:,}"]
+        return cells + ([_number(one.acceptance_length), _span(one.acceptance_length)] if lengths else [])
+
+    return _table(heads, records, row, f"{caption}: greedy answers", (0, 1, 2))
+
+
+def _of_arm(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
+    axis = IntervalAxis.over(one.acceptance_length for one in records if one.acceptance_length is not None)
+    heads: list[Content] = ["slice", axis.head(), "acceptance length", "interval", "prompts"]
+    heads += ["survival by position"]
+
+    def row(one: SliceRecord) -> list[Content]:
+        length = one.acceptance_length
+        drawn: Content = "" if length is None else axis.cell(length, view.look(one.arm))
+        return [drawn, _number(length), _span(length), f"{one.prompts:,}", _survival(one)]
+
+    return _table(heads, records, row, caption, (0, 1))

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from peagle_sm.core.display import Content, Safe, join, tag
 from peagle_sm.measure.report import formatting
-from peagle_sm.measure.report.charts import Scale, ratio_ticks
+from peagle_sm.measure.report.charts import Scale, nice_ticks, ratio_ticks
 from peagle_sm.measure.report.formatting import Look, marker
 from peagle_sm.measure.report.merging import are_alike
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
@@ -31,6 +31,13 @@ class IntervalAxis:
     ticks: tuple[float, ...]
 
     @classmethod
+    def of_shares(cls, intervals: Iterable[Interval]) -> IntervalAxis:
+        """Make an axis for shares, which ends at 1."""
+        low = min([0.9, *(each.low for each in intervals)])
+        ticks = tuple(one for one in nice_ticks(low, 1.0, 4) if low <= one <= 1)
+        return cls(Scale(low, 1.0, _PAD, _WIDTH - _PAD), ticks)
+
+    @classmethod
     def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:
         """Make an axis that includes every interval, and 1."""
         found = list(intervals)
@@ -41,31 +48,56 @@ class IntervalAxis:
         ticks = tuple(ratio_ticks(low, high))
         return cls(Scale(low, high, _PAD, _WIDTH - _PAD, log=True), ticks)
 
-    def head(self) -> Safe:
-        """Draw the axis for the column's head; labels that would touch are left out, except 1."""
+    def head(self, sides: tuple[str, str] | None = None) -> Safe:
+        """Draw the axis for the column's head; labels that would touch are left out, except 1.
+
+        ``sides``: what the intervals left and right of 1 mean, written above the axis.
+        """
         shown: list[float] = []
         for tick in sorted(self.ticks, key=lambda tick: (tick != 1.0, tick)):
             if all(abs(self.scale(tick) - self.scale(other)) >= _LABEL for other in shown):
                 shown.append(tick)
-        return _cell(*(self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown))
+        labels = [self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown]
+        if sides is None:
+            return _cell(*labels)
+        words = [
+            tag("text", f"\N{LEFTWARDS ARROW} {sides[0]}", x=2, y=-6, class_="side costs"),
+            tag("text", f"{sides[1]} \N{RIGHTWARDS ARROW}", x=_WIDTH - 2, y=-6, class_="side helps last"),
+        ]
+        return _cell(*words, *labels, above=20)
 
     def _label(self, tick: float, *, end: bool) -> Safe:
         # On a phone only 1 and the ends are shown: the others would touch.
         kind = "tick one" if tick == 1 else "tick end" if end else "tick"
         return tag("text", formatting.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
 
-    def cell(self, interval: Interval, look: Look) -> Safe:
-        """Draw one interval with its value; the marker is hollow if the interval includes 1."""
+    def cell(self, interval: Interval, look: Look, tone: str | None = None) -> Safe:
+        """Draw one interval with its value; the marker is hollow if the interval includes 1.
+
+        ``tone`` (good, bad or open) gives it the colour of its result, and shades the two sides of 1.
+        """
         low, high, x = (self.scale(v) for v in (interval.low, interval.high, interval.value))
         y = _HEIGHT / 2
         return _cell(
+            *(self._sides() if tone else ()),
             *(self._rule(tick) for tick in self.ticks),
             tag(
                 "g",
                 tag("path", d=f"M{low:.1f} {y - 4}v8m0 -4H{high:.1f}m0 -4v8", class_="interval"),
                 marker(look.shape, x, y, 4.2, hollow=not interval.shown),
-                class_=look.classes,
+                class_=f"t-{tone}" if tone else look.classes,
             ),
+        )
+
+    def empty(self) -> Safe:
+        """Draw the shaded sides without an interval."""
+        return _cell(*self._sides(), *(self._rule(tick) for tick in self.ticks))
+
+    def _sides(self) -> tuple[Safe, Safe]:
+        x = self.scale(1.0)
+        return (
+            tag("rect", x=0, y=0, width=x, height=_HEIGHT, class_="costs"),
+            tag("rect", x=x, y=0, width=_WIDTH - x, height=_HEIGHT, class_="helps"),
         )
 
     def _rule(self, tick: float) -> Safe:
@@ -73,12 +105,12 @@ class IntervalAxis:
         return tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="one" if tick == 1 else "grid")
 
 
-def _cell(*content: Safe) -> Safe:
+def _cell(*content: Safe, above: float = 0) -> Safe:
     return tag(
         "svg",
         *content,
-        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
-        class_="cell",
+        viewBox=f"0 {-above:g} {_WIDTH:g} {_HEIGHT + above:g}",
+        class_="cell tall" if above else "cell",
         aria_hidden="true",
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 from peagle_sm.core.display import Table
 from peagle_sm.core.spec.endpoint_spec import table_text
 from peagle_sm.measure.load.points import doubt_lines
-from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report import formatting, slices
 from peagle_sm.measure.report.costs import cost_rows
 from peagle_sm.measure.report.merging import are_alike, parts_of
 from peagle_sm.measure.report.speed_up import ordered
@@ -54,6 +54,19 @@ def points(view: View) -> Table | None:
         for point in found
     )
     return _used(_with_runs(view, Table("Measured", heads, lines, heads[2:]), found, 2))
+
+
+def by_slice(view: View) -> Table | None:
+    """Make the table of the first pair (or arm) and load by slice; None without slices."""
+    records = [one for _, each in view.files for one in slices.slices_in(each)]
+    if not records:
+        return None
+    shown = slices.groups(records, view.arms)[0]
+    columns = slices.columns(shown)
+    rows = tuple((slices.name_of(one), *(column.cell(one) for column in columns)) for one in shown)
+    heads = ("slice", *(column.head for column in columns))
+    right = tuple(column.head for column in columns if not column.words)
+    return Table("By slice of the traffic", heads, rows, right, folded=True)
 
 
 def controllers(view: View) -> Table | None:
@@ -344,6 +357,7 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
     found = (
         ratios(view),
         points(view),
+        by_slice(view),
         controllers(view),
         by_load(view),
         validations(view.tables, view),

@@ -239,11 +239,12 @@ class ComparisonRecord:
 
 @dataclass(frozen=True)
 class SliceRecord:
-    """One slice of the requests of an arm under one load, and the arm's speed-up in it.
+    """One slice of the requests of an arm under one load: acceptance, speed-up, and identical answers.
 
     ``prompts`` and ``requests`` are those of ``arm``. All speed-ups of a run cover their true values together
-    in 95% of runs, and so do all acceptance lengths; ``confidence`` is that of each interval alone, which is
-    higher the more slices there are. An interval is None if too few prompts are in the slice.
+    in 95% of runs, and so do all acceptance lengths, and all shares of identical answers; ``confidence`` is
+    that of each interval alone, which is higher the more slices there are. An interval is None if too few
+    prompts are in the slice.
     """
 
     arm: str
@@ -259,6 +260,11 @@ class SliceRecord:
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
     confidence: float = 0.95
+    identity: Interval | None = None  #: share of identical answers
+    survival_intervals: tuple[Interval, ...] = ()  #: of ``survival``, each with ``confidence``
+    baseline_identical_outputs: int | None = None  #: `verify`: prompts that the baseline answered so twice
+    wrong_outputs: int | None = None  #: `verify`: prompts whose answers its greedy check calls faults
+    differs: bool = False  #: `verify`: significantly more differ than between the baseline's own two runs
 
     @property
     def costs_money(self) -> bool:

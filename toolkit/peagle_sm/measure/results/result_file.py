@@ -22,20 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from peagle_sm.aws.files import cannot_write, write_file, writing
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.words import first_fault
 from peagle_sm.measure.results import records
 from peagle_sm.measure.results.records import KINDS, SCHEMA, Record
 
 _KIND_OF = {record_type: kind for kind, record_type in KINDS.items()}
-_EXPECTED = {
-    "int_type": "int",
-    "int_from_float": "int",
-    "float_type": "float",
-    "string_type": "str",
-    "bool_type": "bool",
-    "tuple_type": "a list",
-    "dict_type": "an object",
-    "dataclass_type": "an object",
-}
 
 
 @dataclass(frozen=True)
@@ -112,22 +103,7 @@ def from_line(text: str | bytes) -> Record:
     try:
         return cast(Record, _adapter(record_type).validate_json(text, strict=True))
     except ValidationError as error:
-        raise ValueError(_first_fault(error)) from None
-
-
-def _first_fault(error: ValidationError) -> str:
-    """Describe the first field that is missing or has a wrong type, and what was expected."""
-    first = error.errors(include_url=False)[0]
-    *outer, name = [str(part) for part in first["loc"] if isinstance(part, str)] or ["the whole"]
-    if first["type"] == "missing":
-        return ": ".join([*outer, f"the field {name!r} is missing"])
-    if first["type"] == "literal_error":
-        expected = "one of " + first["ctx"]["expected"].replace(" or ", ", ")
-    else:
-        expected = _EXPECTED.get(first["type"], first["msg"])
-    found = repr(first["input"])
-    shown = found if len(found) <= 60 else found[:57] + "..."
-    return ": ".join([*outer, name, f"expected {expected}, found {shown}"])
+        raise ValueError(first_fault(error)) from None
 
 
 def read(path: Path) -> Results:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.aws.streams.answers import speculation_in
+from peagle_sm.aws.streams.answers import Acceptance, acceptance_of
 from peagle_sm.core.errors import StreamError
 
 READ_LOGPROBS = 2  #: most likely tokens to report at each position, enough for a margin
@@ -31,7 +31,8 @@ class TokenAnswer:
     output_tokens: int | None = None  #: from ``usage``
     logprobs: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
-    acceptance_length: float | None = None
+    acceptance: Acceptance | None = None  #: None if its engine does not report it
+    cached_tokens: int | None = None  #: prompt tokens found in the prefix cache, from ``usage``
     tool_calls: tuple[tuple[str, str], ...] = ()  #: name and arguments, as text
 
     @property
@@ -85,7 +86,8 @@ def parse_answer(document: Mapping[str, Any]) -> TokenAnswer:
         output_tokens=(document.get("usage") or {}).get("completion_tokens"),
         logprobs=logprobs,
         others=others,
-        acceptance_length=_acceptance_length(document),
+        acceptance=acceptance_of(document),
+        cached_tokens=_cached_tokens(document),
         tool_calls=tuple(_calls(message.get("tool_calls") or ())),
     )
 
@@ -114,7 +116,8 @@ def join_stream(documents: Iterable[Mapping[str, Any]]) -> TokenAnswer:
         finish_reason=reason,
         stop_reason=stop,
         output_tokens=(last.get("usage") or {}).get("completion_tokens"),
-        acceptance_length=_acceptance_length(last),
+        acceptance=acceptance_of(last),
+        cached_tokens=_cached_tokens(last),
         tool_calls=tuple((name, arguments) for _, (name, arguments) in sorted(calls.items())),
     )
 
@@ -138,9 +141,10 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
         yield str(function.get("name") or ""), str(function.get("arguments") or "")
 
 
-def _acceptance_length(document: Mapping[str, Any]) -> float | None:
-    value = (speculation_in(document) or {}).get("mean_acceptance_length")
-    return None if value is None else float(value)
+def _cached_tokens(document: Mapping[str, Any]) -> int | None:
+    details = (document.get("usage") or {}).get("prompt_tokens_details")
+    count = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    return count if isinstance(count, int) else None
 
 
 def _own_logprobs(told: Mapping[str, Any] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -68,6 +68,23 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int
     return _noisy(cases, differing, shape, floor, figures)
 
 
+def wrong_prompts(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int) -> frozenset[str]:
+    """Return the ids of prompts whose own answer is a fault by the rules of `judge_greedy`.
+
+    On a noisy floor a number of harmless differences may also be a fault: of all prompts, not of one.
+    """
+    ends = ends_of(cases)
+
+    def wrong(case: GreedyCase) -> bool:
+        if shape_faults(case.candidate.answer, ends, max_tokens) or text_fault(case) is not None:
+            return True
+        if floor.exact:
+            return case.candidate.answer.ids != case.first.answer.ids and not _only_ties(case, floor.tie)
+        return any(gap > floor.delta for gap in case.candidate.gaps)
+
+    return frozenset(case.prompt_id for case in cases if wrong(case))
+
+
 def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
     """Return the end tokens of the baseline's answers, without requested stop strings.
 
@@ -271,8 +288,8 @@ def judge_long_context(cases: Sequence[LongCase], floor: NoiseFloor) -> CheckVer
     figures: dict[str, float] = {"prompts": len(cases), "equal_prompts": equal}
     figures["longest_tokens"] = max(case.length + len(case.candidate.ids) for case in cases)
     for case in cases:
-        if case.candidate.acceptance_length is not None:
-            figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance_length
+        if case.candidate.acceptance is not None:
+            figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance.acceptance_length
     longest = figures["longest_tokens"]
     said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered identically"
     figures["noise_nats"] = noise

@@ -5,15 +5,15 @@ Each check ends in a record, whatever happens to the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError, ServiceFault, SpecError, StreamError
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint, describe_url, is_url
+from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.measure.results.provenance import origin
-from peagle_sm.measure.results.records import CheckRecord, Header
+from peagle_sm.measure.results.records import CheckRecord, Header, SliceRecord
 from peagle_sm.measure.verify import CHECKS, probes
 from peagle_sm.measure.verify.answer_format import judge_stops, judge_streaming, judge_structured
 from peagle_sm.measure.verify.engines import (
@@ -26,7 +26,7 @@ from peagle_sm.measure.verify.engines import (
     UrlEngine,
     greedy_body,
 )
-from peagle_sm.measure.verify.greedy import judge_greedy, judge_long_context
+from peagle_sm.measure.verify.greedy import judge_greedy, judge_long_context, wrong_prompts
 from peagle_sm.measure.verify.probabilities import CUTS, TEMPERATURES, judge_logprobs, judge_parameters
 from peagle_sm.measure.verify.probes import (
     LONG_ANSWER,
@@ -37,6 +37,7 @@ from peagle_sm.measure.verify.probes import (
     probe_tools,
 )
 from peagle_sm.measure.verify.sampling import judge_sampled, judge_seeds
+from peagle_sm.measure.verify.slices import slices_of_greedy
 from peagle_sm.measure.verify.statistics import LEAST_DELTA, CheckVerdict, not_applicable, undecided
 from peagle_sm.measure.workloads import Workload, load_workload
 
@@ -96,17 +97,12 @@ def demand_plain(baseline: Described) -> None:
         )
 
 
-def load_prompts(
-    name: str, count: int | None, seed: int, at_most: int = PROMPTS
-) -> tuple[Workload, list[tuple[str, Mapping[str, Any]]]]:
-    """Load a workload and the (id, body) of each prompt; errors as `load_workload`.
-
-    ``count`` None: all prompts, but at most ``at_most``.
-    """
+def load_prompts(name: str, count: int | None, seed: int, at_most: int = PROMPTS) -> Workload:
+    """Load a workload; errors as `load_workload`. ``count`` None: all prompts, but at most ``at_most``."""
     workload = load_workload(name, seed=seed, count=count, first_turn_only=True)
     if count is None and len(workload.items) > at_most:
         workload = replace(workload, items=workload.items[:at_most])
-    return workload, [(item.prompt_id, item.body) for item in workload.items]
+    return workload
 
 
 def header(
@@ -158,11 +154,16 @@ Say = Callable[[str], None]
 
 
 def verify(
-    engines: EnginePair, items: Sequence[tuple[str, Mapping[str, Any]]], checks: Sequence[str], say: Say
-) -> Iterator[CheckRecord]:
-    """Run ``checks`` on the prompts of ``items`` (id and request body); yield each record.
+    engines: EnginePair,
+    items: Sequence[WorkItem],
+    checks: Sequence[str],
+    say: Say,
+    dimensions: Collection[str] | None = None,
+) -> Iterator[CheckRecord | SliceRecord]:
+    """Run ``checks`` on the prompts of ``items``; yield each record.
 
-    The greedy runs always come first: the other checks use their noise floor, end tokens and texts.
+    The greedy runs always come first: the other checks use their noise floor, end tokens and texts. Their
+    slices are yielded before the checks; ``dimensions`` None: all that have more than one value.
 
     Raises:
         SpecError, ServiceFault: an engine refused or failed in the greedy runs, or the candidate stopped
@@ -172,10 +173,20 @@ def verify(
         f"greedy: {len(items)} prompts, twice on {engines.baseline.name} and once on {engines.candidate.name}"
     )
     try:
-        greedy = probes.probe_greedy(engines, engines.prompts(items))
+        prompts = engines.prompts([(item.prompt_id, item.body) for item in items])
+        greedy = probes.probe_greedy(engines, prompts)
     except SideFailed as failed:
         raise failed.error from failed
     say(greedy.floor.words)
+    yield from slices_of_greedy(
+        greedy.cases,
+        {prompt.id: len(prompt.ids) for prompt in greedy.prompts},
+        wrong_prompts(greedy.cases, greedy.floor, engines.options.max_tokens),
+        {item.prompt_id: item for item in items},
+        (engines.candidate.name, engines.baseline.name),
+        engines.options.concurrency,
+        dimensions,
+    )
     for name in CHECKS:
         if name not in checks:
             continue

@@ -5,7 +5,8 @@
 ``mt-bench``              80 conversations of two turns; fetched once, checked, Apache-2.0
 ``speed-bench[:SPLIT]``   qualitative (default) or throughput_1k … 32k; fetched, NVIDIA's licence
 ``synthetic:IN/OUT``      random token ids of given lengths
-a file or directory       OpenAI bodies as JSON lines, or SageMaker data capture
+a file or directory       OpenAI bodies as JSON lines, recorded traffic, or SageMaker data capture
+``s3://BUCKET/PREFIX``     recorded traffic, or SageMaker data capture
 ========================= =====================================================================
 
 Questions become OpenAI bodies: with the turns of a conversation, and a salt that keeps requests of different
@@ -17,17 +18,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 from peagle_sm.aws.files import cache_dir
+from peagle_sm.aws.session.session import Session, make_session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.workloads import own_prompts, public_datasets
-from peagle_sm.measure.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url, read_bytes
+from peagle_sm.measure.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url
 
 Api = Literal["auto", "chat", "completion"]
 MAX_TOKENS = 256  #: default of prompts without their own request body
@@ -89,7 +91,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
             )
         return _turn(question, (question.prompt,), [], settings)
     prompt = question.prompt if isinstance(question.prompt, str) else list(question.prompt or ())
-    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category)
+    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category, labels=question.labels)
 
 
 def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
@@ -182,7 +184,14 @@ def limit_of(item: WorkItem) -> int | None:
 
 __all__ = ["MAX_TOKENS", "NAMES", "Workload", "limit_of", "load_workload", "rounds", "salted", "size_of"]
 
-NAMES = ("humaneval", "mt-bench", "speed-bench[:SPLIT]", "synthetic:IN/OUT", "a file or directory")
+NAMES = (
+    "humaneval",
+    "mt-bench",
+    "speed-bench[:SPLIT]",
+    "synthetic:IN/OUT",
+    "a file or directory",
+    "s3://BUCKET/PREFIX",
+)
 
 
 @dataclass(frozen=True)
@@ -231,8 +240,9 @@ def load_workload(
     instruction: str | None = None,
     fetch: Fetch = fetch_url,
     cache: Path | None = None,
+    session: Callable[[], Session] | None = None,
 ) -> Workload:
-    """Load a workload by name, or from the user's own file or directory.
+    """Load a workload by name, or from the user's own file, directory or S3 prefix.
 
     Args:
         name_or_path: one of :data:`NAMES`.
@@ -248,6 +258,7 @@ def load_workload(
         instruction: a line before each prompt that is not a conversation.
         fetch: downloads a URL; tests replace it.
         cache: directory for fetched files; None is the user's cache.
+        session: opens the session for an ``s3://`` prefix; None is the default of boto3.
 
     Raises:
         NotFound: a package is missing.
@@ -257,7 +268,7 @@ def load_workload(
     if count is not None and count < 1:
         raise SpecError(f"--prompts: found {count}; allowed: 1 or more", next_step="correct --prompts")
     kept = cache or cache_dir(os.environ) / "workloads"
-    source = _source(name_or_path, seed, count, file, fetch, kept, category)
+    source = _source(name_or_path, seed, count, file, fetch, kept, category, session)
     chosen = choose(source.questions, count, seed)
     shape = Shape(max_tokens, temperature, api, first_turn_only, extra, instruction)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)
@@ -282,6 +293,7 @@ def _source(
     fetch: Fetch,
     cache: Path,
     category: str | None,
+    session: Callable[[], Session] | None,
 ) -> Source:
     kind, _, rest = name.partition(":")
     if name in (public_datasets.HUMAN_EVAL_NAME, public_datasets.HUMAN_EVAL_TITLE):
@@ -298,22 +310,22 @@ def _source(
         )
     if kind == "synthetic":
         return own_prompts.make_synthetic(rest, seed=seed, count=count)
-    return _own(name)
+    return _own(name, session)
 
 
-def _own(name: str) -> Source:
+def _own(name: str, session: Callable[[], Session] | None) -> Source:
+    from peagle_sm.measure.workloads import recorded
+
     if name.startswith("s3://"):
-        raise SpecError(
-            f"{name!r} is in S3; a workload must be on this machine",
-            next_step=f"run aws s3 cp --recursive {name} DIRECTORY and give the directory",
-        )
+        return recorded.read_recorded(name, make_session() if session is None else session())
     path = Path(name)
     if path.is_dir():
-        return own_prompts.read_capture(path)
+        return recorded.read_recorded(name)
     if not path.exists():
         raise SpecError(
             f"workload or file {name!r} not found; workloads: {', '.join(NAMES)}",
             next_step="check the name or the path",
         )
-    first = next(own_prompts.first_object(read_bytes(path), name), {})
-    return own_prompts.read_capture(path) if own_prompts.is_capture(first) else own_prompts.read_own(path)
+    if recorded.begins_as_record(path):
+        return recorded.read_recorded(name)
+    return own_prompts.read_own(path)

@@ -1,23 +1,15 @@
-"""User's own prompts: OpenAI request bodies, SageMaker data capture, or random tokens.
-
-A line of data capture is ``{"captureData": {"endpointInput": {"data": "…", "encoding": "JSON" | "BASE64" |
-"CSV"}, …}, "eventMetadata": {"eventId": "…", …}, …}`` (SageMaker Developer Guide, "Capture data from
-real-time endpoint"). The files are under ``<prefix>/<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl``; a directory
-is read with all its files.
-"""
+"""User's own prompts: OpenAI request bodies, or random tokens."""
 
 from __future__ import annotations
 
-import base64
-import json
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.results.request_slices import checked_labels, refuse_many_values
+from peagle_sm.core.request_slices import checked_labels, refuse_many_values
 from peagle_sm.measure.workloads.prompt_files import (
     Question,
     Source,
@@ -116,85 +108,6 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
             next_step="write one line for each prompt, without n and best_of",
         )
     return {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
-
-
-_SUFFIXES = (".jsonl", ".jsonl.gz")
-
-
-def read_capture(path: Path) -> Source:
-    """Read one data capture file, or all files in a directory.
-
-    Repeated requests (a retry has the same event id) count once. Lines without an OpenAI request are skipped
-    and counted in the notes: an endpoint also captures requests that it refused.
-
-    Raises:
-        SpecError: there is no captured OpenAI request, or a line is not JSON.
-    """
-    files = (
-        sorted(each for each in path.rglob("*") if each.name.endswith(_SUFFIXES)) if path.is_dir() else [path]
-    )
-    if not files:
-        raise SpecError(
-            f"{path} has no capture files ({' or '.join(_SUFFIXES)})",
-            next_step="copy them with: aws s3 cp --recursive <DestinationS3Uri> DIRECTORY",
-        )
-    contents = [read_bytes(each) for each in files]
-    questions: dict[str, Question] = {}
-    refused: list[str] = []
-    for file, content in zip(files, contents, strict=True):
-        for number, line in json_lines(content, str(file)):
-            try:
-                question = _captured_question(line, f"{file}, line {number}")
-            except SpecError as error:
-                refused.append(error.message)
-                continue
-            questions.setdefault(question.id, question)
-    if not questions:
-        raise _unusable(path, refused)
-    notes = (f"{len(refused)} captured lines were skipped; the first: {refused[0]}",) if refused else ()
-    origin = f"{path.name} ({len(files)} file{'' if len(files) == 1 else 's'})"
-    return Source(path.name, tuple(questions.values()), origin, sha256_of(*contents), None, notes)
-
-
-def is_capture(line: Mapping[str, Any]) -> bool:
-    """Decide whether a line is SageMaker data capture."""
-    return "captureData" in line
-
-
-def _captured_question(line: Mapping[str, Any], where: str) -> Question:
-    captured = (line.get("captureData") or {}).get("endpointInput") or {}
-    event = (line.get("eventMetadata") or {}).get("eventId")
-    body = checked_body(_body(captured, where), where)
-    return Question(f"capture/{event or where.rpartition('/')[2]}", body=body)
-
-
-def _body(captured: Mapping[str, Any], where: str) -> dict[str, Any]:
-    data, encoding = captured.get("data"), captured.get("encoding")
-    if not isinstance(data, str):
-        raise SpecError(f"{where}: no captured input", next_step="capture with CaptureMode Input")
-    try:
-        value = json.loads(base64.b64decode(data, validate=True) if encoding == "BASE64" else data)
-    except ValueError as error:
-        raise SpecError(f"{where}: the input is not JSON (encoding {encoding}): {error}") from error
-    if not isinstance(value, dict):
-        raise SpecError(f"{where}: the input is a {type(value).__name__}, not an OpenAI request")
-    return value
-
-
-def _unusable(path: Path, refused: list[str]) -> SpecError:
-    if not refused:
-        return empty(str(path))
-    return SpecError(
-        f"{path}: none of its {len(refused)} captured lines is an OpenAI request; the first: {refused[0]}",
-        next_step="capture an endpoint that serves OpenAI requests, with CaptureMode Input",
-    )
-
-
-def first_object(content: bytes, origin: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the object of the first line, if there is one."""
-    for _, line in json_lines(content, origin):
-        yield line
-        return
 
 
 #: Ids of ordinary tokens in all tokenizers of the catalogue (control tokens have lower or far higher ids).

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
 
     from peagle_sm.aws.control.cloudwatch import LogLine
-    from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+    from peagle_sm.aws.streams.async_stream import AsyncSource, AsyncTokenStream
     from peagle_sm.aws.streams.runtime import Completion, TokenStream
     from peagle_sm.service.inventory.endpoint_status import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
+    from peagle_sm.service.lifecycle.recording import EndpointRecording
+    from peagle_sm.traffic.recorder import Recorder
 
 
 Answer = TypeVar("Answer")
@@ -216,6 +219,7 @@ class Endpoint:
         self._made_here = made_here
         self._pacing = pacing or Pacing.for_session(session)
         self._sender = EndpointSender(session, name)
+        self.recorder: Recorder | None = None  #: set while `record` runs
 
     def __repr__(self) -> str:
         where = self.session.local_url or self.session.region
@@ -255,14 +259,18 @@ class Endpoint:
             ServiceFault: the engine failed, or no answer came.
         """
         from peagle_sm.aws.streams import runtime
+        from peagle_sm.service.lifecycle.recording import add_whole, recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
-        return self._sender.send(
-            lambda named: runtime.invoke(
-                self.session, self.name, encoded, self._pacing.monotonic, component=named
-            ),
-            component,
-        )
+        with recorded(self.recorder, encoded, streamed=False) as recording:
+            completion = self._sender.send(
+                lambda named: runtime.invoke(
+                    self.session, self.name, encoded, self._pacing.monotonic, component=named
+                ),
+                component,
+            )
+            add_whole(recording, completion)
+        return completion
 
     def stream(
         self,
@@ -287,20 +295,25 @@ class Endpoint:
         """
         from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.token_stream import Patience
+        from peagle_sm.service.lifecycle.recording import recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         patience = Patience.of(read_timeout_s, total_timeout_s)
-        return self._sender.send(
-            lambda named: runtime.stream(
-                self.session,
-                self.name,
-                encoded,
-                self._pacing.monotonic,
-                component=named,
-                patience=patience,
-            ),
-            component,
-        )
+        with recorded(self.recorder, encoded, streamed=True) as recording:
+            stream = self._sender.send(
+                lambda named: runtime.stream(
+                    self.session,
+                    self.name,
+                    encoded,
+                    self._pacing.monotonic,
+                    component=named,
+                    patience=patience,
+                ),
+                component,
+            )
+            if recording is not None:
+                stream.observe(recording)
+        return stream
 
     def astream(
         self,
@@ -332,16 +345,50 @@ class Endpoint:
         from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
         from peagle_sm.aws.streams.token_stream import Patience
+        from peagle_sm.service.lifecycle.recording import recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         runtime.check_size(encoded)
         patience = Patience.of(read_timeout_s, total_timeout_s)
         call = AsyncCall(self.session, self.name, encoded, patience, http)
-        return AsyncTokenStream(
-            lambda: self._sender.asend(call.send, component),
-            monotonic=self._pacing.monotonic,
-            patience=patience,
+        stream: AsyncTokenStream
+
+        async def send() -> AsyncSource:
+            with recorded(self.recorder, encoded, streamed=True) as recording:
+                source = await self._sender.asend(call.send, component)
+                if recording is not None:
+                    stream.observe(recording)
+            return source
+
+        stream = AsyncTokenStream(send, monotonic=self._pacing.monotonic, patience=patience)
+        return stream
+
+    def record(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        sample: float = 1.0,
+        keep_days: int | None = 30,
+        kms_key_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> EndpointRecording:
+        """Record this object's requests while a ``with`` block runs, with secrets redacted.
+
+        ``target`` is a file or ``s3://bucket/prefix``; the result's ``plan`` says what is stored, and a
+        notebook shows it. ``sample`` is the share of the requests. ``keep_days`` None keeps the records.
+        ``labels`` become slices. A record can be lost, an answer cannot. Clients of `openai` are not
+        recorded: use `peagle-sm serve --record`. Needs the extra ``record``.
+
+        Raises:
+            SpecError: a setting is invalid. Entering the block raises the errors of opening the target.
+        """
+        from peagle_sm.service.lifecycle.recording import EndpointRecording
+        from peagle_sm.traffic.plan import planned
+
+        plan = planned(
+            os.fspath(target), sample=sample, keep_days=keep_days, kms_key_id=kms_key_id, labels=labels
         )
+        return EndpointRecording(self, plan)
 
     def openai(self, *, component: str | None = None, **options: Any) -> OpenAI:
         """Return an OpenAI client for this endpoint; ``options`` go to the client.

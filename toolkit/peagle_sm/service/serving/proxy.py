@@ -40,6 +40,7 @@ from peagle_sm.service.serving.upstream import (
     open_http,
     unavailable,
 )
+from peagle_sm.traffic.recorder import LABELS_NAME, Recorder, Recording
 
 #: The engine distinguishes the two by the body: `messages` or `prompt`.
 RESPONSES = "/v1/responses"
@@ -47,6 +48,7 @@ CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", RESPON
 SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
 _STREAM = "text/event-stream"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LEFT = "the client disconnected"
 
 
 @dataclass
@@ -66,7 +68,12 @@ class Served:
     def leave(self) -> None:
         """Record that the client closed the connection before the answer ended."""
         if not self.whole and self.failed is None:
-            self.failed = "the client disconnected"
+            self.failed = _LEFT
+
+    @property
+    def left(self) -> bool:
+        """True if the client closed the connection before the answer ended."""
+        return self.failed == _LEFT
 
     def line(self) -> str:
         """Return one line: the request, its status, tokens, acceptance length and time."""
@@ -103,8 +110,10 @@ class Proxy:
         api_key: str | None = None,
         any_host: bool = False,
         on_served: Callable[[Served], None] = lambda served: None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Take the endpoint; ``any_host`` also accepts Host headers other than loopback."""
+        self._recorder = recorder
         self._upstream = upstream
         self._api_key = api_key
         self._any_host = any_host
@@ -225,6 +234,27 @@ class Proxy:
         assert self._http is not None, "the application has not been started"
         if len(asked.body) > BODY_LIMIT_BYTES:
             return self._fail(served, _TOO_LARGE)
+        recording = self._recording(request, asked, served)
+        try:
+            return await self._send(request, asked, served, recording)
+        finally:
+            if recording is not None:
+                left = not served.whole and (served.failed is None or served.left)
+                status = served.status if served.status >= 400 else None
+                recording.end(left=left, problem=None if left else served.failed, status=status)
+
+    def _recording(self, request: web.Request, asked: ProxiedRequest, served: Served) -> Recording | None:
+        if self._recorder is None:
+            return None
+        labels = self._recorder.labels_of(request.headers.get(LABELS_NAME))
+        return self._recorder.begin(
+            asked.body, streamed=served.streamed, framed=served.streamed, labels=labels
+        )
+
+    async def _send(
+        self, request: web.Request, asked: ProxiedRequest, served: Served, recording: Recording | None
+    ) -> web.StreamResponse:
+        assert self._http is not None, "the application has not been started"
         response: web.StreamResponse | None = None
         try:
             async with self._upstream.send(self._http, asked.body, streamed=served.streamed) as answer:
@@ -232,9 +262,12 @@ class Proxy:
                     content = await answer.read()
                     return self._fail(served, of_aws(answer.status, answer.headers, content))
                 if not served.streamed:
-                    return self._whole_answer(answer, await answer.read(), asked, served)
+                    content = await answer.read()
+                    if recording is not None:
+                        recording.add(content)
+                    return self._whole_answer(answer, content, asked, served)
                 response = await _start_response(request, answer, served)
-                await _relay(asked.relay, answer, response, served)
+                await _relay(asked.relay, answer, response, served, recording)
                 return response
         except PeagleError as error:
             return self._fail(served, of_error(error))
@@ -292,11 +325,15 @@ async def _start_response(
 
 
 async def _relay(
-    relay: Relay, answer: aiohttp.ClientResponse, response: web.StreamResponse, served: Served
+    relay: Relay,
+    answer: aiohttp.ClientResponse,
+    response: web.StreamResponse,
+    served: Served,
+    recording: Recording | None,
 ) -> None:
     """Relay whole events; a slow client slows the engine down and uses no memory."""
     try:
-        await _pass_on(relay, answer, response)
+        await _pass_on(relay, answer, response, recording)
         if relay.problem is not None:
             served.failed = relay.problem.message
             await response.write(relay.failure(of_stream(relay.problem)))
@@ -306,7 +343,12 @@ async def _relay(
         served.whole = relay.is_answer
 
 
-async def _pass_on(relay: Relay, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+async def _pass_on(
+    relay: Relay,
+    answer: aiohttp.ClientResponse,
+    response: web.StreamResponse,
+    recording: Recording | None,
+) -> None:
     parts = answer.content.iter_any()
     while relay.problem is None:
         try:
@@ -316,6 +358,8 @@ async def _pass_on(relay: Relay, answer: aiohttp.ClientResponse, response: web.S
         except (aiohttp.ClientError, TimeoutError) as error:
             relay.broke(f"The connection to SageMaker broke: {error}.")
             break
+        if recording is not None:
+            recording.add(part)
         events = relay.feed(part)
         if events:
             await response.write(events)

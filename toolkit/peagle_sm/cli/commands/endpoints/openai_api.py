@@ -12,12 +12,19 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_sm.cli.arguments import complete_endpoint
 from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.recording import (
+    end_recording,
+    recording_options,
+    recording_plan,
+    source_of,
+    start_recording,
+)
 from peagle_sm.cli.console import note, to_json
 from peagle_sm.core.words import install_command, when
 
@@ -159,16 +166,27 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
     "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
 )
 @click.option("--api-key", envvar=_KEY, help=f"API key that clients must send.  [env: {_KEY}]")
+@recording_options
 @global_options
 @click.pass_obj
-def serve(state: State, name: str, port: int, host: str, component: str | None, api_key: str | None) -> None:
+def serve(
+    state: State,
+    /,
+    name: str,
+    port: int,
+    host: str,
+    component: str | None,
+    api_key: str | None,
+    **recording: Any,
+) -> None:
     """Run a local proxy with the OpenAI API for an endpoint.
 
     For clients that cannot sign requests, that need /v1/completions, /v1/responses or /v1/models, or that
     need a model name (here: the endpoint's name). Streams arrive as the engine produces them. A broken stream
     ends with an error event and without [DONE]. Each request is logged as one line on stderr. Ctrl-C waits
     for requests in flight; a second Ctrl-C ends them. SageMaker's limits: 60 s for a whole answer, 8 minutes
-    for a stream.
+    for a stream. With --record it writes prompts and answers to a file or to S3, after it has shown what and
+    asked.
     """
     _need_extra()
     from peagle_sm.cli.arguments import open_session
@@ -176,13 +194,20 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
     from peagle_sm.service.serving.proxy import Proxy, run
     from peagle_sm.service.serving.upstream import Upstream
 
+    plan = recording_plan(state, **recording)
     session = open_session(state)
     status = _status_if_allowed(state, session, name)
+    chosen = component_of(session, name, component)
+    upstream = Upstream.of(session, name, chosen)
+    recorder = (
+        None if plan is None else start_recording(state, session, plan, source_of(name, chosen, status))
+    )
     proxy = Proxy(
-        Upstream.of(session, name, component_of(session, name, component)),
+        upstream,
         api_key=api_key,
         any_host=host != LOOPBACK,
         on_served=lambda served: _log(state, served),
+        recorder=recorder,
     )
     if host != LOOPBACK:
         keyed = "anyone with the key" if api_key else "ANYONE who can connect (there is no --api-key)"
@@ -190,13 +215,19 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
             state,
             f"warning: listening on {host}, not on loopback: {keyed} can send requests that you pay for",
         )
-    run(
-        proxy,
-        host,
-        port,
-        ready=lambda running: _announce(state, session, running, status),
-        draining=lambda busy: note(state, f"waiting for {busy} requests in flight; Ctrl-C again ends them"),
-    )
+    try:
+        run(
+            proxy,
+            host,
+            port,
+            ready=lambda running: _announce(state, session, running, status),
+            draining=lambda busy: note(
+                state, f"waiting for {busy} requests in flight; Ctrl-C again ends them"
+            ),
+        )
+    finally:
+        if recorder is not None:
+            end_recording(state, recorder)
 
 
 def _need_extra() -> None:

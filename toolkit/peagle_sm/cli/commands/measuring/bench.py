@@ -147,7 +147,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
 
     pack, work = pack_of(options), None
     if pack is None:
-        workload = chosen_workload(options)
+        workload = chosen_workload(state, options)
         check_plan(_plan(options, len(workload.items)), workload)
     session = None if is_url(endpoint) else open_session(state)
     described = describe_arm(

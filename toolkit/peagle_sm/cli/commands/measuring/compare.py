@@ -161,7 +161,7 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     arms = parse_arms(texts)
     measured: tuple[Setup, Workload] | None = None
     if options["packs"] is None:
-        workload = chosen_workload(options)
+        workload = chosen_workload(state, options)
         measured = _setup(workload, options), workload
     opened: list[Session] = []
 
@@ -195,7 +195,7 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         run = run_chosen(state, session, options)
         alone = {**options, "control": False}
         return measure_modes(state, session, specs, expected_setup(base, options), run, alone, {})
-    workload = chosen_workload(options)
+    workload = chosen_workload(state, options)
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
     run = comparing(state, session, setup, workload, options)

@@ -5,12 +5,14 @@ The options are decorators. Each command places them in the order of its help pa
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.base import State
 from peagle_sm.cli.terminal import render_table
 
 if TYPE_CHECKING:
@@ -84,26 +86,29 @@ slices_option = click.option(
 )
 
 
-def chosen_slices(options: Mapping[str, Any], workload: Workload) -> tuple[str, ...] | None:
-    """Return the dimensions of --slices; None for all.
+def chosen_slices(
+    options: Mapping[str, Any], workload: Workload, without: tuple[str, ...] = ()
+) -> tuple[str, ...] | None:
+    """Return the dimensions of --slices; None for all. The command cannot split by those in ``without``.
 
     Raises:
         SpecError: an unknown dimension.
     """
-    from peagle_sm.measure.results.request_slices import checked_dimensions
+    from peagle_sm.core.request_slices import checked_dimensions
 
     if options["slices"] is None:
         return None
     names = [] if options["slices"] == "none" else options["slices"].split(",")
-    return checked_dimensions(names, {name for item in workload.items for name in item.labels})
+    return checked_dimensions(names, {name for item in workload.items for name in item.labels}, without)
 
 
-def chosen_workload(options: Mapping[str, Any]) -> Workload:
+def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
     """Load the workload that the options of a command select.
 
     Raises:
         SpecError, NotFound: as in `peagle_sm.measure.workloads.load_workload`.
     """
+    from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.workloads import load_workload
 
     return load_workload(
@@ -115,6 +120,7 @@ def chosen_workload(options: Mapping[str, Any]) -> Workload:
         api=options["api"],
         file=options["workload_file"],
         first_turn_only=options["first_turn_only"],
+        session=lambda: open_session(state),
     )
 
 
@@ -153,14 +159,22 @@ def render_slices(results: Results) -> str:
     shown = slices.groups(records, results.arms)[0]
     first = shown[0]
     names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
-    rows = [slices.row(one) for one in shown]
-    used = [
-        at for at, head in enumerate(slices.HEADS) if any(row[at] not in ("", slices.DASH) for row in rows)
-    ]
-    heads = [slices.HEADS[at] for at in used]
-    table = render_table(heads, [[row[at] for at in used] for row in rows], right=slices.FIGURES)
-    lines = [f"{names} at {first.load.label}, by slice:", table, f"({slices.HOW})"]
-    return "\n".join([*lines, *slices.costs_lines(records, results.arms)])
+    columns = slices.columns(shown)
+    rows = []
+    for dimension, each in slices.by_dimension(shown):
+        rows.append([dimension, *("" for _ in columns)])
+        rows += [[f"  {one.value}", *(column.cell(one) for column in columns)] for one in each]
+    figures = {column.head for column in columns if not column.words}
+    table = render_table(["slice", *(column.head for column in columns)], rows, right=tuple(figures))
+    lines = [f"{names} at {first.load.label}, by slice:", table, *wrapped(f"({slices.HOW})")]
+    for line in slices.result_lines(records, results.arms):
+        lines += wrapped(line)
+    return "\n".join(lines)
+
+
+def wrapped(text: str) -> list[str]:
+    """Break a line at 80 columns."""
+    return textwrap.wrap(text, 80, break_long_words=False, break_on_hyphens=False)
 
 
 def slices_data(results: Results) -> list[dict[str, Any]]:

@@ -166,6 +166,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             max_tokens=options["max_tokens"],
             file=options["workload_file"],
             first_turn_only=True,
+            session=lambda: session,
         ),
         max_tokens=options["max_tokens"],
         out=options["resume"] or options["out"] or results_file("tune", spec.name),

@@ -8,13 +8,21 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.options import FILE, workload_option
+from peagle_sm.cli.commands.measuring.options import (
+    FILE,
+    chosen_slices,
+    render_slices,
+    slices_data,
+    slices_option,
+    workload_option,
+)
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_table
 from peagle_sm.measure import need_packages, results_file
@@ -51,6 +59,7 @@ _EVERY_S = 10.0
 @click.option(
     "--checks", metavar="LIST", help=f"Run only these, separated by commas.  [default: {','.join(CHECKS)}]"
 )
+@slices_option
 @click.option("--quick", is_flag=True, help="Use a fifth of the tokens; detects only larger faults.")
 @click.option("--allow-undecided", is_flag=True, help="Exit with 0 although a check could not be decided.")
 @click.option("--seed", type=int, default=0, help="Seed for prompts, seeds and stop strings.")
@@ -68,6 +77,7 @@ def verify(
     max_tokens: int | None,
     concurrency: int,
     checks: str | None,
+    slices: str | None,
     quick: bool,
     allow_undecided: bool,
     seed: int,
@@ -87,9 +97,11 @@ def verify(
     need_packages()
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.benchmark.endpoint_arm import is_url
-    from peagle_sm.measure.results.result_file import ResultWriter
+    from peagle_sm.measure.results.records import SliceRecord
+    from peagle_sm.measure.results.result_file import Results, ResultWriter
     from peagle_sm.measure.verify import run as verification
     from peagle_sm.measure.verify.engines import EnginePair, Options
+    from peagle_sm.measure.verify.slices import NOT_SPLIT
 
     wanted = _chosen(checks)
     out = out or results_file("verify", endpoint)
@@ -97,27 +109,38 @@ def verify(
     chosen = verification.QUICK if quick else Options()
     options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
-    source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
+    source = verification.load_prompts(workload, prompts, seed, at_most)
+    dimensions = chosen_slices({"slices": slices}, source, NOT_SPLIT)
     session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
     plain = verification.open_engine(session, baseline, baseline_component)
     verification.demand_plain(plain.described)
     mine = verification.open_engine(session, endpoint, component)
     head = verification.header(mine.described, plain.described, source, options, wanted)
-    _announce(state, mine, plain, verification.tokens_asked(options, len(bodies), wanted))
+    _announce(state, mine, plain, verification.tokens_asked(options, len(source.items), wanted))
     records: list[CheckRecord] = []
+    found: list[SliceRecord] = []
     with ResultWriter(out) as writer:
         for line in (head, mine.described.arm, plain.described.arm):
             writer.append(line)
         engines = EnginePair(plain.engine, mine.engine, options, tick=_counting(state))
-        for record in verification.verify(engines, bodies, wanted, lambda text: note(state, text)):
-            records.append(record)
+        say = partial(note, state)
+        for record in verification.verify(engines, source.items, wanted, say, dimensions):
             writer.append(record)
+            if isinstance(record, SliceRecord):
+                found.append(record)
+            else:
+                records.append(record)
+    results = Results(head, (mine.described.arm, plain.described.arm), slices=tuple(found))
     stand_in = head.stand_in_weights
     ending = _ending(records, allow_undecided)
     emit(
         state,
-        table=lambda: render_checks(records, stand_in, out, concluded=ending is not None),
-        data=lambda: checks_data(records, endpoint, baseline, stand_in, out),
+        table=lambda: render_checks(
+            records, stand_in, out, concluded=ending is not None, slices=render_slices(results)
+        ),
+        data=lambda: (
+            checks_data(records, endpoint, baseline, stand_in, out) | {"slices": slices_data(results)}
+        ),
         names=[each.name for each in records if not each.passed and each.applicable],
     )
     if ending is not None:
@@ -207,11 +230,17 @@ STAND_IN = "small stand-in weights: this says nothing about a large model on a G
 
 
 def render_checks(
-    records: Sequence[CheckRecord], stand_in: bool, out: Path | None = None, *, concluded: bool = False
+    records: Sequence[CheckRecord],
+    stand_in: bool,
+    out: Path | None = None,
+    *,
+    concluded: bool = False,
+    slices: str = "",
 ) -> str:
     """Render the table, examples of failures, and what each check can detect.
 
-    ``concluded``: an error message with the conclusion follows, so leave it out here.
+    ``concluded``: an error message with the conclusion follows, so leave it out here. ``slices``: the same by
+    slice, to stand before the conclusion.
     """
     rows = [(each.name, _result(each)) for each in records]
     width = max((len(name) for name, _ in rows), default=0) + 4
@@ -227,6 +256,7 @@ def render_checks(
         name_width = max(len(each.name) for each in tested) + 2
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
+    parts += ["", slices] if slices else []
     ending = [] if concluded else [conclusion(records)]
     ending += [STAND_IN] if stand_in else []
     ending += [] if out is None else [f"results: {out}"]

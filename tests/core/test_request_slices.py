@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.results.records import Load, RequestRecord
-from peagle_sm.measure.results.request_slices import (
+from peagle_sm.core.request_slices import (
     BUCKETS,
     DIMENSIONS,
     checked_dimensions,
@@ -19,6 +18,7 @@ from peagle_sm.measure.results.request_slices import (
     slices_of_body,
     token_bucket,
 )
+from peagle_sm.measure.results.records import Load, RequestRecord
 from peagle_sm.measure.workloads import load_workload
 
 JSON: st.SearchStrategy[Any] = st.recursive(

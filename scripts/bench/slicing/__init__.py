@@ -1,0 +1,1 @@
+"""What the slices of a request cost the load client."""

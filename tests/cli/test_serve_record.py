@@ -1,0 +1,113 @@
+"""`peagle-sm serve --record` as a process and as a prompt: what it shows, asks, writes and counts."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from click.testing import Result
+
+from peagle_sm.traffic.reading import read
+from tests.cli.test_serve import served
+from tests.local.openai_client import QUESTION, script
+from tests.local.serving import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server) -> str:
+    return server.deploy()
+
+
+OFFER = """Recording of {endpoint}:
+  records     every request, to {path}
+  stored      prompts, answers, parameters, token counts, times, slices and
+              acceptance, with secrets redacted
+  not stored  token ids, log-probabilities, images, audio; the fields user,
+              metadata and cache_salt
+  redaction   by format; names, addresses, unknown formats of keys, and secrets
+              in images stay or cannot be recognised
+  encryption  none of its own: the disk's; the file is readable by you only
+              (mode 600)
+  kept        30 days after a file is full or a day old; deleted while a
+              recording runs
+"""
+
+
+def test_it_shows_what_is_recorded_and_no_means_nothing(peagle: Run, endpoint: str) -> None:
+    done = peagle("serve", endpoint, "--record", "t.jsonl", "--port", "0", answers="n\n")
+    assert done.exit_code == 15
+    assert OFFER.format(endpoint=endpoint, path="t.jsonl") in done.stderr
+    assert "Record this traffic? [y/N]: n" in done.stderr
+    assert not Path("t.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--record", "t.jsonl"), "stdin is not a terminal and --yes was not given"),
+        (("--sample", "0.5"), "--sample belongs to --record, which was not given"),
+        (("--record", ".", "--yes"), "is a folder; allowed: a file"),
+        (("--record", "t.jsonl", "--yes", "--sample", "2"), "sample: found 2; allowed: above 0, at most 1"),
+        (("--record", "t.jsonl", "--yes", "--keep-days", "0"), "keep days: found '0'"),
+        (("--record", "t.jsonl", "--yes", "--kms-key", "k"), "encrypts records in S3 only"),
+    ],
+)
+def test_wrong_options_are_refused_before_it_serves(
+    peagle: Run, endpoint: str, options: tuple[str, ...], says: str
+) -> None:
+    done = peagle("serve", endpoint, "--port", "0", *options)
+    assert done.exit_code == 2
+    assert says in " ".join(done.stderr.split())
+
+
+def test_a_bucket_that_does_not_exist(peagle: Run, endpoint: str) -> None:
+    done = peagle("serve", endpoint, "--port", "0", "--yes", "--record", "s3://not-there/x")
+    assert done.exit_code == 4
+    assert "s3://not-there does not exist" in done.stderr
+
+
+def ask(url: str, **settings: Any) -> None:
+    client = openai.OpenAI(base_url=url, api_key="any", max_retries=0)
+    client.chat.completions.create(
+        model="", messages=QUESTION, stream=False, extra_body=script(SCRIPT_INVOKE="openai", **settings)
+    )
+
+
+def test_the_process_writes_its_file_and_counts_at_the_end(
+    server: Server, endpoint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.jsonl"
+    with served(server, endpoint, "--record", str(path), "--yes") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().strip()
+        for _ in range(3):
+            ask(url)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        said = process.stderr.read()
+    assert f"recorded 3 of 3 requests; in {path}" in said
+    assert len(read(path).records) == 3
+
+
+def test_a_bucket_and_json(server: Server, endpoint: str) -> None:
+    server.client("s3").create_bucket(Bucket="recorded-traffic")
+    options = ("--record", "s3://recorded-traffic/team", "--yes", "--format", "json")
+    with served(server, endpoint, *options) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ask(json.loads(process.stdout.readline())["url"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        told = [json.loads(line) for line in process.stderr.read().splitlines()]
+    assert told[-1] == {"recording": {"requests": 1, "recorded": 1, "lost": {}}}
+    assert told[0]["recording"]["target"] == "s3://recorded-traffic/team"
+    rows = server.client("s3").list_objects_v2(Bucket="recorded-traffic")["Contents"]
+    assert len(rows) == 2

@@ -1,0 +1,184 @@
+"""Acceptance by slice on the real engine behind the real gate: counted, in CloudWatch, and a fall is found.
+
+Two teams send requests. Then one of them samples at a high temperature, which no slice here shows: the gate
+itself finds that team. Then the same endpoint comes up with a damaged head: the gate is new, with nothing to
+compare with, and `peagle-sm acceptance` finds it in the log of both.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.measure.workloads.public_datasets import human_eval_file, read_human_eval
+from sagemaker_local.paths import weights_dir
+from scripts.bench.comparison import spec_of
+from scripts.bench.local_stack import LocalStack
+from tests.cli.running import run
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
+
+NAME = "sliced"
+SPACE = f"peagle-sm/{NAME}"
+MODEL = "models/tiny-code/"
+KNOWN = [prompt.text for prompt in read_human_eval(human_eval_file())]
+
+
+def spec(head: str) -> EndpointSpec:
+    given = spec_of("p-eagle", 7).model_dump(exclude_unset=True)
+    # The canary would find the damaged head before any traffic; here the traffic has to show it.
+    given["serving"] = {"env": {"PEAGLE_GATE_CANARY_PROMPTS": "0", "PEAGLE_GATE_SAMPLE_S": "1"}}
+    given["metrics"] = {"slices": ["label:team=search,support", "format"]}
+    addresses = {"model_uri": f"s3://mine/{MODEL}target/", "head_uri": f"s3://mine/{MODEL}{head}/"}
+    return EndpointSpec(**{**given, **addresses, "name": NAME})
+
+
+def damaged(file: bytes) -> bytes:
+    """A head whose input layer has its weights in another order: valid numbers, and useless."""
+    (size,) = struct.unpack("<Q", file[:8])
+    begin, end = json.loads(file[8 : 8 + size])["fc.weight"]["data_offsets"]
+    place = 8 + size + begin
+    weights = [file[at : at + 2] for at in range(place, 8 + size + end, 2)]
+    random.Random(1).shuffle(weights)
+    return file[:place] + b"".join(weights) + file[8 + size + end :]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        s3 = stack.session.client("s3")
+        s3.create_bucket(Bucket="mine")
+        for part, folder in (("target", "target"), ("p-eagle", "p-eagle"), ("p-eagle", "damaged")):
+            for path in (weights_dir() / part).iterdir():
+                content = path.read_bytes()
+                if folder == "damaged" and path.name == "model.safetensors":
+                    content = damaged(content)
+                s3.put_object(Bucket="mine", Key=f"{MODEL}{folder}/{path.name}", Body=content)
+        yield stack
+        assert stack.delete_all() == []
+    assert stack.left == []
+
+
+class Traffic:
+    """Sends requests as boto3 does, some streamed, with a label in SageMaker's own header."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        self._runtime = stack.session.client("sagemaker-runtime")
+
+    def send(self, team: str, prompts: list[str], tokens: int = 96, temperature: float = 0) -> None:
+        with ThreadPoolExecutor(8) as threads:
+            sent = [
+                threads.submit(self._one, team, prompt, tokens, temperature, number % 2 == 0)
+                for number, prompt in enumerate(prompts)
+            ]
+        for each in sent:
+            each.result()
+
+    def _one(self, team: str, prompt: str, tokens: int, temperature: float, streamed: bool) -> None:
+        body = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "ignore_eos": True}
+        asked = {"EndpointName": NAME, "CustomAttributes": f"trace=1;team={team}"}
+        asked["ContentType"] = "application/json"
+        if not streamed:
+            answer = self._runtime.invoke_endpoint(**asked, Body=json.dumps(body))
+            assert json.loads(answer["Body"].read())["choices"][0]["text"]
+            return
+        stream = self._runtime.invoke_endpoint_with_response_stream(
+            **asked, Body=json.dumps({**body, "stream": True})
+        )
+        seen = b"".join(event["PayloadPart"]["Bytes"] for event in stream["Body"])
+        assert seen.rstrip().endswith(b"data: [DONE]")
+        assert b'"usage":{' not in seen, "the caller did not ask for it"
+
+
+def shown(stack: LocalStack, *more: str, exits: int) -> dict[str, Any]:
+    port = (stack.session.local_url or "").rpartition(":")[2]
+    result = run("acceptance", NAME, *more, "--local-port", port, "--format", "json")
+    assert result.exit_code == exits, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def metric(stack: LocalStack, name: str, statistic: str, **dimensions: str) -> float:
+    now = stack.session.now()
+    asked = [{"Name": key, "Value": value} for key, value in dimensions.items()]
+    found = stack.session.client("cloudwatch").get_metric_statistics(
+        Namespace=SPACE,
+        MetricName=name,
+        Dimensions=asked,
+        StartTime=now - timedelta(hours=1),
+        EndTime=now + timedelta(minutes=2),
+        Period=60,
+        Statistics=[statistic],
+    )["Datapoints"]
+    values = [float(point[statistic]) for point in found]
+    return max(values, default=0.0) if statistic == "Maximum" else sum(values)
+
+
+def settled(stack: LocalStack, requests: int) -> dict[str, Any]:
+    """The report once so many requests of all are in the log."""
+    for _ in range(60):
+        time.sleep(1)
+        port = (stack.session.local_url or "").rpartition(":")[2]
+        result = run("acceptance", NAME, "--local-port", port, "--format", "json")
+        if result.exit_code in (0, 18):
+            found: dict[str, Any] = json.loads(result.stdout)
+            if found["slices"] and found["slices"][0]["requests"] >= requests:
+                return found
+    raise AssertionError(f"the log has no {requests} requests: {result.output}")
+
+
+def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> None:
+    stack.deploy({NAME: spec("p-eagle")})
+    traffic = Traffic(stack)
+    traffic.send("search", KNOWN[:70])
+    traffic.send("support", KNOWN[40:160])
+    traffic.send("nobody-knows", KNOWN[:10])
+    healthy = settled(stack, 200)
+    assert healthy["changes"] == []
+    assert healthy["uncounted_requests"] == 0
+    by_name = {one["slice"]: one for one in healthy["slices"]}
+    assert {name: one["requests"] for name, one in by_name.items()} == {
+        "all requests": 200,
+        "label:team: support": 120,
+        "label:team: search": 70,
+        "label:team: other": 10,
+        "format: text": 200,
+    }
+    for one in by_name.values():
+        assert one["low"] < one["acceptance_length"] < one["high"]
+        assert list(one["by_k"]) == ["7"]
+    for team in ("search", "support"):
+        name = f"label:team: {team}"
+        for counted, of_report in (("SliceDrafts", "drafts"), ("SliceAcceptedTokens", "accepted")):
+            assert metric(stack, counted, "Sum", Slice=name) == by_name[name][of_report]
+    assert metric(stack, "DriftingSlices", "Maximum") == 0
+
+    traffic.send("support", KNOWN[:60], temperature=1.0)
+    fallen = settled(stack, 260)
+    assert [change["slice"] for change in fallen["changes"]] == ["label:team: support"]
+    (change,) = fallen["changes"]
+    assert change["low"] < change["fall"] == pytest.approx(1 - change["after"] / change["before"], abs=0.02)
+    assert metric(stack, "DriftingSlices", "Maximum") == 1
+    assert metric(stack, "LargestFallPercent", "Maximum") > 20
+    shown(stack, exits=18)
+
+    stack.delete([NAME])
+    stack.deploy({NAME: spec("damaged")})
+    since = time.time()
+    traffic.send("search", KNOWN[:40], tokens=48)
+    report = settled(stack, 300)
+    found = {change["slice"]: change for change in report["changes"]}
+    assert "label:team: search" in found or "all requests" in found, report["changes"]
+    worst = max(report["changes"], key=lambda one: one["fall"])
+    assert worst["after"] < 1.6
+    assert abs(datetime.fromisoformat(worst["since"]).timestamp() - since) < 60

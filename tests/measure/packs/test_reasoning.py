@@ -1,0 +1,147 @@
+"""The pack reasoning-effort: when it is measured, and its judge of the cost of an answer."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from peagle_sm.measure.packs.pack import Make, Observed, PackNotMeasured, PackWork, Probe, ServedModel
+from peagle_sm.measure.packs.reasoning import (
+    EFFORTS,
+    UNITS,
+    costs_of,
+    has_efforts,
+    judge,
+    make,
+    probe,
+)
+from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
+
+MODEL = ServedModel(8192, False, lambda text: [0] * len(text))
+FAST = ArmRecord("fast", "p-eagle", 7, "fast", usd_per_hour=36.0)
+PLAIN = ArmRecord("plain", "none", None, "plain", usd_per_hour=36.0)
+TOKENS = {"low": 100, "medium": 400, "high": 1600}
+
+
+def record(arm: str, unit: int, effort: str, seconds: float, length: float | None) -> RequestRecord:
+    tokens = TOKENS[effort]
+    drafts = None if length is None else round(tokens / length)
+    accepted = None if drafts is None else tokens - drafts
+    name, times = f"{unit:03}/{effort}", (0.0, 0.0, 0.1, seconds, seconds)
+    alone = Load("closed", 1)
+    return RequestRecord(
+        arm, alone, name, "measured", *times, 90, tokens, 9, drafts=drafts, accepted=accepted
+    )
+
+
+def observed(
+    rng: random.Random, lengths: dict[str, float], speed_ups: dict[str, float], noise: float = 0.1
+) -> Observed:
+    mine, plain = [], []
+    for unit in range(UNITS):
+        easy = math.exp(rng.gauss(0, noise))
+        for effort in EFFORTS:
+            seconds = TOKENS[effort] * 0.01 * math.exp(rng.gauss(0, noise))
+            length = lengths[effort] * easy * math.exp(rng.gauss(0, noise / 3))
+            mine.append(record("fast", unit, effort, seconds / speed_ups[effort], length))
+            its = TOKENS[effort] * 0.01 * math.exp(rng.gauss(0, noise))
+            plain.append(record("plain", unit, effort, its, None))
+    return Observed(PackWork((), "", ""), FAST, tuple(mine), PLAIN, tuple(plain), probed=True)
+
+
+STEADY = dict.fromkeys(EFFORTS, 3.0)
+FASTER = dict.fromkeys(EFFORTS, 1.5)
+
+
+def test_each_question_is_asked_at_each_effort() -> None:
+    work = make(Make(MODEL, seed=2))
+    assert len(work.items) == UNITS * len(EFFORTS)
+    assert [item.body["reasoning_effort"] for item in work.items[:3]] == list(EFFORTS)
+    assert len({item.body["messages"][0]["content"] for item in work.items}) == UNITS
+    assert make(Make(MODEL, seed=2, units=3)).items == work.items[:9]
+    assert make(Make(replace(MODEL, context=1024))).items[0].body["max_tokens"] == 512
+
+
+def test_the_small_stand_in_is_not_measured() -> None:
+    with pytest.raises(PackNotMeasured, match="no reasoning effort"):
+        make(Make(replace(MODEL, stand_in=True)))
+
+
+class Templates:
+    """An engine that renders the effort into the prompt, or ignores it."""
+
+    log_hint = ""
+
+    def __init__(self, renders: bool) -> None:
+        self.name, self.renders = "engine", renders
+
+    def ask(self, body: Any) -> Any:
+        effort = body["reasoning_effort"] if self.renders else ""
+        ids = [ord(sign) for sign in effort + body["messages"][0]["content"]]
+        return {"choices": [{"text": "", "prompt_token_ids": ids}]}
+
+    def stream(self, body: Any, until: Any = None) -> Any:
+        raise AssertionError("nothing asks for this here")
+
+
+def test_a_template_that_ignores_the_effort_is_noticed() -> None:
+    asked = Make(MODEL)
+    found = {renders: probe(Probe(Templates(renders), None, make(asked), asked)) for renders in (True, False)}
+    assert found == {True: True, False: False}
+    judged = judge(replace(observed(random.Random(1), STEADY, FASTER), probed=False))
+    assert judged.checks["efforts"].passed is None
+    assert not has_efforts({"low": [1]})
+    assert not has_efforts({"low": [1], "medium": [2], "high": [2]})
+
+
+def test_sound_arms_pass_and_state_what_the_budget_costs() -> None:
+    for seed in range(100):
+        judged = judge(observed(random.Random(seed), STEADY, FASTER))
+        assert {one.passed for one in judged.checks.values()} == {True}, judged
+    figures = judged.checks["cost by effort"].figures
+    assert figures["usd_to_low_high"] == pytest.approx(16, rel=0.3)
+    # 16 s of 36 USD an hour at 1.5 times the speed.
+    assert figures["usd_an_answer_high"] == pytest.approx(0.16 / 1.5, rel=0.1)
+    assert figures["usd_an_answer_plain_high"] == pytest.approx(0.16, rel=0.1)
+    assert judged.figure.startswith("acceptance 2.97 at low, ")
+
+
+def test_a_head_that_guesses_long_reasoning_badly_is_found() -> None:
+    for seed in range(50):
+        judged = judge(observed(random.Random(seed), {**STEADY, "high": 1.5}, FASTER))
+        assert judged.checks["acceptance by effort"].passed is False
+
+
+def test_an_effort_at_which_speculation_costs_money_is_found_and_named() -> None:
+    slow = {**FASTER, "high": 0.7}
+    for seed in range(50):
+        judged = judge(observed(random.Random(seed), STEADY, slow, noise=0.04))
+        verdict = judged.checks["cost by effort"]
+        assert verdict.passed is False
+        assert [example.split(":")[0] for example in verdict.examples] == ["high"]
+
+
+def test_equal_costs_seldom_fail() -> None:
+    same = dict.fromkeys(EFFORTS, 1.0)
+    found = [
+        judge(observed(random.Random(seed), STEADY, same)).checks["cost by effort"] for seed in range(400)
+    ]
+    assert sum(verdict.passed is False for verdict in found) <= 5  # 0.5% of 400 is 2
+
+
+def test_a_dearer_instance_counts() -> None:
+    one = observed(random.Random(1), STEADY, FASTER)
+    dear = costs_of(one.requests, one.baseline_requests, 72.0, 36.0, 0.005)
+    unknown = costs_of(one.requests, one.baseline_requests, None, 36.0, 0.005)
+    assert all(each.dearer and each.ratio.value > 1 for each in dear)
+    assert not any(each.dearer or each.usd for each in unknown)
+
+
+def test_no_shared_answers_are_no_pass() -> None:
+    one = observed(random.Random(1), STEADY, FASTER)
+    assert judge(replace(one, baseline_requests=())).checks["cost by effort"].passed is None
+    assert judge(replace(one, requests=())).checks["acceptance by effort"].passed is None

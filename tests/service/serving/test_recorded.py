@@ -1,0 +1,145 @@
+"""What `peagle-sm serve --record` writes: whole, broken and cancelled streams, refusals, labels."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from peagle_sm.traffic.recorder import Recorder, TrafficSource
+from tests.local.openai_client import QUESTION, script
+from tests.local.serving import Server, eventually
+from tests.service.serving.proxies import Serving, serving
+from tests.traffic.samples import Kept
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server) -> str:
+    return server.deploy()
+
+
+class Recorded:
+    """A proxy that records to memory."""
+
+    def __init__(self, proxy: Serving, recorder: Recorder, target: Kept) -> None:
+        self.proxy = proxy
+        self.recorder = recorder
+        self._target = target
+
+    def last(self) -> Any:
+        """The newest record, after every request has ended."""
+        eventually(lambda: self.recorder.summary.requests == len(self._target.lines))
+        return self._target.documents()[-1]
+
+
+@pytest.fixture(scope="module")
+def recorded(server: Server, endpoint: str) -> Iterator[Recorded]:
+    target = Kept()
+    recorder = Recorder(target, TrafficSource(endpoint, mode="p-eagle"))
+    with serving(server, endpoint, recorder=recorder) as proxy:
+        yield Recorded(proxy, recorder, target)
+    assert recorder.close().lost == {}
+
+
+def chat(recorded: Recorded, stream: bool, headers: dict[str, str] | None = None, **settings: Any) -> Any:
+    return recorded.proxy.client().chat.completions.create(
+        model="", messages=QUESTION, stream=stream, extra_headers=headers, extra_body=script(**settings)
+    )
+
+
+def test_a_whole_stream(recorded: Recorded, endpoint: str) -> None:
+    list(chat(recorded, True, SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=3))
+    found = recorded.last()
+    assert (found["endpoint"], found["mode"], found["streamed"]) == (endpoint, "p-eagle", True)
+    assert found["request"]["messages"] == QUESTION
+    assert found["answers"] == [{"index": 0, "text": "token0 token1 token2 ", "finish_reason": "length"}]
+    assert found["usage"]["completion_tokens"] == 3
+    assert found.get("outcome", "whole") == "whole"
+    assert found["slices"] | {"api": "chat", "turn": "1", "output tokens": "below 256"} == found["slices"]
+    assert found["total_ms"] >= found["ttft_ms"] > 0
+
+
+def test_an_answer_without_a_stream(recorded: Recorded) -> None:
+    choice = {"index": 0, "message": {"content": "mail ada@example.com"}, "finish_reason": "stop"}
+    told = {"choices": [choice]}
+    chat(recorded, False, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
+    found = recorded.last()
+    assert found["answers"][0]["text"] == "mail [REDACTED:email]"
+    assert found["redacted"] == {"email": 2}  # the script that says the answer has it, too
+    assert "streamed" not in found
+
+
+def test_a_responses_request_is_recorded_as_sent(recorded: Recorded) -> None:
+    told = {"choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]}
+    recorded.proxy.client().responses.create(
+        model="", input="hi", extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
+    )
+    assert recorded.last()["request"]["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_acceptance_by_position(recorded: Recorded) -> None:
+    speculative = {
+        "mean_acceptance_length": 2.5,
+        "acceptance_histogram": [2, 3, 3, 2],
+        "num_spec_steps": 10,
+        "num_draft_tokens": 30,
+        "num_accepted_draft_tokens": 15,
+        "num_spec_tokens": 3,
+    }
+    told = {
+        "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 25, "total_tokens": 27},
+        "metrics": {"speculative_decoding": speculative},
+    }
+    chat(recorded, False, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
+    found = recorded.last()
+    assert (found["drafts"], found["drafted"], found["accepted"]) == (10, 30, 15)
+    assert (found["histogram"], found["num_speculative_tokens"]) == ([2, 3, 3, 2], 3)
+
+
+def test_a_cut_stream_is_marked(recorded: Recorded) -> None:
+    with pytest.raises(openai.APIError):
+        list(chat(recorded, True, SCRIPT_INVOKE="cut", SCRIPT_CHUNKS=2))
+    found = recorded.last()
+    assert found["outcome"] == "cut"
+    assert found["error"]
+    assert found["answers"][0]["text"] == "token0 token1 "
+
+
+def test_a_cancelled_stream_is_marked(recorded: Recorded) -> None:
+    settings = script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=1000, SCRIPT_CHUNK_DELAY=0.02)
+    raw = json.dumps({"messages": QUESTION, "stream": True, **settings}).encode()
+    with socket.create_connection(("127.0.0.1", recorded.proxy.running.port), timeout=20) as connection:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(raw)}\r\n\r\n"
+        connection.sendall(head.encode() + raw)
+        seen = b""
+        while b"token1" not in seen:
+            seen += connection.recv(65536)
+    found = recorded.last()
+    assert found["outcome"] == "cancelled"
+    assert found["answers"][0]["text"].startswith("token0 token1 ")
+
+
+def test_a_request_that_the_engine_refuses_is_marked(recorded: Recorded) -> None:
+    body = json.dumps({"error": {"message": "too long: AKIA" + "Q" * 16, "code": 400}})
+    with pytest.raises(openai.BadRequestError):
+        chat(recorded, True, SCRIPT_INVOKE="status:400", SCRIPT_BODY=body)
+    found = recorded.last()
+    assert (found["outcome"], found["status"]) == ("failed", 400)
+    assert found["error"] == "too long: [REDACTED:aws key]"
+
+
+def test_labels_come_from_a_header_and_do_not_reach_the_engine(recorded: Recorded) -> None:
+    list(chat(recorded, True, {"X-Peagle-Labels": "team=search"}, SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=1))
+    assert recorded.last()["slices"]["label:team"] == "search"
+
+
+def test_a_request_that_is_never_sent_is_not_recorded(recorded: Recorded) -> None:
+    before = recorded.recorder.summary.requests
+    with pytest.raises(openai.BadRequestError):
+        recorded.proxy.client().post("/chat/completions", body={"no": 1}, cast_to=object)
+    assert recorded.recorder.summary.requests == before

@@ -1,0 +1,145 @@
+"""A file as a target: writers take turns, a full disk leaves no half line, only our own old files go."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.traffic.file_target import FileTarget
+from peagle_sm.traffic.reading import read
+from tests.disks import file_limit
+from tests.traffic.samples import line
+
+DAY = 24 * 3600.0
+
+
+def test_the_file_is_its_owner_s_only_and_grows_by_lines(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    target = FileTarget(path, keep_days=None)
+    target.write([line(1)])
+    target.write([line(2)])
+    target.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one.id[-1] for one in read(path).records] == ["1", "2"]
+
+
+def test_paths_that_cannot_be_used_say_what_to_do(tmp_path: Path) -> None:
+    foreign, open_to_all, link = tmp_path / "notes.txt", tmp_path / "open.jsonl", tmp_path / "link.jsonl"
+    foreign.write_text("mine")
+    foreign.chmod(0o600)
+    open_to_all.write_bytes(line())
+    open_to_all.chmod(0o644)
+    link.symlink_to(foreign)
+    for path, says, step in (
+        (tmp_path, "is a folder; allowed: a file", "traffic.jsonl"),
+        (tmp_path / "gone" / "t.jsonl", "cannot be written", "existing folder"),
+        (foreign, "is not recorded traffic; it was not changed", "another file"),
+        (open_to_all, "can be read by other users (mode 644)", "chmod 600"),
+        (link, "is not a regular file", "another path"),
+        (Path("/dev/null"), "is not a regular file", "another path"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            FileTarget(path, keep_days=None)
+        assert says in raised.value.message
+        assert step in (raised.value.next_step or "")
+    assert foreign.read_text() == "mine"
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    target = FileTarget(path, keep_days=None)
+    target.write([line(1)])
+    with file_limit(path.stat().st_size + 20), pytest.raises(OSError, match="File too large"):
+        target.write([line(2)])
+    target.write([line(3)])
+    target.close()
+    assert [one.id[-1] for one in read(path).records] == ["1", "3"]
+    assert read(path).notes == ()
+
+
+def test_a_killed_writer_s_half_line_does_not_spoil_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(line(1) + line(2)[:40])
+    path.chmod(0o600)
+    target = FileTarget(path, keep_days=None)
+    target.write([line(3)])
+    target.close()
+    found = read(path)
+    assert [one.id[-1] for one in found.records] == ["1", "3"]
+    assert "line 2" in found.notes[0]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from peagle_sm.traffic.file_target import FileTarget
+from tests.traffic.samples import line
+first = int(sys.argv[2])
+target = FileTarget(Path(sys.argv[1]), keep_days=None, rotate_bytes=20_000)
+for number in range(first, first + 100):
+    target.write([line(number, request={"prompt": "x" * (number % 7) * 100})])
+    target.tick()
+target.close()
+"""
+
+
+def test_writers_in_several_processes_do_not_mix_their_lines(tmp_path: Path, root: Path) -> None:
+    """Three processes, which also rotate the file under each other."""
+    path = tmp_path / "t.jsonl"
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'toolkit'}"}
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(first)], env=environment)
+        for first in (0, 100, 200)
+    ]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    found = read(tmp_path)
+    assert found.notes == ()
+    assert sorted(int(one.id, 16) for one in found.records) == list(range(300))
+    assert len(list(tmp_path.iterdir())) > 2
+
+
+def test_a_large_or_old_file_is_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    now = [1.0e9]
+    target = FileTarget(path, keep_days=None, rotate_bytes=len(line(1)) + 1, clock=lambda: now[0])
+    for number in (1, 2):
+        target.write([line(number)])
+    target.tick()
+    target.write([line(3)])
+    now[0] += DAY + 1
+    target.tick()
+    target.write([line(4)])
+    target.close()
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert len(names) == 3
+    assert names[0].startswith("t-20010909T014640Z-")
+    assert [one.id[-1] for one in read(path).records] == ["4"]
+
+
+def test_only_old_files_of_this_recording_are_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    names = {
+        "t-20260101T000000Z-abcdef.jsonl": (line(1), 40, True),
+        "t-20260102T000000Z-abcdef.jsonl": (line(1), 3, False),  # young
+        "t-20260103T000000Z-abcdef.jsonl": (b"my own notes\n", 40, False),  # not a recording
+        "t-2026.jsonl": (line(1), 40, False),  # not a name of ours
+        "other-20260101T000000Z-abcdef.jsonl": (line(1), 40, False),  # of another recording
+    }
+    now = 2.0e9
+    for name, (content, days, _) in names.items():
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, (now - days * DAY,) * 2)
+    link = tmp_path / "t-20260104T000000Z-abcdef.jsonl"
+    link.symlink_to(tmp_path / "t-2026.jsonl")
+    target = FileTarget(path, keep_days=30, clock=lambda: now)
+    target.tick()
+    target.close()
+    gone = {name for name in names if not (tmp_path / name).exists()}
+    assert gone == {name for name, (_, _, goes) in names.items() if goes}
+    assert link.is_symlink()

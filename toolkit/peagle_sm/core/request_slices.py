@@ -1,0 +1,163 @@
+"""Slices of a request: properties that are known without extra work, by which figures are split. Pure.
+
+A slice is a dimension and a value: ``script: han``, ``prompt tokens: 1k to 4k``. Most come from the request's
+body, some from the answer (its length, its cached tokens), and labels come from the user's workload. A
+dimension that does not apply to a request is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.slice_values import (
+    BUCKETS,
+    LABEL,
+    LONGEST_VALUE,
+    cached_share,
+    slices_of_body,
+    token_bucket,
+)
+
+__all__ = [
+    "BUCKETS",
+    "DIMENSIONS",
+    "LABEL",
+    "Answered",
+    "checked_dimensions",
+    "checked_labels",
+    "refuse_many_values",
+    "slices_of",
+    "slices_of_body",
+    "token_bucket",
+]
+
+#: Dimensions of every request; labels are added to them as ``label:NAME``.
+DIMENSIONS = (
+    "category",
+    "api",
+    "turn",
+    "prompt tokens",
+    "output tokens",
+    "cached prompt",
+    "tools",
+    "format",
+    "reasoning effort",
+    "script",
+    "temperature",
+)
+MOST_LABELS = 4
+MOST_VALUES = 20  #: of one label: a slice needs several prompts, and each costs the others some certainty
+
+
+class Answered(Protocol):
+    """A request with its answer's token counts, None where unknown: a `RequestRecord`, for example."""
+
+    @property
+    def slices(self) -> Mapping[str, str]:
+        """Slices of its body."""
+
+    @property
+    def category(self) -> str | None:
+        """Category of its prompt."""
+
+    @property
+    def turn(self) -> int:
+        """Index in a conversation of several turns."""
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Tokens of the prompt."""
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Prompt tokens found in the prefix cache."""
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens of the answer."""
+
+
+def slices_of(record: Answered) -> dict[str, str]:
+    """Return all slices of a measured request: those of its body, and those of its answer."""
+    found = dict(record.slices)
+    if record.category is not None:
+        found["category"] = record.category
+    if record.slices:  # files of earlier versions have none: then nothing is split by lengths either
+        found["turn"] = str(record.turn + 1) if record.turn < 3 else "4 or later"
+        if record.input_tokens is not None:
+            found["prompt tokens"] = token_bucket(record.input_tokens)
+            if record.cached_tokens is not None:
+                found["cached prompt"] = cached_share(record.cached_tokens, record.input_tokens)
+        if record.output_tokens is not None:
+            found["output tokens"] = token_bucket(record.output_tokens)
+    return found
+
+
+def checked_labels(value: Any, where: str) -> dict[str, str]:
+    """Check the labels of a line of a workload.
+
+    Raises:
+        SpecError: not an object of a few short names and texts.
+    """
+    if not isinstance(value, Mapping) or len(value) > MOST_LABELS:
+        found = f"{len(value)} labels" if isinstance(value, Mapping) else repr(value)[:60]
+        raise SpecError(
+            f"{where}: labels: found {found}; allowed: an object with at most {MOST_LABELS} names",
+            next_step='write {"labels": {"team": "search"}}',
+        )
+    for name, one in value.items():
+        if not name or not name.replace("-", "").replace("_", "").isalnum() or len(name) > 32:
+            raise SpecError(
+                f"{where}: labels: found the name {name!r:.60}; allowed: up to 32 letters, digits, - and _",
+                next_step='write {"labels": {"team": "search"}}',
+            )
+        if not isinstance(one, str) or not 0 < len(one) <= LONGEST_VALUE or not one.isprintable():
+            raise SpecError(
+                f"{where}: labels.{name}: found {one!r:.60}; allowed: a text of 1 to {LONGEST_VALUE}"
+                " characters, all printable",
+                next_step='write {"labels": {"team": "search"}}',
+            )
+    return dict(value)
+
+
+def refuse_many_values(labels: Iterable[Mapping[str, str]], origin: str) -> None:
+    """Refuse a label with so many values that no slice has enough prompts.
+
+    Raises:
+        SpecError: a label has more than `MOST_VALUES` values.
+    """
+    values: dict[str, set[str]] = {}
+    for one in labels:
+        for name, value in one.items():
+            values.setdefault(name, set()).add(value)
+    for name, found in values.items():
+        if len(found) > MOST_VALUES:
+            raise SpecError(
+                f"{origin}: the label {name!r} has {len(found):,} values; allowed: {MOST_VALUES}, since each"
+                " value is a slice and needs several prompts",
+                next_step="use a coarser label, for example a team in place of a user",
+            )
+
+
+def checked_dimensions(
+    names: Iterable[str], labels: Iterable[str], without: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Check the dimensions that a user asks for, against those of every request and the workload's labels.
+
+    ``without`` are dimensions that the command sets for itself, so that nothing can be split by them.
+
+    Raises:
+        SpecError: an unknown dimension.
+    """
+    every = (*DIMENSIONS, *(LABEL + name for name in sorted(set(labels))))
+    allowed = [name for name in every if name not in set(without)]
+    chosen = tuple(dict.fromkeys(name.strip() for name in names))
+    for name in chosen:
+        if name not in allowed:
+            raise SpecError(
+                f"--slices: found {name!r}; allowed: {', '.join(allowed)}",
+                next_step="give one or more of them, separated by commas, or `none`",
+            )
+    return chosen

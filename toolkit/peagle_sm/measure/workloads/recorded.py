@@ -1,0 +1,115 @@
+"""Workloads of recorded traffic: of peagle-sm, or of SageMaker's data capture.
+
+A line of data capture is ``{"captureData": {"endpointInput": {"data": "…", "encoding": "JSON" | "BASE64" |
+"CSV"}, …}, "eventMetadata": {"eventId": "…", …}, …}`` (SageMaker Developer Guide, "Capture data from
+real-time endpoint"). The files are under ``<prefix>/<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl``. A line of
+peagle-sm is a `TrafficRecord`. A folder or an S3 prefix is read with all its files.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.request_slices import refuse_many_values
+from peagle_sm.measure.workloads.own_prompts import checked_body
+from peagle_sm.measure.workloads.prompt_files import Question, Source, empty
+from peagle_sm.traffic.exchange import labels_in
+from peagle_sm.traffic.reading import Damage, RecordedLine, first_line, read_lines
+from peagle_sm.traffic.records import from_line, is_record
+
+
+def is_recorded(line: Mapping[str, Any]) -> bool:
+    """Decide whether a line is recorded traffic, of peagle-sm or of data capture."""
+    return "captureData" in line or is_record(line)
+
+
+def begins_as_record(path: Path) -> bool:
+    """Decide whether a file's first readable line is recorded traffic; it may be damaged further on."""
+    line = first_line(path)
+    return line is not None and is_recorded(line.value)
+
+
+def read_recorded(target: str, session: Session | None = None) -> Source:
+    """Read the requests of a file, a folder or an ``s3://`` prefix.
+
+    Repeated requests (a retry has the same id) count once. Lines without an OpenAI request are left out and
+    counted in the notes: an endpoint also captures requests that it refused. So are damaged lines.
+
+    Raises:
+        SpecError: there is no recorded OpenAI request.
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    found = read_lines(target, session)
+    questions: dict[str, Question] = {}
+    unusable = Damage()
+    for line in found.lines:
+        try:
+            question = _recorded(line) if is_record(line.value) else _captured(line.value, line.where)
+        except SpecError as error:
+            unusable.add(error.message)
+            continue
+        questions.setdefault(question.id, question)
+    if not questions:
+        raise _without_requests(target, unusable, found.notes)
+    refuse_many_values((question.labels for question in questions.values()), target)
+    name = target if target.startswith("s3://") else PurePath(target).name
+    origin = f"{name} ({found.files} file{'' if found.files == 1 else 's'})"
+    notes = (*found.notes, *unusable.notes("recorded lines have no request to send"))
+    return Source(name, tuple(questions.values()), origin, found.sha256, None, notes)
+
+
+def _recorded(line: RecordedLine) -> Question:
+    try:
+        record = from_line(line.raw)
+    except ValueError as error:
+        raise SpecError(f"{line.where}: {error}") from None
+    if record.outcome == "failed":
+        raise SpecError(f"{line.where}: the request failed: {record.error}")
+    # The endpoint has one model, and may be another endpoint than the recorded one.
+    body = {name: value for name, value in record.request.items() if name != "model"}
+    labels = labels_in(record.slices)
+    return Question(f"traffic/{record.id}", body=checked_body(body, line.where), labels=labels)
+
+
+def _captured(line: Mapping[str, Any], where: str) -> Question:
+    captured = (line.get("captureData") or {}).get("endpointInput") or {}
+    event = (line.get("eventMetadata") or {}).get("eventId")
+    body = checked_body(_body(captured, where), where)
+    return Question(f"capture/{event or where.rpartition('/')[2]}", body=body)
+
+
+def _body(captured: Mapping[str, Any], where: str) -> dict[str, Any]:
+    data, encoding = captured.get("data"), captured.get("encoding")
+    if not isinstance(data, str):
+        raise SpecError(f"{where}: no captured input", next_step="capture with CaptureMode Input")
+    try:
+        value = json.loads(base64.b64decode(data, validate=True) if encoding == "BASE64" else data)
+    except ValueError as error:
+        raise SpecError(f"{where}: the input is not JSON (encoding {encoding}): {error}") from error
+    if not isinstance(value, dict):
+        raise SpecError(f"{where}: the input is a {type(value).__name__}, not an OpenAI request")
+    return value
+
+
+def _without_requests(target: str, unusable: Damage, notes: tuple[str, ...]) -> SpecError:
+    if not unusable.count:
+        return (
+            SpecError(
+                "; ".join([f"{target} has no prompts", *notes]),
+                next_step="give a recorded file or prefix with at least one whole line",
+            )
+            if notes
+            else empty(target)
+        )
+    return SpecError(
+        f"{target}: none of its {unusable.count} recorded lines is an OpenAI request; the first:"
+        f" {unusable.first}",
+        next_step="record an endpoint that serves OpenAI requests: `peagle-sm serve NAME --record FILE`,"
+        " or data capture with CaptureMode Input",
+    )

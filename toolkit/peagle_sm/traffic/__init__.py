@@ -1,0 +1,11 @@
+"""Recorded traffic: what requests asked and got, redacted, in a file or in S3.
+
+::
+
+    a request's bytes -> Recorder -> Worker: redacted line -> FileTarget or S3Target
+                        (a queue)    (a process)              (a thread)
+
+``plan`` checks and describes a recording before it starts; ``reading`` reads records back.
+"""
+
+from __future__ import annotations

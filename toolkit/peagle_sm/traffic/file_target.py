@@ -1,0 +1,195 @@
+"""A file as a target: whole lines from several writers, rotated, with a retention.
+
+Writers in several processes take turns by a lock on the file. A write that does not fit is taken back, so a
+full disk leaves no half line. The file is readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from peagle_sm.aws.files import cannot_write
+from peagle_sm.core.errors import SpecError
+from peagle_sm.traffic.recorder import Lost
+from peagle_sm.traffic.records import SCHEMA
+
+ROTATE_BYTES = 64 * 1024 * 1024
+_ROTATE_S = 24 * 3600.0
+_LOOK_S = 3600.0  #: between two looks for files that are too old
+_DAY_S = 24 * 3600.0
+_MARK = f'{{"schema":"{SCHEMA.rpartition("/")[0]}/'.encode()
+
+
+class FileTarget:
+    """Lines appended to one file; a full one is renamed to ``NAME-<time>-<random>.jsonl`` beside it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        keep_days: float | None,
+        rotate_bytes: int = ROTATE_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the file; ``keep_days`` None keeps rotated files for ever.
+
+        Raises:
+            SpecError: the path is a folder or no file, its content is no recorded traffic, other users can
+                read it, or it cannot be written.
+        """
+        self.path = path
+        self._keep_days = keep_days
+        self._rotate_bytes = rotate_bytes
+        self._clock = clock
+        self._looked = float("-inf")
+        self._descriptor = self._open()
+        try:
+            self._refuse_others()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def write(self, lines: Sequence[bytes]) -> Lost | None:
+        """Append whole lines, or none of them.
+
+        Raises:
+            OSError: the disk is full, or does not accept them.
+        """
+        data = memoryview(b"".join(lines))
+        with _Turn(self):
+            size = os.fstat(self._descriptor).st_size
+            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+                data = memoryview(b"\n" + data)  # a writer was killed in the middle of its line
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError:
+                os.ftruncate(self._descriptor, size)
+                raise
+        return None
+
+    def tick(self) -> Lost | None:
+        """Rotate the file if it is large or a day old; delete rotated files that are too old."""
+        now = self._clock()
+        with _Turn(self):
+            size = os.fstat(self._descriptor).st_size
+            if size >= self._rotate_bytes or (size and now - self._first_time() >= _ROTATE_S):
+                self._rotate(now)
+        if now - self._looked >= _LOOK_S:
+            self._looked = now
+            self._delete_old(now)
+        return None
+
+    def close(self) -> Lost | None:
+        """Close the file."""
+        os.close(self._descriptor)
+        return None
+
+    def describe(self) -> str:
+        """Return the file's path."""
+        return str(self.path)
+
+    def reopen_if_renamed(self) -> bool:
+        """Open the path again if another writer has rotated it; return whether that was so."""
+        try:
+            here = os.stat(self.path)
+        except FileNotFoundError:
+            here = None
+        ours = os.fstat(self._descriptor)
+        if here is not None and (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino):
+            return False
+        os.close(self._descriptor)
+        self._descriptor = self._open()
+        return True
+
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the file that is written now."""
+        return self._descriptor
+
+    def _open(self) -> int:
+        if self.path.is_dir():
+            raise SpecError(
+                f"{self.path} is a folder; allowed: a file, which is created if it does not exist",
+                next_step=f"give a file in it, for example {self.path / 'traffic.jsonl'}",
+            )
+        if os.path.lexists(self.path) and not stat.S_ISREG(os.lstat(self.path).st_mode):
+            raise SpecError(
+                f"{self.path} is not a regular file; allowed: a file, which is created if it does not exist",
+                next_step="give another path",
+            )
+        try:
+            return os.open(
+                self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
+        except OSError as error:
+            raise cannot_write(error, self.path) from error
+
+    def _refuse_others(self) -> None:
+        found = os.fstat(self._descriptor)
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o077:
+            raise SpecError(
+                f"{self.path} can be read by other users (mode {mode:03o}); allowed: 600",
+                next_step=f"run chmod 600 {self.path}, or give another file",
+            )
+        if found.st_size and os.pread(self._descriptor, len(_MARK), 0) != _MARK:
+            raise SpecError(
+                f"{self.path} exists and is not recorded traffic; it was not changed",
+                next_step="give another file",
+            )
+
+    def _first_time(self) -> float:
+        """Return the time of the file's first record; infinity if that is unreadable."""
+        found = re.search(rb'"time":(\d+(?:\.\d+)?)', os.pread(self._descriptor, 400, 0))
+        return float(found[1]) if found else float("inf")
+
+    def _rotate(self, now: float) -> None:
+        when = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+        name = f"{self.path.stem}-{when}-{secrets.token_hex(3)}{self.path.suffix}"
+        os.rename(self.path, self.path.with_name(name))
+
+    def _delete_old(self, now: float) -> None:
+        if self._keep_days is None:
+            return
+        form = re.compile(
+            re.escape(self.path.stem) + r"-\d{8}T\d{6}Z-[0-9a-f]{6}" + re.escape(self.path.suffix)
+        )
+        for path in self.path.parent.iterdir():
+            if form.fullmatch(path.name) and now - path.lstat().st_mtime > self._keep_days * _DAY_S:
+                with suppress(OSError):
+                    if path.is_file() and not path.is_symlink() and _is_ours(path):
+                        path.unlink()
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file begins as recorded traffic does."""
+    with path.open("rb") as file:
+        return file.read(len(_MARK)) == _MARK
+
+
+class _Turn:
+    """Context manager: the lock of the file that has the path now."""
+
+    def __init__(self, target: FileTarget) -> None:
+        self._target = target
+        self._locked = -1
+
+    def __enter__(self) -> None:
+        while True:
+            fcntl.flock(self._target.descriptor, fcntl.LOCK_EX)
+            if not self._target.reopen_if_renamed():
+                self._locked = self._target.descriptor
+                return
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._locked, fcntl.LOCK_UN)

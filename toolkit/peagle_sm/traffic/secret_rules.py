@@ -1,0 +1,231 @@
+"""Rules for secrets that the library (bc-detect-secrets) does not know. Pure.
+
+Each rule has needles: a text without one of them is not searched, so that ordinary text costs little. The
+formats are those of the issuers' pages; `tests/traffic/planted.py` names them.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+#: (start, end) in a text.
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Search for one kind of secret; the pattern's group ``secret``, or all of it, is the secret."""
+
+    kind: str
+    needles: tuple[str, ...]  #: any of them is in each text that has the secret
+    pattern: re.Pattern[str]
+    check: Callable[[str], bool] | None = None  #: of the secret
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield where the secrets are."""
+        if self.needles and not any(needle in text for needle in self.needles):
+            return
+        group = "secret" if "secret" in self.pattern.groupindex else 0
+        for found in self.pattern.finditer(text):
+            if self.check is None or self.check(found[group]):
+                yield found.span(group)
+
+
+def _rule(
+    kind: str, needles: str, pattern: str, check: Callable[[str], bool] | None = None, flags: int = 0
+) -> Rule:
+    return Rule(kind, tuple(needles.split()), re.compile(pattern, re.ASCII | flags), check)
+
+
+def is_mixed(text: str) -> bool:
+    """Return whether a text has digits and letters of both cases, as random keys have."""
+    return any(map(str.isdigit, text)) and text.lower() != text != text.upper()
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _class_of(character: str) -> int:
+    return 0 if character.isupper() else 1 if character.islower() else 2
+
+
+def is_random_base64(text: str) -> bool:
+    """Return whether 40 characters look random: no hash in hex, no path, no identifier."""
+    changes = sum(_class_of(one) != _class_of(other) for one, other in pairwise(text))
+    longest = max((len(run) for run in re.findall(r"[a-z]+", text)), default=0)
+    return is_mixed(text) and changes >= 14 and longest <= 11 and text.count("/") <= 4
+
+
+def _is_basic(text: str) -> bool:
+    """Return whether a text is ``user:password`` in base64."""
+    try:
+        return b":" in base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        return False
+
+
+TOKEN_RULES: tuple[Rule, ...] = (
+    _rule("aws key", "AKIA ASIA ABIA ACCA", r"(?<![A-Z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])"),
+    _rule("aws key", "", r"(?<![A-Za-z0-9/+_-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])", is_random_base64),
+    _rule("aws key", "IQoJb3JpZ2lu FwoGZXIvYXdz", r"(?:IQoJb3JpZ2lu|FwoGZXIvYXdz)[A-Za-z0-9/+=]{60,}"),
+    _rule("github token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_.-]{20,}"),
+    _rule("github token", "github_pat_", r"github_pat_[A-Za-z0-9_]{20,}"),
+    _rule("gitlab token", "glpat- gldt- glrt- glcbt- glptt- glsoat-", r"gl[a-z]{2,5}-[A-Za-z0-9_.-]{20,}"),
+    _rule("slack token", "xox xapp-", r"(?:xox[a-z]|xapp)-[A-Za-z0-9.-]{10,}"),
+    _rule(
+        "slack webhook",
+        "hooks.slack.com",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_-]{20,})",
+    ),
+    _rule("stripe key", "k_live_ k_test_ whsec_", r"(?:[sr]k_(?:live|test)_|whsec_)[A-Za-z0-9+/=]{10,}"),
+    # OpenAI, Anthropic, DeepSeek, OpenRouter …: a risk-adjusted thing is none, keys have digits and capitals.
+    _rule("model provider key", "sk-", r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{20,}", is_mixed),
+    _rule("model provider key", "sk- gsk_ xai- pplx- r8_", r"(?:gsk_|xai-|pplx-|\br8_)[A-Za-z0-9]{30,}"),
+    _rule("model provider key", "sk-", r"(?<![A-Za-z0-9])sk-(?:[a-z]+-)?[a-f0-9]{32,}"),
+    _rule("hugging face token", "hf_ api_org_", r"(?:\bhf|api_org)_[A-Za-z0-9]{30,}"),
+    _rule("google key", "AIza", r"AIza[A-Za-z0-9_-]{35}"),
+    _rule("google key", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    _rule("google key", "ya29. 1//0", r"(?:ya29\.|1//0)[A-Za-z0-9_-]{20,}"),
+    _rule("azure key", "Q~", r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,40}"),
+    _rule("azure key", "sig=", r"[?&;]sig=(?P<secret>[A-Za-z0-9%+/=_-]{20,})"),
+    _rule(
+        "jwt", "eyJ", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}"
+    ),
+    _rule("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    _rule("pypi token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
+    _rule("sendgrid key", "SG.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    _rule("twilio key", "SK", r"(?<![A-Za-z0-9])SK[0-9a-f]{32}"),
+    _rule("digitalocean token", "dop_v1_ doo_v1_ dor_v1_", r"do[por]_v1_[a-f0-9]{40,}"),
+    _rule("telegram token", ":AA", r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{33}"),
+    _rule("shopify token", "shp", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
+    _rule("databricks token", "dapi", r"(?<![A-Za-z0-9])dapi[a-f0-9]{32}(?:-\d)?"),
+    _rule("vault token", "hvs. hvb. hvr.", r"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
+    _rule("docker token", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"),
+    _rule(
+        "token", "lin_api_ ntn_ secret_ sntrys_", r"(?:lin_api_|ntn_|\bsecret_|sntrys_)[A-Za-z0-9_=+/-]{32,}"
+    ),
+    _rule("token", "earer", r"[Bb]earer\s{1,3}(?P<secret>[A-Za-z0-9._~+/-]{16,}=*)", _has_digit),
+    _rule("password", "asic ", r"[Bb]asic\s{1,3}(?P<secret>[A-Za-z0-9+/]{12,}={0,2})", _is_basic),
+    # The password, or a token that is the whole user information.
+    _rule("password", "://", r"://[^\s/@:\"'<>]*:(?P<secret>[^\s/\"'<>]+)@[^\s/@]"),
+    _rule("token", "://", r"://(?P<secret>[^\s/@:\"'<>]{16,})@[^\s/@]"),
+)
+
+#: Blanks may be plus signs: a form writes them so.
+_BEGIN = re.compile(r"-----BEGIN[ +](?:[A-Z0-9]+[ +]){0,3}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
+_END = re.compile(r"-----END[ +][A-Z0-9 +]{3,40}-----")
+_KEY_LINES = re.compile(r"[\sA-Za-z0-9+/=]*")
+_LONGEST_KEY = 50_000
+
+
+def private_key_spans(text: str) -> Iterator[Span]:
+    """Yield PEM private keys; one that is cut has only lines of base64."""
+    if "PRIVATE" not in text:
+        return
+    for begin in _BEGIN.finditer(text):
+        end = _END.search(text, begin.end(), begin.end() + _LONGEST_KEY)
+        end = end or _KEY_LINES.match(text, begin.end())
+        if end is not None:
+            yield begin.start(), end.end()
+
+
+_NAMES = (
+    r"passw(?:or)?d|passphrase|passwd|pwd|secret|token|credentials?|authorization"
+    r"|(?:api|access|account|private|shared|signing|encryption|auth|secret|subscription|master)[_-]?key"
+)
+_NAME_NEEDLES = ("pass", "pwd", "secret", "token", "credential", "key", "authorization")
+_ASSIGNED = re.compile(
+    rf"(?P<name>{_NAMES})\d?[\"'`\]]{{0,3}}[ \t+]{{0,8}}(?::=|=>|=|:)[ \t+]{{0,8}}"
+    r"(?P<quote>[\"'`]?)(?P<secret>(?:&(?![A-Za-z_]\w*=)|[^\s\"'`,;&<>(){}\[\]|\\]){6,})(?P<next>[(\[]?)",
+    re.ASCII,
+)
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_NAMED = re.compile(rf"(?:.*[_.-])?(?:x-)?(?:{_NAMES})", re.ASCII | re.IGNORECASE)
+_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Za-z_]+|\$\{?\w+\}?|%\w+%?|\*+|\.+")
+_NUMBER = re.compile(r"[\d.,:+-]+")
+
+
+def assigned_spans(text: str) -> Iterator[Span]:
+    """Yield the values of ``password=…``, ``API_KEY: …`` and the like; names in code are no values."""
+    lowered = text.lower()
+    if not any(needle in lowered for needle in _NAME_NEEDLES):
+        return
+    if len(lowered) != len(text):  # a few letters have a longer lower case
+        lowered = text.translate(_ASCII_LOWER)
+    for found in _ASSIGNED.finditer(lowered):
+        start, end = found.span("secret")
+        if not found["next"] and is_value(found["name"], text[start:end]):
+            yield start, end
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a field of this name holds a secret: ``client_secret``, ``x-api-key`` …"""
+    return _NAMED.fullmatch(name) is not None
+
+
+def is_value(name: str, value: str) -> bool:
+    """Return whether a value assigned to a secret's name is a secret, and not code or a count."""
+    if _CODE.fullmatch(value):
+        return False
+    if not name.lower().startswith(("pass", "pwd")):
+        return len(value) >= 8 and _NUMBER.fullmatch(value) is None and _has_digit(value)
+    return len(value) >= 6
+
+
+_ADDRESS = re.compile(
+    "[A-Za-z0-9\u00c0-\u024f.!#$%&'*+/=?^_`{|}~-]{1,64}@"
+    "(?:[A-Za-z0-9\u00c0-\u024f](?:[A-Za-z0-9\u00c0-\u024f-]{0,62})\\.){1,8}[A-Za-z\u00c0-\u024f]{2,24}"
+)
+
+
+def address_spans(text: str) -> Iterator[Span]:
+    """Yield e-mail addresses; ``git@github.com:…`` is a remote."""
+    if "@" not in text:
+        return
+    for found in _ADDRESS.finditer(text):
+        if not (found[0].startswith("git@") and text[found.end() : found.end() + 1] in (":", "/")):
+            yield found.span()
+
+
+_DIGITS = re.compile(r"(?<![A-Za-z0-9.])\d(?:[ +-]?\d){11,63}(?![A-Za-z0-9])", re.ASCII)
+_GROUPS = re.compile(r"\d+")
+_CARD_LENGTHS = range(12, 20)
+#: First digits and lengths of the card schemes (ISO/IEC 7812; the schemes' own pages).
+_SCHEME = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:2[2-9]|[3-6]\d|7[01])\d{13}|2720\d{12}|3[47]\d{13}"
+    r"|6(?:011|4[4-9]\d|5\d\d)\d{12,15}|3(?:0[0-5]|[689]\d)\d{11,16}|35(?:2[89]|[3-8]\d)\d{12}|(?:62|81)\d{14,17}"
+    r"|(?:5018|5020|5038|5893|6304|6759|676[1-3])\d{8,15}"
+)
+
+
+def card_spans(text: str) -> Iterator[Span]:
+    """Yield card numbers: a scheme's first digits and length, and Luhn's check digit."""
+    for run in _DIGITS.finditer(text):
+        groups = list(_GROUPS.finditer(text, *run.span()))
+        first = 0
+        while first < len(groups):
+            last = next((end for end in range(len(groups), first, -1) if _is_card(groups[first:end])), None)
+            if last is not None:
+                yield groups[first].start(), groups[last - 1].end()
+            first = last or first + 1
+
+
+def _is_card(groups: list[re.Match[str]]) -> bool:
+    if len(groups) > 8:
+        return False
+    number = "".join(group[0] for group in groups)
+    return len(number) in _CARD_LENGTHS and _SCHEME.fullmatch(number) is not None and passes_luhn(number)
+
+
+def passes_luhn(number: str) -> bool:
+    """Return whether the last digit is Luhn's check digit of the others."""
+    total = 0
+    for place, digit in enumerate(reversed(number)):
+        value = int(digit) * (1 + place % 2)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0

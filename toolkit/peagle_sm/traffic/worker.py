@@ -1,0 +1,205 @@
+"""Process that turns exchanges into redacted lines, and its handle.
+
+Searching for secrets takes milliseconds of CPU without releasing Python's lock, so a thread would delay the
+streams of the process that it records. A record that takes too long, or that ends the process, is lost
+alone.
+
+A frame is its length in 8 bytes and its bytes. A request has three frames: the exchange as JSON, the body,
+the answer. A reply is one frame: a line, or ``!`` and the error's name (its message could have a secret).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import IO, Any
+
+from peagle_sm.core.errors import NotFound, PeagleError
+from peagle_sm.core.words import install_command
+from peagle_sm.traffic.exchange import Exchange
+
+TIMEOUT_S = 30.0  #: for one record; 6 MB of text take about 1 s
+_MEMORY_BYTES = 3 * 1024**3
+_SIZE = struct.Struct(">Q")
+_NICE = 10
+
+
+class RecordLost(PeagleError):
+    """A record could not be made; the message has no content of it."""
+
+
+class Worker:
+    """Handle of the process; it starts with the first record and again after a loss."""
+
+    def __init__(
+        self,
+        command: Sequence[str] = (sys.executable, "-m", "peagle_sm.traffic.worker"),
+        *,
+        timeout_s: float = TIMEOUT_S,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the command that starts it."""
+        self._command = tuple(command)
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def line(self, exchange: Exchange, body: bytes, answer: bytes) -> bytes:
+        """Return the redacted line of an exchange, without its end.
+
+        Raises:
+            RecordLost: it cannot be recorded, it took too long, or the process ended.
+        """
+        frames = (json.dumps(vars(exchange)).encode(), body, answer)
+        try:
+            reply = self._ask(b"".join(_SIZE.pack(len(frame)) + frame for frame in frames))
+        except TimeoutError:
+            self.close()
+            raise RecordLost(f"the search for secrets took longer than {self._timeout_s:g} s") from None
+        except (OSError, EOFError, ValueError):
+            self.close()
+            raise RecordLost("the process that searches for secrets ended") from None
+        if reply.startswith(b"!"):
+            raise RecordLost(f"the request cannot be recorded: {reply[1:].decode(errors='replace')}")
+        return reply
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _ask(self, request: bytes) -> bytes:
+        process = self._process
+        if process is None or process.poll() is not None:
+            self.close()
+            process = self._process = self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        until = self._monotonic() + self._timeout_s
+        source, target = process.stdout.fileno(), process.stdin.fileno()
+        poll = select.poll()
+        poll.register(source, select.POLLIN)
+        rest, reply = memoryview(request), b""
+        rest = rest[_written(target, rest) :]
+        if rest:
+            poll.register(target, select.POLLOUT)
+        while True:
+            ready = poll.poll(max(0.0, until - self._monotonic()) * 1000)
+            if not ready:
+                raise TimeoutError
+            for descriptor, _ in ready:
+                if descriptor == target:
+                    rest = rest[_written(target, rest) :]
+                    if not rest:
+                        poll.unregister(target)
+                    continue
+                reply += _read(source)
+                content = reply[_SIZE.size :]
+                if len(reply) >= _SIZE.size and len(content) >= _SIZE.unpack_from(reply)[0]:
+                    return content
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # A session of its own: Ctrl-C in a terminal must not end it before the last records are written.
+        process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        with contextlib.suppress(AttributeError, OSError):  # Linux: a whole request in one write
+            fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, 1 << 20)
+        return process
+
+
+def _written(target: int, data: memoryview) -> int:
+    """Write as much as the pipe takes."""
+    try:
+        return os.write(target, data)
+    except BlockingIOError:
+        return 0
+
+
+def need_library() -> None:
+    """Check that the library that finds secrets is installed, without importing it.
+
+    Raises:
+        NotFound: it is not.
+    """
+    if find_spec("detect_secrets") is None:
+        raise NotFound(
+            "Recording traffic needs the package bc-detect-secrets, which this Python does not have.",
+            next_step=install_command("record"),
+        )
+
+
+def _read(source: int) -> bytes:
+    data = os.read(source, 1 << 20)
+    if not data:
+        raise EOFError
+    return data
+
+
+def _frame(source: IO[bytes]) -> bytes | None:
+    head = source.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        return None
+    size = _SIZE.unpack(head)[0]
+    data = source.read(size)
+    return data if len(data) == size else None
+
+
+def reply_to(exchange: bytes, body: bytes, answer: bytes) -> bytes:
+    """Return the line of one request, or ``!`` and the error's name."""
+    from peagle_sm.traffic.exchange import record_of
+    from peagle_sm.traffic.records import to_line
+
+    try:
+        fields: dict[str, Any] = json.loads(exchange)
+        fields["parts"] = tuple(tuple(part) for part in fields["parts"])
+        return to_line(record_of(Exchange(**fields), body, answer)).encode()
+    except (Exception, RecursionError, MemoryError) as error:
+        return b"!" + type(error).__name__.encode()
+
+
+def main() -> None:
+    """Answer requests until stdin ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        frames = [frame for frame in (_frame(source) for _ in range(3)) if frame is not None]
+        if len(frames) < 3:
+            return
+        reply = reply_to(*frames)
+        target.write(_SIZE.pack(len(reply)) + reply)
+        target.flush()
+
+
+if __name__ == "__main__":
+    main()
