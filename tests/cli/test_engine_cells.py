@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -20,6 +20,7 @@ import yaml
 from peagle_sm import load_spec, plan
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.spec.endpoint_spec import Mode
 from tests.cli.running import run
 from tests.local.serving import Server
 
@@ -351,6 +352,10 @@ def test_every_cell(image: str, tmp_path: Path) -> None:
 def test_every_cell_of_the_local_engines(server: Server, tmp_path: Path) -> None:
     session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     check("cpu", (*RELEASED, *OTHERS), session, tmp_path)
+
+
+def test_no_mode_is_left_out() -> None:
+    assert set(MODES) == set(get_args(Mode))
 
 
 def test_the_list_of_engines_agrees(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cli.conftest import Run
 from tests.cli.running import run
+from tests.local.serving import Server
 
 BASE = """name: demo
 model: gpt-oss-20b
@@ -212,6 +214,40 @@ def test_every_bad_setting_has_a_message_before_anything_is_created(tmp_path: Pa
     answers = {content: complaint(content, said, tmp_path) for content, said in files.items()}
     wrong = [f"{content[-80:]!r}: {found}" for content, found in answers.items() if found]
     assert not wrong, f"{len(wrong)} of {len(files)}:\n" + "\n".join(wrong)
+
+
+# The lines "Bad input" of issue 14, each as a deploy that was confirmed: what is written, and the message.
+CONFIRMED = {
+    f"speculation: {{{TABLE}: [[1, 4, 3], [4, 8, 2]]}}": "row 2 must begin with 5",
+    "speculation: {num_speculative_tokens: 30}": "found 30; allowed: 1 to",
+    f"speculation: {{num_speculative_tokens: 7, {TABLE}: [[1, 4, 9], [5, 8, 3]]}}": "found K 9 in the row",
+    "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.23.0-gpu-py312-cu130-ubuntu22.04-sagemaker\n"
+    "speculation: {mode: eagle3, draft_head: tiny-code-eagle3, num_speculative_tokens: 3, "
+    f"{TABLE}: [[1, 4, 3]]}}": "needs vLLM 0.24.0 or newer; the image has 0.23.0",
+    "speculation: {draft_tensor_parallel_size: 2}": "found 2; allowed: 1, serving.tensor_parallel_size",
+    "serving: {extra_args: {max_num_seq: 8}}": "Did you mean 'max_num_seqs'?",
+    "serving: {extra_args: {worker_cls: evil.Worker}}": "runs Python by its name",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", CONFIRMED)
+def test_a_confirmed_deploy_of_bad_input_creates_nothing(server: Server, peagle: Run, text: str) -> None:
+    path = Path("peagle.yaml")
+    path.write_text(f"name: refused\nmodel: tiny-code\n{text}\n")
+    result = peagle("deploy", str(path), "--yes", "--unguarded")
+    assert result.exit_code in (2, 3), result.output
+    assert CONFIRMED[text] in result.stderr
+    assert "next: " in result.stderr
+    assert "Traceback" not in result.output
+    sagemaker, scheduler = server.client("sagemaker"), server.client("scheduler")
+    made = [
+        *sagemaker.list_endpoints(NameContains="refused")["Endpoints"],
+        *sagemaker.list_endpoint_configs(NameContains="refused")["EndpointConfigs"],
+        *sagemaker.list_models(NameContains="refused")["Models"],
+        *(row for row in scheduler.list_schedules()["Schedules"] if "refused" in row["Name"]),
+    ]
+    assert made == []
 
 
 @pytest.mark.parametrize(
