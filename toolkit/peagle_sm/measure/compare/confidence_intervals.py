@@ -29,6 +29,7 @@ from typing import Any
 from peagle_sm.measure.results.records import Interval
 
 _TINY = 1e-300
+_WIDEST = 100.0  #: half width of a log ratio
 
 
 @lru_cache(maxsize=4096)
@@ -204,7 +205,8 @@ def ratio(tables: Sequence[Table], signs: Signs, confidence: float = CONFIDENCE)
     spreads = [over_units(rows, signs)]
     if len(tables) > 1:
         spreads.append(over_deployments(tables, signs))
-    value, half = log_value(rows, signs), half_width(spreads, confidence)
+    # Of one effective unit nothing is known: the bounds stay finite all the same, as results files need them.
+    value, half = log_value(rows, signs), min(half_width(spreads, confidence), _WIDEST)
     return Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
 
 
