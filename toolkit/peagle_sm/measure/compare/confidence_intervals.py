@@ -256,10 +256,11 @@ def share_over_units(rows: Sequence[Row], confidence: float = CONFIDENCE) -> Int
     return replace(share_of(share * draws, draws, confidence), value=share)
 
 
+@lru_cache(maxsize=4096)
 def _beta_quantile(probability: float, a: float, b: float) -> float:
     """Return the quantile of a beta distribution, by bisection."""
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(45):
         middle = (low + high) / 2
         low, high = (middle, high) if _incomplete_beta(a, b, middle) < probability else (low, middle)
     return (low + high) / 2
