@@ -124,6 +124,25 @@ def test_the_worst_worlds_raise_few_alarms(world: World) -> None:
     assert world.alarms(40) <= 6  # binomial with p = 0.05 and n = 40: more in 1 of 200 samples
 
 
+def test_few_effective_prompts_have_no_interval_and_end_no_run() -> None:
+    """One answer is a thousand times as long as the others: in effect its slice has one prompt."""
+    records = [
+        replace(
+            answer(arm, number, seconds, {"script": "latin" if number % 2 else "han"}),
+            output_tokens=tokens,
+        )
+        for number in range(24)
+        for arm in ("none", "p-eagle")
+        for tokens, seconds in [
+            (20_000, 200.0 * (1 + (arm == "none"))) if number == 1 else (20, 0.2 + 0.01 * number)
+        ]
+    ]
+    found = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
+    by_value = {one.value: one for one in found if one.dimension == "script"}
+    assert by_value["latin"].speed_up is None
+    assert by_value["han"].speed_up is not None
+
+
 SLOW = World(
     "one slice of 16 prompts is slower", 64, balanced, lambda draw: draw.lognormvariate(0, 0.15), gain=1.2
 )
@@ -141,9 +160,9 @@ def found_slow(factor: float, trials: int) -> tuple[int, int]:
 
 
 def test_a_slice_that_is_really_slower_is_named() -> None:
-    found, others = found_slow(1.4, 20)
+    found, others = found_slow(1.5, 20)
     assert found >= 18
-    assert others <= 4
+    assert others <= 2
 
 
 def main() -> None:

@@ -47,8 +47,9 @@ def slices_of(answers: list[Case], floor: NoiseFloor, labels: int = 0, seed: int
         for at, (script, *_) in enumerate(answers)
     }
     wrong = wrong_prompts(cases, floor, 2)
-    verdict = judge_greedy(cases, floor, 2)
-    assert (len(wrong) > 0) <= (verdict.passed is False), "what is a fault of a slice is one of the check"
+    if not labels:
+        verdict = judge_greedy(cases, floor, 2)
+        assert (len(wrong) > 0) <= (verdict.passed is False), "what is a fault of a slice is one of the check"
     return slices_of_greedy(cases, dict.fromkeys(items, 20), wrong, items, ("mine", "plain"), 8)
 
 
@@ -87,20 +88,21 @@ def test_flips_in_one_slice_are_found_that_are_too_few_for_the_greedy_check() ->
 
 
 def test_the_baselines_own_noise_raises_an_alarm_in_at_most_5_percent_of_runs() -> None:
-    """200 runs of 22 slices, tiny and large, with the same noise on both sides."""
+    """100 runs of 22 slices, tiny and large, with the same noise on both sides."""
     draw, alarms = random.Random(15), 0
-    for number in range(200):
+    same, flipped = (replace(one, answer=replace(one.answer, acceptance=None)) for one in (SAME, FLIPPED))
+    for number in range(100):
         rate = draw.choice((0.02, 0.2, 0.6))
         answers: list[Case] = [
             (
                 "han" if draw.random() < 0.1 else "latin",
-                FLIPPED if draw.random() < rate else SAME,
-                FLIPPED if draw.random() < rate else SAME,
+                flipped if draw.random() < rate else same,
+                flipped if draw.random() < rate else same,
             )
             for _ in range(100)
         ]
         alarms += any(one.differs for one in slices_of(answers, NOISY, labels=4, seed=number))
-    assert alarms <= 19  # binomial with p = 0.05 and n = 200: more in 1 of 400 samples
+    assert alarms <= 11  # binomial with p = 0.05 and n = 100: more in 1 of 200 samples
 
 
 def test_a_slice_of_few_prompts_has_counts_and_no_interval() -> None:

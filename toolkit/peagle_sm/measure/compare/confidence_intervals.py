@@ -29,6 +29,7 @@ from typing import Any
 from peagle_sm.measure.results.records import Interval
 
 _TINY = 1e-300
+_WIDEST = 100.0  #: half width of a log ratio
 
 
 @lru_cache(maxsize=4096)
@@ -204,7 +205,8 @@ def ratio(tables: Sequence[Table], signs: Signs, confidence: float = CONFIDENCE)
     spreads = [over_units(rows, signs)]
     if len(tables) > 1:
         spreads.append(over_deployments(tables, signs))
-    value, half = log_value(rows, signs), half_width(spreads, confidence)
+    # Of one effective unit nothing is known: the bounds stay finite all the same, as results files need them.
+    value, half = log_value(rows, signs), min(half_width(spreads, confidence), _WIDEST)
     return Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
 
 
@@ -254,10 +256,11 @@ def share_over_units(rows: Sequence[Row], confidence: float = CONFIDENCE) -> Int
     return replace(share_of(share * draws, draws, confidence), value=share)
 
 
+@lru_cache(maxsize=4096)
 def _beta_quantile(probability: float, a: float, b: float) -> float:
     """Return the quantile of a beta distribution, by bisection."""
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(45):
         middle = (low + high) / 2
         low, high = (middle, high) if _incomplete_beta(a, b, middle) < probability else (low, middle)
     return (low + high) / 2

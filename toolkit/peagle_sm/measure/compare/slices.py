@@ -35,6 +35,7 @@ from peagle_sm.measure.results.records import Interval, RequestRecord, SliceReco
 
 #: Chance of a false alarm in a run, divided among its slices; what the jackknife lacks makes it 0.05.
 FAMILY_ERROR = 0.03
+MOST_RATIO = 100  #: of an interval's bounds; a wider one says nothing
 FEWEST_PROMPTS = 8  #: of a slice with an interval; below it the jackknife's spread is itself uncertain
 
 Key = tuple[str, int]  #: a prompt's id and the turn of its conversation
@@ -197,9 +198,14 @@ def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> I
     if len(by_prompt) < FEWEST_PROMPTS:
         return None
     try:
-        return ratio([by_prompt], (1, -1), confidence)
+        return _known(ratio([by_prompt], (1, -1), confidence))
     except ValueError:  # no drafts: answers of one token
         return None
+
+
+def _known(interval: Interval) -> Interval | None:
+    """Return an interval; None for one so wide that nothing is known, as of two blocks of time."""
+    return interval if interval.high <= MOST_RATIO * interval.low else None
 
 
 def _survival_intervals(
@@ -230,7 +236,7 @@ def _pair_record(
     return replace(
         acceptance_in(name, own, confidence),
         baseline=pair.slower.name,
-        speed_up=ratios.rate if ratios else None,
+        speed_up=_known(ratios.rate) if ratios else None,
         identical_outputs=sum(alike.values()) if alike else None,
         compared_outputs=len(alike) or None,
         identity=identity_share(alike, confidence),
