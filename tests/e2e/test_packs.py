@@ -24,7 +24,7 @@ from tests.cli.running import run
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 SEED = 1000  #: not one of the recorded campaign
-#: `scripts/bench-packs` runs the rest, such as the pack adversarial: it compares speeds, which no test may do.
+#: `scripts/bench-packs` runs the rest, such as the pack adversarial: it compares speeds; no test may do that.
 CLEAN_RUNS = ("rag", "long-context", "guardrails", "structured-output")
 FAULTS = (
     ("rag", SHORT),
