@@ -78,6 +78,8 @@ Measuring:
               the best mode.
   verify      Check that speculation does not change the target model's answers.
   packs       List the workload packs: what each shows, and what it needs.
+  acceptance  Show the acceptance of an endpoint's traffic by slice, and where
+              it fell.
   cost        Show what tokens cost: USD per million output tokens at each
               measured load.
   report      Summarise results files: in the terminal, as an HTML page, or as

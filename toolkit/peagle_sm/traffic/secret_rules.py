@@ -17,7 +17,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Rule:
+class SecretRule:
     """Search for one kind of secret; the pattern's group ``secret``, or all of it, is the secret."""
 
     kind: str
@@ -37,8 +37,8 @@ class Rule:
 
 def _rule(
     kind: str, needles: str, pattern: str, check: Callable[[str], bool] | None = None, flags: int = 0
-) -> Rule:
-    return Rule(kind, tuple(needles.split()), re.compile(pattern, re.ASCII | flags), check)
+) -> SecretRule:
+    return SecretRule(kind, tuple(needles.split()), re.compile(pattern, re.ASCII | flags), check)
 
 
 def is_mixed(text: str) -> bool:
@@ -69,7 +69,7 @@ def _is_basic(text: str) -> bool:
         return False
 
 
-TOKEN_RULES: tuple[Rule, ...] = (
+TOKEN_RULES: tuple[SecretRule, ...] = (
     _rule("aws key", "AKIA ASIA ABIA ACCA", r"(?<![A-Z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])"),
     _rule("aws key", "", r"(?<![A-Za-z0-9/+_-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])", is_random_base64),
     _rule("aws key", "IQoJb3JpZ2lu FwoGZXIvYXdz", r"(?:IQoJb3JpZ2lu|FwoGZXIvYXdz)[A-Za-z0-9/+=]{60,}"),

@@ -46,7 +46,7 @@ def acceptance(
     slices: str | None,
     component: str | None,
 ) -> None:
-    """Show the acceptance length of an endpoint's traffic by slice, and the slices in which it fell.
+    """Show the acceptance of an endpoint's traffic by slice, and where it fell.
 
     The figures come from the log of an endpoint whose spec has metrics.slices (this project's image counts
     them), or with --records from what `peagle-sm serve --record` wrote, for any endpoint. All intervals of
