@@ -88,17 +88,21 @@ def test_a_seeded_fault_is_found(runs: PackRuns, pack: str, fault: str) -> None:
 def test_the_scorecard_from_the_command_line(stack: LocalStack, tmp_path: Path) -> None:
     port = (stack.session.local_url or "").rpartition(":")[2]
     size = ("--context", "480", "--prompts", str(CASES["rag"].units), "--out", tmp_path / "r.jsonl")
-    packs = ["rag", "reasoning-effort", "speed-bench"]
+    packs = ["rag", "reasoning-effort"]
     arms = (PLAIN, CLEAN, "--packs", ",".join(packs))
     result = run("compare", *arms, *size, "--local-port", port, "--format", "json")
+    assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert sorted(row["pack"] for row in told["packs"]) == packs
     by_name = {row["pack"]: row for row in told["packs"]}
     assert by_name["rag"]["result"] == "pass", by_name["rag"]
     assert by_name["reasoning-effort"]["result"] == "not measured"
-    assert by_name["speed-bench"]["result"] == "not measured"
-    assert "prepare" in by_name["speed-bench"]["why"]
     assert told["stand_in_weights"] is True
+    both = ("--packs", "rag,speed-bench", "--out", tmp_path / "refused.jsonl")
+    refused = run("compare", PLAIN, CLEAN, *both, "--local-port", port)
+    assert refused.exit_code == 2
+    assert "494 of the 880 public rows are placeholders" in refused.stderr
+    assert "requests; tokens/s" not in refused.stderr  # before anything is measured
     page = tmp_path / "packs.html"
     assert run("report", tmp_path / "r.jsonl", "--html", page).exit_code == 0
     assert "Workload packs" in page.read_text()

@@ -205,26 +205,43 @@ class _Run:
         first = next((one for one in described if one.arm.mode == "none"), described[0])
         self._progress(f"measuring {', '.join(arm.name for arm in arms)}")
         model = model_of(first, self.around.engine_of(first.arm), self.options.context)
+        asked = Make(model, self.options.seed, self.options.units, self.options.file)
+        # Before the first is measured: a pack without its data is refused at once, not after minutes.
+        works = [self._work(pack, asked) for pack in self.packs]
         checked: set[str] = set()
-        for place, pack in enumerate(self.packs, start=1):
+        for place, (pack, work) in enumerate(zip(self.packs, works, strict=True), start=1):
             self._progress(f"pack {pack.name}, {place} of {len(self.packs)}")
-            self._one(pack, model, described, f"{self.salt}/{number}/{pack.name}", checked)
+            self._one(pack, work, asked, described, f"{self.salt}/{number}/{pack.name}", checked)
+
+    def _work(self, pack: Pack, asked: Make) -> PackWork | PackNotMeasured:
+        """Return a pack's requests, or why it has none here.
+
+        Raises:
+            SpecError: the user named the pack, and its data is missing.
+        """
+        try:
+            demand_context(pack, asked.model)
+            return pack.make(asked)
+        except PackNotMeasured as reason:
+            if reason.data and self.options.named:
+                raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
+            return reason
 
     def _one(
-        self, pack: Pack, model: ServedModel, described: Sequence[Described], salt: str, checked: set[str]
+        self,
+        pack: Pack,
+        work: PackWork | PackNotMeasured,
+        asked: Make,
+        described: Sequence[Described],
+        salt: str,
+        checked: set[str],
     ) -> None:
         arms = [one.arm for one in described]
         baseline = next((arm for arm in arms if arm.mode == "none"), None)
         judged = [arm for arm in arms if arm is not baseline] or arms
-        asked = Make(model, self.options.seed, self.options.units, self.options.file)
-        try:
-            demand_context(pack, model)
-            work = pack.make(asked)
-        except PackNotMeasured as reason:
-            if reason.data and self.options.named:
-                raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
+        if isinstance(work, PackNotMeasured):
             for arm in judged:
-                self._append(not_measured(pack.name, arm, baseline, reason, seed=self.options.seed))
+                self._append(not_measured(pack.name, arm, baseline, work, seed=self.options.seed))
             return
         began = self.turns.clock()
         measured = self._measured(work, described, salt, checked) if work.items else Measured(ALONE)
