@@ -140,19 +140,20 @@ def settled(stack: LocalStack, requests: int) -> dict[str, Any]:
 def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> None:
     stack.deploy({NAME: spec("p-eagle")})
     traffic = Traffic(stack)
-    traffic.send("search", KNOWN[:70])
-    traffic.send("support", KNOWN[40:160])
+    # A slice is judged from 3,000 drafts on: about 25 for each request here.
+    traffic.send("search", KNOWN[:160], tokens=128)
+    traffic.send("support", KNOWN[:160], tokens=128)
     traffic.send("nobody-knows", KNOWN[:10])
-    healthy = settled(stack, 200)
+    healthy = settled(stack, 330)
     assert healthy["changes"] == []
     assert healthy["uncounted_requests"] == 0
     by_name = {one["slice"]: one for one in healthy["slices"]}
     assert {name: one["requests"] for name, one in by_name.items()} == {
-        "all requests": 200,
-        "label:team: support": 120,
-        "label:team: search": 70,
+        "all requests": 330,
+        "label:team: support": 160,
+        "label:team: search": 160,
         "label:team: other": 10,
-        "format: text": 200,
+        "format: text": 330,
     }
     for one in by_name.values():
         assert one["low"] < one["acceptance_length"] < one["high"]
@@ -163,8 +164,12 @@ def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> No
             assert metric(stack, counted, "Sum", Slice=name) == by_name[name][of_report]
     assert metric(stack, "DriftingSlices", "Maximum") == 0
 
-    traffic.send("support", KNOWN[:60], temperature=1.0)
-    fallen = settled(stack, 260)
+    with ThreadPoolExecutor(2) as both:  # with one team alone, its fall would be that of all requests
+        healthy_team = both.submit(traffic.send, "search", KNOWN[:120], 128)
+        falling_team = both.submit(traffic.send, "support", KNOWN[:60], temperature=1.0)
+    healthy_team.result()
+    falling_team.result()
+    fallen = settled(stack, 510)
     assert [change["slice"] for change in fallen["changes"]] == ["label:team: support"]
     (change,) = fallen["changes"]
     assert change["low"] < change["fall"] == pytest.approx(1 - change["after"] / change["before"], abs=0.02)
@@ -176,7 +181,7 @@ def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> No
     stack.deploy({NAME: spec("damaged")})
     since = time.time()
     traffic.send("search", KNOWN[:40], tokens=48)
-    report = settled(stack, 300)
+    report = settled(stack, 550)
     found = {change["slice"]: change for change in report["changes"]}
     assert "label:team: search" in found or "all requests" in found, report["changes"]
     worst = max(report["changes"], key=lambda one: one["fall"])
