@@ -40,15 +40,15 @@ STRATUM_DRAFTS, STRATUM_REQUESTS = 200, 8
 GROWTH = 1.1
 #: Blocks of one size; two of the oldest are then joined into one of twice the size.
 BLOCKS_OF_A_SIZE = 12
-#: Of the clearest slices and beginnings, so many are looked at closely.
+#: How many of the clearest slices and beginnings are examined closely.
 MOST_COMPARED = 6
 #: What is older is forgotten: then the new acceptance is the normal one.
 HORIZON_S = 7 * 24 * 3600.0
-#: A slice's own noise counts as much as that of so many drafts in one of its strata.
+#: Weight of a slice's own noise, in drafts of one of its strata.
 _NOISE_PRIOR = 1000.0
-#: The noise of whole stretches is estimated with so many stretches that have none.
+#: Stretches without noise that are added when the noise of whole stretches is estimated.
 _STRETCH_PRIOR = 8.0
-#: Above this number of drafts a fall has to be in the newest quarter, too, so that a past one is not told.
+#: Above this number of drafts a fall has to be in the newest quarter, too: a past one is not reported.
 _RECENT_FROM = 6000
 
 

@@ -15,6 +15,7 @@ from peagle_sm.core.slice_values import (
     BUCKETS,
     LABEL,
     LONGEST_VALUE,
+    SERVED,
     cached_share,
     slices_of_body,
     token_bucket,
@@ -38,14 +39,7 @@ DIMENSIONS = (
     "category",
     "api",
     "turn",
-    "prompt tokens",
-    "output tokens",
-    "cached prompt",
-    "tools",
-    "format",
-    "reasoning effort",
-    "script",
-    "temperature",
+    *(name for name in SERVED if name != "api"),
 )
 MOST_LABELS = 4
 MOST_VALUES = 20  #: of one label: a slice needs several prompts, and each costs the others some certainty
