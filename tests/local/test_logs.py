@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 from sagemaker_local.other_services.moto import SERVICE, Moto
 from sagemaker_local.other_services.stores import Roles
+from sagemaker_local.process.client import advance_clock
 from sagemaker_local.runtime.logs import EndpointLogs
+from tests.local.serving import Server
 
 
 def test_lines_go_over_in_batches_by_stream_and_stay_readable() -> None:
@@ -72,3 +74,18 @@ def test_a_group_comes_into_being_only_by_who_may_create_it() -> None:
         assert (name in groups) == created, name
     moto.put_log_events("/logs/may", "s", [(1_795_132_800_001, "late")], None)
     assert [event.message for event in groups["/logs/may"].streams["s"].events] == ["line", "late"]
+
+
+def test_put_log_events_goes_by_the_local_clock(server: Server) -> None:
+    """Other tests move the clock of this one server, too: lines must be accepted by that clock."""
+    logs = server.client("logs")
+    logs.create_log_group(logGroupName="/logs/ahead")
+    logs.create_log_stream(logGroupName="/logs/ahead", logStreamName="s")
+    now = round(datetime.fromisoformat(advance_clock(server.status.port, 3 * 3600)).timestamp() * 1000)
+    hour = 3_600_000
+    events = [{"timestamp": now + hours * hour, "message": f"{hours}"} for hours in (-15 * 24, 0, 1, 3)]
+    answer = logs.put_log_events(logGroupName="/logs/ahead", logStreamName="s", logEvents=events)
+    rejected = answer["rejectedLogEventsInfo"]
+    assert (rejected["tooOldLogEventEndIndex"], rejected["tooNewLogEventStartIndex"]) == (0, 3)
+    kept = logs.filter_log_events(logGroupName="/logs/ahead")["events"]
+    assert [event["message"] for event in kept] == ["0", "1"]

@@ -122,7 +122,11 @@ class FileTarget:
                 f"{self.path} is a folder; allowed: a file, which is created if it does not exist",
                 next_step=f"give a file in it, for example {self.path / 'traffic.jsonl'}",
             )
-        if os.path.lexists(self.path) and not stat.S_ISREG(os.lstat(self.path).st_mode):
+        try:
+            regular = stat.S_ISREG(os.lstat(self.path).st_mode)
+        except FileNotFoundError:  # not there yet, or renamed by another writer just now
+            regular = True
+        if not regular:
             raise SpecError(
                 f"{self.path} is not a regular file; allowed: a file, which is created if it does not exist",
                 next_step="give another path",

@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -63,6 +63,7 @@ class Moto:
         moto_api_backend.reset()
         self.cloudwatch.lay()
         lay_rules()
+        self._set_the_clock_of_logs()
         with self._lock:
             self._app = DomainDispatcherApplication(_app_of)
 
@@ -119,7 +120,6 @@ class Moto:
 
         Without the group the events are lost, as in AWS. ``role`` is an ARN, `SERVICE`, or None for a writer
         that is gone and creates nothing, so that a deleted group stays deleted.
-        The rule that events be at most two hours ahead is passed by: the local clock may be.
         """
         from moto.logs.exceptions import ResourceNotFoundException
 
@@ -139,6 +139,12 @@ class Moto:
         for _, message in events:
             for namespace, data in embedded_metrics(message, now):
                 self.put_metrics(namespace, data)
+
+    def _set_the_clock_of_logs(self) -> None:
+        """Have PutLogEvents refuse what is too old or too new by the local clock, which may be ahead."""
+        from moto.logs import models
+
+        models.utcnow = lambda: self._now().astimezone(UTC).replace(tzinfo=None)
 
     def _allows(self, role: str, action: str, resource: str) -> bool:
         return role == SERVICE or allows(self.backend("iam"), role, action, resource)
