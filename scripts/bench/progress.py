@@ -17,10 +17,13 @@ class Reporter:
     stream: TextIO = sys.stderr
     monotonic: Callable[[], float] = time.monotonic
     seconds: dict[str, float] = field(default_factory=dict)
+    _last: str = ""
 
     def say(self, line: str) -> None:
-        """One line."""
-        print(line, file=self.stream, flush=True)
+        """One line; not again if it is the one before, since each poll of an endpoint is an event."""
+        if line != self._last:
+            print(line, file=self.stream, flush=True)
+        self._last = line
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
