@@ -97,10 +97,7 @@ def read_line(line: bytes, vocab: int) -> tuple[list[int], list[int]]:
         raise Mistake(f"it is no JSON ({error})") from error
     if not isinstance(document, dict):
         raise Mistake("it is no JSON object")
-    ids, mask = document.get("input_ids"), document.get("loss_mask")
-    for key, values in (("input_ids", ids), ("loss_mask", mask)):
-        if not isinstance(values, list) or any(type(each) is not int for each in values):
-            raise Mistake(f"{key} is no list of whole numbers")
+    ids, mask = _numbers(document, "input_ids"), _numbers(document, "loss_mask")
     if len(ids) != len(mask):
         raise Mistake(f"input_ids has {len(ids)} values, loss_mask {len(mask)}; allowed: as many")
     if len(ids) < 2:
@@ -115,6 +112,13 @@ def read_line(line: bytes, vocab: int) -> tuple[list[int], list[int]]:
     if not any(mask[1:]):
         raise Mistake("loss_mask has no 1, so nothing is learned from it; leave it out")
     return ids, mask
+
+
+def _numbers(document: dict[str, Any], key: str) -> list[int]:
+    found = document.get(key)
+    if not isinstance(found, list) or any(type(each) is not int for each in found):
+        raise Mistake(f"{key} is no list of whole numbers")
+    return found
 
 
 class Documents:

@@ -194,7 +194,9 @@ def as_json(settings: Settings) -> dict[str, Any]:
 def from_json(document: Mapping[str, Any]) -> Settings:
     """Return the settings that `as_json` wrote."""
     known = {field.name for field in fields(Settings)}
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+    }
     return Settings(**{name: value for name, value in values.items() if name in known})
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Job:
     root: Path
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     resources: dict[str, Any] | None = None
+    more: dict[str, str] = field(default_factory=dict)
 
     @property
     def data(self) -> Path:
@@ -67,16 +68,16 @@ class Job:
         self.prepare()
         return train_command(python)
 
-    def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        given = {"PATH": os.environ["PATH"], "HOME": str(self.root), "OMP_NUM_THREADS": "1", **(more or {})}
+    def environ(self) -> dict[str, str]:
+        given = {"PATH": os.environ["PATH"], "HOME": str(self.root), "OMP_NUM_THREADS": "1", **self.more}
         return train_environ(given, self.root)
 
     def run(
-        self, python: Path = Path(sys.executable), more: Mapping[str, str] | None = None, timeout: float = 900
+        self, python: Path = Path(sys.executable), timeout: float = 900
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(python),
-            env=self.environ(more),
+            env=self.environ(),
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_another_argument_is_answered_with_the_usage(capsys: pytest.CaptureFixtu
     assert said[1].endswith("found nothing")
 
 
-def plan(tmp_path: Path, world: int = 1, **hyperparameters: object) -> Plan:
+def plan(tmp_path: Path, world: int = 1, **hyperparameters: Any) -> Plan:
     given = job(tmp_path / "ml", **hyperparameters)
     given.prepare()
     return make_plan(Folders(given.root), tmp_path, world)

@@ -70,7 +70,8 @@ def test_partitions_give_the_same_gradients_and_counts_are_the_librarys(python: 
         assert each["relative"] < 1e-5, name
         assert each["largest"] < 1e-5, name
         assert each["loss"] == pytest.approx(first["loss"], abs=1e-5)
-        assert each["counted"] == pytest.approx(each["accuracy"], abs=1e-6)
+        assert each["counted"]["accuracy"] == pytest.approx(each["accuracy"], abs=1e-6)
+        assert each["counted"]["loss"] == pytest.approx(each["loss"], abs=1e-5)
         assert each["by_depth"] == first["by_depth"], "each element is charged in one partition"
     assert first["by_depth"] == sorted(first["by_depth"], reverse=True)
 
@@ -107,7 +108,7 @@ def test_the_head_is_whole_and_says_where_it_comes_from(whole: tuple[Job, str]) 
     target = json.loads((weights_dir() / "target" / "config.json").read_text())
     folder = local_folder(given.root / "model")
     report = inspect_head(folder, target=target, mode="p-eagle", num_speculative_tokens=5)
-    assert [str(each) for each in report.findings if each.severity == "error"] == []
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
     made = result(given)
     assert made["schema"] == "peagle-training/1"
     assert made["steps"] == 6
@@ -189,10 +190,11 @@ def free_port() -> int:
 
 def test_two_processes_train_one_head_and_stop_together(python: Path, tmp_path: Path) -> None:
     given = job(tmp_path, **{**SHORT, "grad_accumulation_steps": 1, "max_steps": 5, "sequence_partitions": 2})
-    more = {"PEAGLE_TRAIN_PROCESSES": "2", "PEAGLE_TRAIN_MASTER_ADDR": "127.0.0.1"}
-    given.environ = lambda extra=None: Job.environ(  # type: ignore[method-assign]
-        given, {**more, "PEAGLE_TRAIN_MASTER_PORT": str(free_port()), **(extra or {})}
-    )
+    given.more = {
+        "PEAGLE_TRAIN_PROCESSES": "2",
+        "PEAGLE_TRAIN_MASTER_ADDR": "127.0.0.1",
+        "PEAGLE_TRAIN_MASTER_PORT": str(free_port()),
+    }
     status, output = interrupted(
         given, python, "peagle-train step=2/5", lambda process: os.kill(process.pid, signal.SIGTERM)
     )
@@ -210,11 +212,12 @@ def test_two_instances_find_each_other(python: Path, tmp_path: Path) -> None:
     jobs = [job(tmp_path / host, **{**SHORT, "max_steps": 2, "grad_accumulation_steps": 1}) for host in hosts]
     running = []
     for given, host in zip(jobs, hosts, strict=True):
+        given.more = more
         given.resources = {"current_host": host, "hosts": hosts, "network_interface_name": "eth0"}
         running.append(
             subprocess.Popen(
                 given.command(python),
-                env=given.environ(more),
+                env=given.environ(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -244,7 +247,7 @@ def test_a_head_from_nothing_is_of_the_asked_shape(python: Path, tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     target = json.loads((weights_dir() / "target" / "config.json").read_text())
     report = inspect_head(local_folder(given.root / "model"), target=target, mode="p-eagle")
-    assert [str(each) for each in report.findings if each.severity == "error"] == []
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +256,11 @@ def recovered(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     folder = tmp_path_factory.mktemp("recovered")
     given = job(
         folder / "ml",
-        **{"sequence_length": 256, "num_depths": 8, "learning_rate": 1e-3, "epochs": 2, "max_steps": 60},
+        sequence_length=256,
+        num_depths=8,
+        learning_rate=1e-3,
+        epochs=2,
+        max_steps=60,
         grad_accumulation_steps=4,
         log_every_steps=10,
     )

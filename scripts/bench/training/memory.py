@@ -26,10 +26,10 @@ LIBRARIES = ("nemo-automodel", "torch", "transformers")
 INTRODUCTION = """\
 # Memory and time of a training step
 
-One step of a head of the shipped shape (2 layers, 16 and 8 heads, hidden size 256, 8 depths) on one document, in a
-process of its own, on a CPU in float32. `sequence_partitions` splits the document; loss and gradients stay the same
-(`tests/training/test_trainer.py`). **Above** is the process's peak above what it had before the step: weights,
-libraries and the document itself lie below it. The last column is that, against one partition.
+One step of a head of the shipped shape (2 layers, 16 and 8 heads, hidden size 256, 8 depths) on one document,
+in a process of its own, on a CPU in float32. `sequence_partitions` splits the document; loss and gradients
+stay the same (`tests/training/test_trainer.py`). **Above** is the process's peak above what it had before the
+step: weights, libraries and the document itself lie below it. The last column is that, against one partition.
 
 | tokens | partitions | before, GiB | peak, GiB | above, GiB | seconds | loss | share |
 |---:|---:|---:|---:|---:|---:|---:|---:|
@@ -93,9 +93,9 @@ def main(words: Sequence[str] | None = None) -> int:
     origin = provenance.origin(options.seed)
     pins = {pin.key: pin.version for pin in read_pins(LOCK.read_text(encoding="utf-8"))}
     machine = origin["machine"]
-    lengths = f" --tokens {options.tokens}" if options.tokens != "2048,8192" else ""
     told = {
-        "command": f"python -m scripts.bench.training.memory{lengths}",
+        "command": f"python -m scripts.bench.training.memory "
+        f"--tokens {options.tokens} --partitions {options.partitions}",
         "date": origin["date"][:10],
         "machine": f"{machine['processor']}, {machine['cores']} shared cores",
         "seed": options.seed,
