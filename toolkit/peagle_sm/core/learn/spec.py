@@ -57,10 +57,13 @@ class DataSpec(SpecPart):
     general: str | None = Field(
         default=None, min_length=1, description="Prompts of other kinds, that must not become slower."
     )
+    limit: int | None = Field(default=None, ge=4, description="Most prompts to take; left out, all.")
     max_tokens: int = Field(default=512, ge=1, description="Most tokens of each sampled answer.")
+    concurrency: int = Field(default=8, ge=1, le=1024, description="Requests in flight while sampling.")
     budget_usd: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Most that sampling the answers may cost."
     )
+    seed: int = Field(default=0, ge=0, description="Seed of the split and of the order of the prompts.")
 
 
 class TrainSpec(SpecPart):
@@ -186,6 +189,14 @@ class ProveSpec(SpecPart):
     most_general_loss: float = Field(
         default=0.02, ge=0, le=1, description="Most that general prompts may lose; 0.02 is 2%."
     )
+    prompts: int | None = Field(
+        default=None, ge=2, description="Most prompts of each of the two sets; left out, all."
+    )
+    max_tokens: int = Field(default=256, ge=1, description="Most tokens of each measured answer.")
+    budget_usd: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Refuse a proof that could cost more than this."
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the order of the prompts.")
 
 
 class PromoteSpec(SpecPart):
@@ -193,6 +204,16 @@ class PromoteSpec(SpecPart):
 
     canary_percent: int = Field(
         default=10, ge=1, le=50, description="Share of the capacity that first serves the new head."
+    )
+    canary_minutes: int = Field(
+        default=10, ge=1, le=60, description="Minutes that this share serves alone, with the alarms on."
+    )
+    least_acceptance: float = Field(
+        default=0.9,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Roll back if acceptance falls below this share of the proved one; 0.9 is 90%.",
     )
 
 
