@@ -202,6 +202,12 @@ class AcceptanceFell(PeagleError):
     exit_code = 18
 
 
+class NotOffered(PeagleError):
+    """`learn prove`: the head is not offered, for ``details["reasons"]``."""
+
+    exit_code = 19
+
+
 class Interrupted(PeagleError):
     """The user stopped the command with Ctrl-C."""
 
@@ -228,6 +234,7 @@ EXIT_CODES: dict[int, str] = {
     16: "wait: a timeout before the endpoint was InService (with --deleted: gone)",
     17: "bench, compare: a workload pack failed",
     18: "acceptance: the acceptance length fell in a slice of the traffic",
+    19: "learn prove: the head is not offered",
     130: "interrupted by Ctrl-C",
 }
 
