@@ -1,4 +1,4 @@
-"""`peagle-sm learn`: the group; one module for each of its commands."""
+"""`peagle-sm learn`: the group; one module for each of its commands or a few that belong together."""
 
 from __future__ import annotations
 
@@ -6,10 +6,31 @@ import click
 
 from peagle_sm.cli.base import Entry, LazyGroup, global_options
 
-ENTRIES: tuple[Entry, ...] = ()
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "plan",
+        "commands.learning.sizes:plan",
+        "Show what training a model needs: memory, hours and price.",
+        "Training",
+    ),
+    Entry(
+        "train",
+        "commands.learning.train:train",
+        "Train a head in a SageMaker training job, and follow it.",
+        "Training",
+    ),
+    Entry(
+        "status", "commands.learning.train:status", "Show training jobs: steps, losses and cost.", "Training"
+    ),
+    Entry("stop", "commands.learning.train:stop", "Stop a training job.", "Training"),
+)
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES)
 @global_options
 def learn() -> None:
-    """Train a draft head on your traffic, prove it, and promote it."""
+    """Train a draft head on your traffic, prove it, and promote it.
+
+    learn.yaml names the target, the data and the limits. A training job runs in SageMaker until it is done,
+    or until its maximum run time; it goes on when this program ends.
+    """
