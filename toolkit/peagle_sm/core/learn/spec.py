@@ -39,6 +39,9 @@ class TargetSpec(SpecPart):
     """The model that the head drafts for."""
 
     model: str = Field(min_length=1, description="Catalogue id, or s3:// of a Hugging Face folder.")
+    uri: S3Folder | None = Field(
+        default=None, description="s3:// of a catalogue model's weights; left out, JumpStart's or the local."
+    )
     revision: str | None = Field(
         default=None, min_length=1, description="Commit of the weights, for the head's manifest."
     )
@@ -127,7 +130,7 @@ class TrainSpec(SpecPart):
     num_depths: int | None = Field(default=None, ge=1, le=32, description="Tokens drafted in one pass (K).")
     num_draft_layers: int | None = Field(default=None, ge=1, le=16, description="Layers of the head.")
     down_sample_ratio: float | None = Field(
-        default=None, gt=0, le=1, description="Share of the positions that stays from depth to depth."
+        default=None, ge=0.05, le=1, description="Share of the positions that stays from depth to depth."
     )
     down_sample_ratio_min: float | None = Field(
         default=None, ge=0, le=1, description="Least share of the positions at any depth."
@@ -143,7 +146,7 @@ class TrainSpec(SpecPart):
     min_lr_ratio: float | None = Field(default=None, ge=0, le=1, description="Last rate over the highest.")
     weight_decay: float | None = Field(default=None, ge=0, le=1, description="Weight decay of AdamW.")
     aux_layer_ids: list[Annotated[int, Field(ge=1)]] | None = Field(
-        default=None, min_length=1, max_length=8, description="Layers of the target to read, as vLLM counts."
+        default=None, min_length=3, max_length=3, description="Layers of the target to read, as vLLM counts."
     )
     mask_token_id: int | None = Field(default=None, ge=0, description="Token in the place of an unknown one.")
     draft_num_attention_heads: int | None = Field(default=None, ge=1, description="Heads of attention.")

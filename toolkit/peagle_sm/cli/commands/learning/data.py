@@ -24,25 +24,6 @@ learn_spec_argument = click.argument(
 )
 
 
-def read_learn_spec(path: Path) -> LearnSpec:
-    """Read learn.yaml.
-
-    Raises:
-        SpecError: the file cannot be read, or has a bad field.
-    """
-    from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.learn.spec import parse_learn_spec
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            next_step="Give an existing learn.yaml; docs/how-to/learn-data.md has an example.",
-        ) from error
-    return parse_learn_spec(text, str(path))
-
-
 def work_folder(path: Path, spec: LearnSpec) -> Path:
     """Return the folder beside learn.yaml in which a run keeps its answers and its state."""
     return path.absolute().parent / ".peagle-learn" / spec.name
@@ -66,9 +47,10 @@ def data(state: State, spec_path: Path, budget_usd: float | None, dry_run: bool,
     five minutes before the endpoint's lifetime does.
     """
     from peagle_sm.learn.data import make_data, plan_data
+    from peagle_sm.learn.train import load_learn_spec
 
     need_packages()
-    spec = read_learn_spec(spec_path)
+    spec = load_learn_spec(spec_path)
     if budget_usd is not None:
         spec = spec.model_copy(update={"data": spec.data.model_copy(update={"budget_usd": budget_usd})})
     need_terminal(state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")

@@ -13,7 +13,7 @@ from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.deploy import render_update
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import learn_spec_argument, read_learn_spec, work_folder
+from peagle_sm.cli.commands.learning.data import learn_spec_argument, work_folder
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.words import usd
@@ -59,15 +59,16 @@ def prove(
     the target without speculation, measures both and the serving endpoint in turns, and deletes what it
     deployed. The head is offered only if its acceptance is significantly better on the held-out prompts, not
     more than prove.most_general_loss worse on the general ones, and its answers are the target's own. Exit
-    code 19 if it is not offered.
+    code 20 if it is not offered.
     """
     from peagle_sm.core.errors import NotOffered
     from peagle_sm.learn.prove import plan_prove
     from peagle_sm.learn.prove import prove as measure
+    from peagle_sm.learn.train import load_learn_spec
     from peagle_sm.service.spec_to_plan import load_spec
 
     need_packages()
-    spec, served = read_learn_spec(spec_path), load_spec(endpoint_path)
+    spec, served = load_learn_spec(spec_path), load_spec(endpoint_path)
     need_terminal(
         state,
         yes or dry_run,
@@ -183,8 +184,9 @@ def promote(
     fields are written into the endpoint's spec, and its origin into its manifest.
     """
     from peagle_sm.learn.promote import promote as bring
+    from peagle_sm.learn.train import load_learn_spec
 
-    spec = read_learn_spec(spec_path)
+    spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm learn prove {quote(str(spec_path))} --dry-run{state.flags}")
 
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
@@ -209,8 +211,9 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
     written back into the endpoint's spec.
     """
     from peagle_sm.learn.promote import rollback as take_back
+    from peagle_sm.learn.train import load_learn_spec
 
-    spec = read_learn_spec(spec_path)
+    spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm status {spec.endpoint or ''}{state.flags}")
 
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
@@ -236,12 +239,12 @@ def _change(
     emit(
         state,
         table=lambda: render_promotion(found),
-        data=lambda: proof_like(found),
+        data=lambda: promotion_data(found),
         names=[found.head],
     )
 
 
-def proof_like(found: Promotion) -> dict[str, object]:
+def promotion_data(found: Promotion) -> dict[str, object]:
     """Return a promotion for --format json."""
     from dataclasses import asdict
 
