@@ -87,13 +87,14 @@ def refuse_unfit(prompts: Sequence[Prompt], target: TargetTexts, origin: str) ->
     strange: Counter[str] = Counter()
     prompts_with: list[str] = []
     for prompt in prompts:
-        foreign = {mark for text in _texts(prompt.body) for mark in _CONTROL.findall(text)} - known
+        marks = (mark for text in _texts(prompt.body) for mark in _CONTROL.findall(text))
+        foreign = [mark for mark in dict.fromkeys(marks) if mark not in known]
         strange.update(foreign)
         prompts_with += [prompt.id] if foreign else []
     if len(prompts_with) > max(1, _SHARE * len(prompts)) or (prompts_with and len(prompts) <= FEW):
-        marks = ", ".join(mark for mark, _ in strange.most_common(3))
+        first = ", ".join(mark for mark, _ in strange.most_common(3))
         raise SpecError(
-            f"{origin}: {len(prompts_with):,} of {len(prompts):,} prompts contain {marks}, which the target's"
+            f"{origin}: {len(prompts_with):,} of {len(prompts):,} prompts contain {first}, which the target's"
             f" tokenizer does not know as control tokens; the first: {prompts_with[0]}. They were written for"
             " another model's chat template",
             next_step="Give the messages of the chats instead ({\"messages\": [...]}); the endpoint applies the"
