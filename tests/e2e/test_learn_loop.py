@@ -1,4 +1,4 @@
-"""Data, proof, promotion and rollback with the real engine: a repaired head is offered, damaged ones are not."""
+"""Data, proof, promotion and rollback with the real engine: a better head serves, damaged ones do not."""
 
 from __future__ import annotations
 

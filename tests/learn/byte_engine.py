@@ -38,7 +38,10 @@ class ByteEngine:
         said = self.answer(text)
         kind = {"text": said} if "prompt" in body else {"delta": {"content": said}}
         return [
-            {"prompt_token_ids": list(text.encode()), "choices": [{**kind, "token_ids": list(said.encode())}]},
+            {
+                "prompt_token_ids": list(text.encode()),
+                "choices": [{**kind, "token_ids": list(said.encode())}],
+            },
             {"choices": [{"finish_reason": "stop"}]},
         ]
 

@@ -52,7 +52,9 @@ def as_bytes(values: np.ndarray[Any, Any]) -> bytes:
 def changed(tensors: Tensors, change: Callable[[str, Any], Any]) -> Tensors:
     """Change the values of every matrix."""
     return {
-        name: (dtype, shape, as_bytes(change(name, as_floats(data)))) if len(shape) > 1 else (dtype, shape, data)
+        name: (dtype, shape, as_bytes(change(name, as_floats(data))))
+        if len(shape) > 1
+        else (dtype, shape, data)
         for name, (dtype, shape, data) in tensors.items()
     }
 
@@ -63,7 +65,9 @@ def noisy(tensors: Tensors, share: float, seed: int) -> Tensors:
     return changed(tensors, lambda _, values: values + rng.normal(0, share * values.std(), values.shape))
 
 
-def damage(kind: str, seed: int, config: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors, int]:
+def damage(
+    kind: str, seed: int, config: dict[str, Any], tensors: Tensors
+) -> tuple[dict[str, Any], Tensors, int]:
     """Damage a head in one way; return its config and tensors, and how many bytes to cut from its file."""
     chance, rng = random.Random(f"{kind}/{seed}"), np.random.default_rng(seed)
     if kind == "truncated":
@@ -86,7 +90,10 @@ def damage(kind: str, seed: int, config: dict[str, Any], tensors: Tensors) -> tu
             ids = [chance.randint(7, 40), *chance.sample(range(1, 6), 2)]
             eagle = {**config["eagle_config"], "eagle_aux_hidden_state_layer_ids": ids}
             return {**config, "eagle_aux_hidden_state_layer_ids": ids, "eagle_config": eagle}, tensors, 0
-        renamed = {name.replace("layers.1.", f"layers.{chance.randint(2, 9)}."): each for name, each in tensors.items()}
+        renamed = {
+            name.replace("layers.1.", f"layers.{chance.randint(2, 9)}."): each
+            for name, each in tensors.items()
+        }
         return config, renamed, 0
     assert kind == "another target"
     how = chance.randrange(3)

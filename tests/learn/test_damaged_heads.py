@@ -1,4 +1,4 @@
-"""200 damaged heads: what the files show is refused before an engine is started, and nothing is offered unmeasured."""
+"""200 damaged heads: files that show it are refused before an engine starts; none is offered unmeasured."""
 
 from __future__ import annotations
 

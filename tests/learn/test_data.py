@@ -18,7 +18,15 @@ from peagle_sm.core.learn.conversations import NEAR, shingles, similarity
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import read_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.learn.data import MANIFEST, TRAINING, VALIDATION, DataResult, make_data, plan_data, stored_manifest
+from peagle_sm.learn.data import (
+    MANIFEST,
+    TRAINING,
+    VALIDATION,
+    DataResult,
+    make_data,
+    plan_data,
+    stored_manifest,
+)
 from peagle_sm.service import Endpoint, delete, deploy
 from tests.cli.running import run
 from tests.core.learn.test_conversations import words
@@ -62,14 +70,20 @@ Make = Callable[..., LearnSpec]
 
 @pytest.fixture
 def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
-    def make(lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any) -> LearnSpec:
+    def make(
+        lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any
+    ) -> LearnSpec:
         (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         told = {"prompts": [str(tmp_path / "p.jsonl")], "max_tokens": 32, **data}
         if general is not None:
             (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
             told["general"] = str(tmp_path / "g.jsonl")
         return LearnSpec(
-            name="team", target={"model": "tiny-code"}, endpoint=endpoint, bucket=f"s3://{bucket}/x", data=told
+            name="team",
+            target={"model": "tiny-code"},
+            endpoint=endpoint,
+            bucket=f"s3://{bucket}/x",
+            data=told,
         )
 
     return make
@@ -78,7 +92,12 @@ def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
 def made(spec: LearnSpec, session: Session, work: Path, engine: Any = None) -> DataResult:
     plan = plan_data(spec, session, work)
     return make_data(
-        plan, session, work, confirm=lambda offer: True, progress=lambda event: None, engine=engine or ByteEngine()
+        plan,
+        session,
+        work,
+        confirm=lambda offer: True,
+        progress=lambda event: None,
+        engine=engine or ByteEngine(),
     )
 
 
@@ -124,7 +143,11 @@ def test_no_held_out_prompt_has_a_relative_in_the_training_file(
     )
     prompts = {
         name: [
-            shingles(text_of_ids([each for each, mask in zip(row["input_ids"], row["loss_mask"], strict=True) if not mask]))
+            shingles(
+                text_of_ids(
+                    [each for each, mask in zip(row["input_ids"], row["loss_mask"], strict=True) if not mask]
+                )
+            )
             for row in rows
         ]
         for name, rows in sets.items()
@@ -157,7 +180,9 @@ def test_nothing_is_sent_or_stored_before_it_is_confirmed(
     engine = ByteEngine()
     plan = plan_data(spec_of(texts(8)), session, tmp_path / "work")
     with pytest.raises(Declined):
-        make_data(plan, session, tmp_path / "work", confirm=lambda _: False, progress=lambda _: None, engine=engine)
+        make_data(
+            plan, session, tmp_path / "work", confirm=lambda _: False, progress=lambda _: None, engine=engine
+        )
     assert engine.asked == []
     assert not (tmp_path / "work").exists()
     assert s3.list_sizes(session, bucket, "") == {}

@@ -34,13 +34,15 @@ def wanted(*texts: str) -> list[Wanted]:
 def sampling(
     journal: Journal,
     engine: ByteEngine,
-    limits: Limits = Limits(),
+    limits: Limits | None = None,
     now: Callable[[], datetime] = lambda: NOW,
     clock: Callable[[], float] | None = None,
 ) -> Sampling:
     told: list[Event] = []
     ticks = itertools.count()
-    return Sampling(engine, journal, limits, 2, 256, told.append, now, clock or (lambda: next(ticks) * 0.01))
+    return Sampling(
+        engine, journal, limits or Limits(), 2, 256, told.append, now, clock or (lambda: next(ticks) * 0.01)
+    )
 
 
 def test_a_prompt_is_asked_once_over_all_runs(tmp_path: Path) -> None:
@@ -65,7 +67,9 @@ def test_a_journal_that_is_cut_anywhere_loses_only_what_was_cut(
     content = path.read_bytes()
     cut = data.draw(st.integers(0, len(content)))
     path.write_bytes(content[:cut])
-    kept = content[:cut].count(b'"turns"') - (not content[:cut].endswith(b"\n") and b'"turns"' in content[:cut].rpartition(b"\n")[2])
+    kept = content[:cut].count(b'"turns"') - (
+        not content[:cut].endswith(b"\n") and b'"turns"' in content[:cut].rpartition(b"\n")[2]
+    )
     engine = ByteEngine()
     journal = Journal.open(path)
     assert len(journal.answers) == kept

@@ -15,7 +15,8 @@ TARGET = TargetTexts(True, frozenset({"<|endoftext|>", "<|mask|>"}), 2048)
 
 def chats(count: int, text: str = "hello there") -> list[Prompt]:
     return [
-        Prompt(f"c{number}", {"messages": [{"role": "user", "content": f"{text} {number}"}]}) for number in range(count)
+        Prompt(f"c{number}", {"messages": [{"role": "user", "content": f"{text} {number}"}]})
+        for number in range(count)
     ]
 
 
@@ -31,19 +32,22 @@ def chats(count: int, text: str = "hello there") -> list[Prompt]:
         (
             [Prompt("p", {"prompt": "<|im_start|>user\nhi<|im_end|>"})],
             TARGET,
-            "traffic: 1 of 1 prompts contain <|im_start|>, <|im_end|>, which the target's tokenizer does not know"
+            "traffic: 1 of 1 prompts contain <|im_start|>, <|im_end|>, which the target's tokenizer does"
+            " not know"
             " as control tokens; the first: p. They were written for another model's chat template",
         ),
         (
             [Prompt("p", {"prompt": "[INST] hi [/INST]"})],
             TARGET,
-            "traffic: 1 of 1 prompts contain [INST], [/INST], which the target's tokenizer does not know as control"
+            "traffic: 1 of 1 prompts contain [INST], [/INST], which the target's tokenizer does not know"
+            " as control"
             " tokens; the first: p. They were written for another model's chat template",
         ),
         (
             [Prompt("p", {"prompt": [1, 2, 151_645]})],
             TARGET,
-            "traffic: p has token id 151,645; the target's vocabulary has 2,048. It was made with another tokenizer",
+            "traffic: p has token id 151,645; the target's vocabulary has 2,048. It was made with"
+            " another tokenizer",
         ),
     ],
 )

@@ -60,7 +60,10 @@ def general(**more: Any) -> Evidence:
 @pytest.mark.parametrize(
     ("evidence", "reason"),
     [
-        (Evidence(head_faults=("model.safetensors is cut short",)), "heads check: model.safetensors is cut short"),
+        (
+            Evidence(head_faults=("model.safetensors is cut short",)),
+            "heads check: model.safetensors is cut short",
+        ),
         (Evidence(), "verify: the answers were not compared with the target's own"),
         (
             replace(GOOD, identity=(Check("greedy", False, "3 of 32 differ"),)),
@@ -71,11 +74,15 @@ def general(**more: Any) -> Evidence:
         (replace(GOOD, general=None), "general prompts were not measured"),
         (held_out(failed=1), "held-out prompts: 1 requests of the candidate failed"),
         (held_out(prompts=7), "held-out prompts: 7 were measured; at least 8 are needed"),
-        (held_out(acceptance=None), "held-out prompts: the answers report no drafts, so the acceptance is not known"),
+        (
+            held_out(acceptance=None),
+            "held-out prompts: the answers report no drafts, so the acceptance is not known",
+        ),
         (held_out(speed=None), "held-out prompts: the speed was not measured"),
         (
             held_out(acceptance=Ratio(1.05, 0.999, 1.1)),
-            "held-out prompts: acceptance 1.050 [0.999, 1.100] times that of the serving head; the interval must be"
+            "held-out prompts: acceptance 1.050 [0.999, 1.100] times that of the serving head; the"
+            " interval must be"
             " above 1",
         ),
         (
@@ -84,12 +91,14 @@ def general(**more: Any) -> Evidence:
         ),
         (
             general(acceptance=Ratio(1.0, 0.97, 1.03)),
-            "general prompts: acceptance 1.000 [0.970, 1.030] times that of the serving head; the interval must not"
+            "general prompts: acceptance 1.000 [0.970, 1.030] times that of the serving head; the"
+            " interval must not"
             " go below 0.98",
         ),
         (
             replace(GOOD, long_context=SetEvidence(20, Ratio(0.5, 0.4, 0.6), None)),
-            "long prompts: acceptance 0.500 [0.400, 0.600] times that of the serving head, significantly worse",
+            "long prompts: acceptance 0.500 [0.400, 0.600] times that of the serving head, significantly"
+            " worse",
         ),
     ],
 )
@@ -163,7 +172,8 @@ def test_an_edited_proof_is_none() -> None:
 @pytest.mark.parametrize("name", [each.name for each in fields(Bound)])
 def test_a_proof_holds_for_exactly_what_it_was_made_with(name: str) -> None:
     assert faults_of(proof(), BOUND, WANTED) == ()
-    other = replace(BOUND, **{name: 3 if name == "num_speculative_tokens" else "other"})
+    changed: dict[str, Any] = {name: 3 if name == "num_speculative_tokens" else "other"}
+    other = replace(BOUND, **changed)
     assert len(faults_of(proof(), other, WANTED)) == 1
 
 

@@ -29,7 +29,9 @@ def test_a_new_result_of_a_step_undoes_the_later_ones() -> None:
     assert set(state.with_step("train", Done("train", {"is": "new"}, "later")).steps) == {"data", "train"}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"name": "a", "steps": {"dance": {}}}', '{"name": "b", "steps": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"name": "a", "steps": {"dance": {}}}', '{"name": "b", "steps": {}}']
+)
 def test_a_damaged_state_says_what_to_do(text: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_state(text, "a", "state.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,9 @@ def test_a_row_has_the_mask_on_the_answer_alone(prompt: tuple[int, ...], answer:
     line = row(Sampled("p", "c", prompt, answer, "stop"))
     (found,) = read_rows(line, "train")
     assert found["input_ids"] == [*prompt, *answer]
-    assert [each for each, mask in zip(found["input_ids"], found["loss_mask"], strict=True) if mask] == [*answer]
+    assert [each for each, mask in zip(found["input_ids"], found["loss_mask"], strict=True) if mask] == [
+        *answer
+    ]
     assert found["conversation"] == "c"
     assert "\n" not in line
 
@@ -29,9 +32,18 @@ def test_a_row_has_the_mask_on_the_answer_alone(prompt: tuple[int, ...], answer:
     [
         ("[", "train, line 2: not JSON"),
         ('{"input_ids": [1]}', "train, line 2: allowed: exactly input_ids, loss_mask and conversation"),
-        ('{"input_ids": [1, -1], "loss_mask": [0, 1], "conversation": "c"}', "input_ids: allowed: whole numbers"),
-        ('{"input_ids": [1, true], "loss_mask": [0, 1], "conversation": "c"}', "input_ids: allowed: whole numbers"),
-        ('{"input_ids": [1, 2], "loss_mask": [1], "conversation": "c"}', "loss_mask: allowed: 2 times 0 or 1"),
+        (
+            '{"input_ids": [1, -1], "loss_mask": [0, 1], "conversation": "c"}',
+            "input_ids: allowed: whole numbers",
+        ),
+        (
+            '{"input_ids": [1, true], "loss_mask": [0, 1], "conversation": "c"}',
+            "input_ids: allowed: whole numbers",
+        ),
+        (
+            '{"input_ids": [1, 2], "loss_mask": [1], "conversation": "c"}',
+            "loss_mask: allowed: 2 times 0 or 1",
+        ),
         ('{"input_ids": [1, 2], "loss_mask": [0, 0], "conversation": "c"}', "loss_mask has no 1"),
     ],
 )
@@ -43,10 +55,14 @@ def test_a_bad_row_is_named_by_its_line(line: str, said: str) -> None:
 
 
 def test_ids_and_texts_are_read_from_both_apis() -> None:
-    chat = [
+    chat: list[dict[str, Any]] = [
         {"prompt_token_ids": [5, 6], "choices": [{"delta": {"role": "assistant"}}]},
         {"choices": [{"delta": {"reasoning": "so "}}]},
-        {"choices": [{"delta": {"content": "hi", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}}]},
+        {
+            "choices": [
+                {"delta": {"content": "hi", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}}
+            ]
+        },
     ]
     assert prompt_ids_of(chat) == (5, 6)
     assert said(chat) == "so hif{}"

@@ -22,7 +22,6 @@ from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
 from peagle_sm.core.learn.conversations import Conversation, Prompt, Split, split, user_text
-from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
 from peagle_sm.core.request_slices import slices_of_body
@@ -118,9 +117,7 @@ class DataPlan:
     offer: DataOffer
 
 
-def plan_data(
-    spec: LearnSpec, session: Session, work: Path, *, sources: Sources | None = None
-) -> DataPlan:
+def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources | None = None) -> DataPlan:
     """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
 
     Raises:
@@ -129,13 +126,13 @@ def plan_data(
     """
     data = spec.data
     if not data.prompts:
-        raise SpecError("data.prompts is empty", next_step="Name files, folders or s3:// prefixes of prompts.")
+        raise SpecError(
+            "data.prompts is empty", next_step="Name files, folders or s3:// prefixes of prompts."
+        )
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
     texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
-    read = read_prompts(
-        data.prompts, lambda: session, texts, max_tokens=data.max_tokens, what="data.prompts"
-    )
+    read = read_prompts(data.prompts, lambda: session, texts, max_tokens=data.max_tokens, what="data.prompts")
     general: Read | None = None
     if data.general is not None:
         general = read_prompts(
@@ -145,9 +142,7 @@ def plan_data(
     divided = split(chosen, data.held_out, data.seed, () if general is None else general.prompts)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
-        raise NotFound(
-            f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}"
-        )
+        raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
     described = describe_endpoint(session, endpoint)
     journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
     wanted = tuple(
@@ -196,7 +191,8 @@ def need_endpoint(spec: LearnSpec) -> str:
     if spec.endpoint is None:
         raise SpecError(
             "endpoint: found nothing; allowed: the name of an endpoint that serves the target",
-            next_step="Deploy the target with `peagle-sm deploy`, and write `endpoint: NAME` into learn.yaml.",
+            next_step="Deploy the target with `peagle-sm deploy`, and write `endpoint: NAME` into"
+            " learn.yaml.",
         )
     return spec.endpoint
 
@@ -249,7 +245,9 @@ def make_data(
     """
     spec, offer = plan.spec, plan.offer
     if not confirm(offer):
-        raise Declined("Nothing was sent or stored: it was not confirmed.", next_step="Run it again and confirm.")
+        raise Declined(
+            "Nothing was sent or stored: it was not confirmed.", next_step="Run it again and confirm."
+        )
     work.mkdir(parents=True, exist_ok=True)
     arm = plan.described.arm
     until = None if offer.until is None else offer.until - _MARGIN
@@ -291,7 +289,8 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, 
         if not turns:
             raise PlanRefused(
                 f"no prompt of {name} has an answer: the budget or the endpoint's lifetime is too small",
-                next_step="Raise data.budget_usd, or extend the lifetime with `peagle-sm keep`; answers so far are"
+                next_step="Raise data.budget_usd, or extend the lifetime with `peagle-sm keep`; answers so"
+                " far are"
                 " kept, and the next run continues.",
                 details={"findings": []},
             )
@@ -358,9 +357,7 @@ def _manifest(
     }
 
 
-def _upload(
-    session: Session, uri: str, folder: Path, files: Mapping[str, bytes], progress: Progress
-) -> None:
+def _upload(session: Session, uri: str, folder: Path, files: Mapping[str, bytes], progress: Progress) -> None:
     """Upload the files, then the manifest: a reader of the manifest finds all of them."""
     bucket, prefix = s3.split_uri(uri)
     for name in files:
@@ -379,9 +376,7 @@ def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
     bucket, prefix = s3.split_uri(f"{spec.folder}data/")
     sizes = s3.list_sizes(session, bucket, prefix)
     if MANIFEST not in sizes:
-        raise NotFound(
-            f"{spec.folder}data/ has no data", next_step="Make it first: `peagle-sm learn data`."
-        )
+        raise NotFound(f"{spec.folder}data/ has no data", next_step="Make it first: `peagle-sm learn data`.")
     try:
         found = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A trained head: fetched from its job, checked before any engine is started, and put where engines read it."""
+"""A trained head: fetched from its job, checked before any engine starts, and put where engines read it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ class Candidate:
 
 
 def open_candidate(
-    what: str, session: Session, work: Path, *, target: str, num_speculative_tokens: int | None, sources: Sources
+    what: str,
+    session: Session,
+    work: Path,
+    *,
+    target: str,
+    num_speculative_tokens: int | None,
+    sources: Sources,
 ) -> Candidate:
     """Fetch a head, check it, and hash it; a damaged head has its faults in the report.
 
@@ -98,7 +104,9 @@ def _fetched(uri: str, session: Session, work: Path) -> Path:
             raise NotFound(f"no objects exist below {uri}", next_step="Correct the address of the head.")
         for name in sizes:
             if ".." in PurePosixPath(name).parts:
-                raise SpecError(f"{uri}: the name {name!r} is outside the prefix", next_step="Use another head.")
+                raise SpecError(
+                    f"{uri}: the name {name!r} is outside the prefix", next_step="Use another head."
+                )
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             _download(session, bucket, prefix + name, part / name)
         (part / MANIFEST).unlink(missing_ok=True)
@@ -186,7 +194,9 @@ def staged_hash(uri: str, session: Session) -> str:
     bucket, prefix = s3.split_uri(uri)
     sizes = s3.list_sizes(session, bucket, prefix)
     if not sizes:
-        raise NotFound(f"no objects exist below {uri}", next_step="Prove the head again: `peagle-sm learn prove`.")
+        raise NotFound(
+            f"no objects exist below {uri}", next_step="Prove the head again: `peagle-sm learn prove`."
+        )
     sums = {}
     for name, size in sizes.items():
         if "/" in name or not name.endswith((".safetensors", ".json")):

@@ -49,17 +49,19 @@ class Loop:
 
     def usd_per_hour(self) -> float | None:
         """Return the price of the endpoint, from which a head pays itself back."""
-        return self._described().usd_per_hour
-
-    def _described(self) -> Any:
-        return describe_endpoint(self.session, str(self.spec.endpoint)).arm
+        return describe_endpoint(self.session, str(self.spec.endpoint)).arm.usd_per_hour
 
     def _data_plan(self) -> DataPlan:
         return plan_data(self.spec, self.session, self.work)
 
     def _data_inputs(self, results: Results) -> Any:
         spec = self.spec
-        return [spec.data.model_dump(mode="json"), spec.target.model_dump(mode="json"), spec.endpoint, spec.folder]
+        return [
+            spec.data.model_dump(mode="json"),
+            spec.target.model_dump(mode="json"),
+            spec.endpoint,
+            spec.folder,
+        ]
 
     def _data_cost(self, results: Results) -> StepCost:
         offer = self._data_plan().offer
@@ -68,9 +70,7 @@ class Loop:
         return StepCost("data", what, min(most, default=None), offer.budget_usd)
 
     def _data(self, results: Results) -> StepResult:
-        made = make_data(
-            self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress
-        )
+        made = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
         hourly = self.usd_per_hour()
         usd = None if hourly is None else round(hourly * made.end.spent_s / 3600, 4)
         return StepResult({"data": made.data, "uri": made.uri, "rows": dict(made.rows)}, usd)
@@ -92,18 +92,26 @@ class Loop:
         plan = plan_training(self.spec, self.session, self.base)
         plan.refuse_errors()
         price = plan.facts.price
-        usd = None if price.max_usd is None or plan.estimated_hours is None else min(
-            price.max_usd, price.max_usd * plan.estimated_hours / self.spec.train.max_hours
+        usd = (
+            None
+            if price.max_usd is None or plan.estimated_hours is None
+            else min(price.max_usd, price.max_usd * plan.estimated_hours / self.spec.train.max_hours)
         )
         return StepCost("train", f"job {plan.job}", usd, price.max_usd)
 
     def _train(self, results: Results) -> StepResult:
         found = train(
-            self.spec, self.session, confirm=_yes, progress=self.progress, unguarded=self.unguarded, base=self.base
+            self.spec,
+            self.session,
+            confirm=_yes,
+            progress=self.progress,
+            unguarded=self.unguarded,
+            base=self.base,
         )
         if found.job.artifact is None:
             raise NotFound(
-                f"job {found.job.name} has no head", next_step=f"Look at it: `peagle-sm learn status {found.job.name}`."
+                f"job {found.job.name} has no head",
+                next_step=f"Look at it: `peagle-sm learn status {found.job.name}`.",
             )
         return StepResult({"job": found.job.name, "head": found.job.artifact}, found.usd)
 

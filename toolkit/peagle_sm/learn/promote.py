@@ -101,7 +101,8 @@ def chosen_proof(spec: LearnSpec, session: Session, head: str | None) -> Proof:
     if not fitting:
         named = "" if head is None else f" of head {head}"
         raise NotFound(
-            f"no proof{named} exists below {spec.folder}proofs/", next_step="Prove it: `peagle-sm learn prove`."
+            f"no proof{named} exists below {spec.folder}proofs/",
+            next_step="Prove it: `peagle-sm learn prove`.",
         )
     return fitting[0]
 
@@ -174,7 +175,7 @@ def promote(
     tagged = status(endpoint, session=session).summary.spec_hash
     serves = tagged == plan_for(wanted, session).spec_hash
     if last is None or not ours or not serves:
-        # Once the update has begun, the config is another, and the proof's binding to the old one is done with.
+        # Once the update has begun, the config is another: the binding to the old one is done with.
         _refuse_unproved(spec, proof, session, begun=ours and last is not None and last.state == "begun")
     if last is None or not ours:
         before = fields_of(serving_spec(spec, load_spec(spec_path), session))
@@ -191,7 +192,9 @@ def promote(
 
     if not serves:
         alarm = _alarm(spec, proof, session)
-        _bring(wanted.locked_as(load_spec(spec_path)), spec, session, alarm, agreed, progress, pacing, unguarded)
+        _bring(
+            wanted.locked_as(load_spec(spec_path)), spec, session, alarm, agreed, progress, pacing, unguarded
+        )
     _write(spec_path, after)
     _write_lineage(spec, session, proof)
     progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
@@ -205,7 +208,9 @@ def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: 
         PlanRefused: it does not hold.
     """
     manifest = stored_manifest(spec, session)
-    bound = bound_of(spec, session, staged_hash(proof.bound.head_uri, session), proof.bound.head_uri, manifest)
+    bound = bound_of(
+        spec, session, staged_hash(proof.bound.head_uri, session), proof.bound.head_uri, manifest
+    )
     if begun:
         bound = replace(bound, endpoint_config=proof.bound.endpoint_config)
     faults = faults_of(proof, bound, thresholds_of(spec))
@@ -275,7 +280,9 @@ def _write_lineage(spec: LearnSpec, session: Session, proof: Proof) -> None:
     training = {}
     if "training.json" in sizes:
         with suppress(ValueError):
-            training = json.loads(s3.read_range(session, bucket, prefix + "training.json", 0, sizes["training.json"]))
+            training = json.loads(
+                s3.read_range(session, bucket, prefix + "training.json", 0, sizes["training.json"])
+            )
     held_out = proof.evidence.held_out
     lineage = {
         "data": proof.bound.data,
@@ -323,9 +330,11 @@ def rollback(
     hashes = {plan_for(each, session).spec_hash for each in (old, new)}
     if tagged not in hashes:
         raise SpecError(
-            f"endpoint {last.endpoint} serves another spec than {spec_path} (tag {tagged}), so a rollback would"
+            f"endpoint {last.endpoint} serves another spec than {spec_path} (tag {tagged}), so a rollback"
+            " would"
             " also change other fields",
-            next_step="Give the spec that serves with --spec, or write the old head into it and run `peagle-sm update`:"
+            next_step="Give the spec that serves with --spec, or write the old head into it and run"
+            " `peagle-sm update`:"
             f" head_uri: {last.before['head_uri']}",
         )
     if tagged != plan_for(old, session).spec_hash:

@@ -6,7 +6,6 @@ Nothing is sent here. Recorded traffic is redacted already; other files are reda
 from __future__ import annotations
 
 import glob
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,7 +118,9 @@ def target_texts(sources: Sources, model: str, revision: str | None) -> tuple[Ta
         place = sources.target(model, revision)
         return read_target({name: _text(place, name) for name in _FILES}), ()
     except (NotFound, ServiceFault) as error:
-        return TargetTexts(), (f"the target's tokenizer was not read, so the prompts are not compared: {error}",)
+        return TargetTexts(), (
+            f"the target's tokenizer was not read, so the prompts are not compared: {error}",
+        )
 
 
 def _text(place: Place, name: str) -> bytes | None:

@@ -106,9 +106,7 @@ def thresholds_of(spec: LearnSpec) -> Thresholds:
     return Thresholds(asked.confidence, asked.least_gain, asked.most_general_loss)
 
 
-def bound_of(
-    spec: LearnSpec, session: Session, head: str, head_uri: str, manifest: dict[str, Any]
-) -> Bound:
+def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manifest: dict[str, Any]) -> Bound:
     """Return what a proof of this head holds for now.
 
     Raises:
@@ -148,7 +146,8 @@ def serving_spec(spec: LearnSpec, served: EndpointSpec, session: Session) -> End
     tagged, planned = status(endpoint, session=session).summary.spec_hash, plan_for(served, session).spec_hash
     if tagged != planned:
         raise SpecError(
-            f"the spec of {endpoint} is not what serves: its hash is {planned}, the endpoint's tag has {tagged}",
+            f"the spec of {endpoint} is not what serves: its hash is {planned}, the endpoint's tag has"
+            f" {tagged}",
             next_step=f"Run `peagle-sm update` with it first, or give the spec that serves with --spec"
             f" (`peagle-sm status {endpoint}{session.command_flags()}`).",
             details={"found": planned, "allowed": tagged},
@@ -198,9 +197,7 @@ def plan_prove(
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
     arms = {
         PLAIN: _arm(spec, spec_of(served, "none"), PLAIN, hours),
-        CANDIDATE: _arm(
-            spec, spec_of(served, "p-eagle", k=k, head=name, head_uri=uri), CANDIDATE, hours
-        ),
+        CANDIDATE: _arm(spec, spec_of(served, "p-eagle", k=k, head=name, head_uri=uri), CANDIDATE, hours),
     }
     leftovers = _leftovers(spec, session, arms)
     refuse_taken_names(session, [each.name for each in arms.values() if each.name not in leftovers])
@@ -212,7 +209,8 @@ def plan_prove(
     if budget is not None and (offer.most_usd is None or offer.most_usd > budget):
         found = "unknown" if offer.most_usd is None else f"{offer.most_usd:,.2f} USD"
         raise PlanRefused(
-            f"prove.budget_usd: the proof could cost {found}; allowed: {budget:,.2f} USD. Nothing was created.",
+            f"prove.budget_usd: the proof could cost {found}; allowed: {budget:,.2f} USD. Nothing was"
+            " created.",
             next_step="Raise the budget, or lower lifecycle.max_lifetime_hours in the endpoint's spec.",
             details={"findings": []},
         )
@@ -220,7 +218,7 @@ def plan_prove(
 
 
 def _arm(spec: LearnSpec, made: EndpointSpec, name: str, hours: float) -> EndpointSpec:
-    """Name an arm after the spec, so that the next run finds what a killed one left, and limit its lifetime."""
+    """Name an arm after the spec, so that the next run finds a killed one's, and limit its lifetime."""
     lifetime = min(made.lifecycle.max_lifetime_hours, hours)
     return made.model_copy(
         update={
@@ -245,9 +243,7 @@ def _warnings(report: HeadReport) -> tuple[str, ...]:
     return tuple(f"{fault.severity}: {fault.message}" for fault in report.faults if fault.severity != "info")
 
 
-def _workload(
-    spec: LearnSpec, session: Session, work: Path, manifest: dict[str, Any], name: str
-) -> Workload:
+def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str, Any], name: str) -> Workload:
     """Read a set of prompts as it was stored, and check it against the manifest."""
     bucket, prefix = s3.split_uri(f"{spec.folder}data/")
     told = manifest["files"][name]
@@ -325,7 +321,9 @@ def prove(
     files: dict[str, Path] = {}
     if plan.candidate.report.ok:
         if not confirm(plan.offer):
-            raise Declined("Nothing was created: the proof was not confirmed.", next_step="Run it again and confirm.")
+            raise Declined(
+                "Nothing was created: the proof was not confirmed.", next_step="Run it again and confirm."
+            )
         opened = sources or Sources(lambda: session)
         progress(Event("check", f"copying the head to {plan.bound.head_uri}"))
         stage_candidate(
@@ -417,13 +415,19 @@ def _long_prompts(plain: Described, engine: Any, seed: int) -> Workload | None:
         work = make_long(Make(model_of(plain, engine, None), seed, _LONG_UNITS))
     except PackNotMeasured:
         return None
-    return Workload("long context", work.items, work.license, None, work.source, len(work.items), temperature=0.0)
+    return Workload(
+        "long context", work.items, work.license, None, work.source, len(work.items), temperature=0.0
+    )
 
 
 def set_evidence(results: Results, confidence: float) -> SetEvidence:
     """Compare the candidate with the serving head in a results file; arms by their names."""
     speculates = {arm.name: None if arm.mode == "unknown" else arm.mode != "none" for arm in results.arms}
-    records = [each for each in results.requests if each.phase == "measured" and not each.prompt_id.endswith("#warm-up")]
+    records = [
+        each
+        for each in results.requests
+        if each.phase == "measured" and not each.prompt_id.endswith("#warm-up")
+    ]
     cells: dict[str, Cells] = {
         name: of_prompts((each for each in records if each.arm == name), speculates=speculates.get(name))
         for name in (SERVING, CANDIDATE)

@@ -83,13 +83,13 @@ def open_state(path: Path, name: str) -> RunState:
     except FileNotFoundError:
         return RunState(name)
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} cannot be read: {error}", next_step=f"Delete {path}; nothing is done twice.") from error
+        raise SpecError(
+            f"{path} cannot be read: {error}", next_step=f"Delete {path}; nothing is done twice."
+        ) from error
     return parse_state(text, name, str(path))
 
 
-def offer_of(
-    name: str, steps: Sequence[RunStep], state: RunState, usd_per_hour: float | None
-) -> RunOffer:
+def offer_of(name: str, steps: Sequence[RunStep], state: RunState, usd_per_hour: float | None) -> RunOffer:
     """Price the steps that are left."""
     results, costs = dict[str, Mapping[str, Any]](), list[StepCost]()
     known = True

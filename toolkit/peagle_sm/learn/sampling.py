@@ -150,7 +150,9 @@ class Sampling:
             SpecError: the endpoint refused every prompt.
         """
         journal = self.journal
-        todo = [each for each in wanted if each.key not in journal.left_out and each.key not in journal.answers]
+        todo = [
+            each for each in wanted if each.key not in journal.left_out and each.key not in journal.answers
+        ]
         stopped = self._ask(todo, len(wanted)) if todo else None
         answered = sum(each.key in journal.answers for each in wanted)
         refused = sum(each.key in journal.left_out for each in wanted)

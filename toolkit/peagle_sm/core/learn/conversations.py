@@ -103,7 +103,10 @@ def similarity(one: frozenset[int], other: frozenset[int]) -> float:
 def near_pairs(sets: Sequence[frozenset[int]], threshold: float = NEAR) -> Iterator[tuple[int, int]]:
     """Yield every pair of places whose sets are at least ``threshold`` similar; none is missed."""
     counts = Counter(item for one in sets for item in one)
-    rank = {item: place for place, (item, _) in enumerate(sorted(counts.items(), key=lambda each: (each[1], each[0])))}
+    rank = {
+        item: place
+        for place, (item, _) in enumerate(sorted(counts.items(), key=lambda each: (each[1], each[0])))
+    }
     index: dict[int, list[int]] = defaultdict(list)
     for place in sorted(range(len(sets)), key=lambda each: (len(sets[each]), each)):
         one = sets[place]
@@ -166,16 +169,18 @@ def group(prompts: Sequence[Prompt]) -> Grouped:
     for place, first in enumerate(firsts):
         if first:
             dialogues.join(seen.setdefault(first, place), place)
-    for one, other in _beginnings([None if each.is_chat else text for each, text in zip(distinct, texts, strict=True)]):
+    for one, other in _beginnings(
+        [None if each.is_chat else text for each, text in zip(distinct, texts, strict=True)]
+    ):
         dialogues.join(one, other)
     together = _Together(len(distinct))
     for place in range(len(distinct)):
         together.join(dialogues.of(place), place)
     left_out: set[int] = set()
     for one, other in near_pairs([shingles(text) for text in texts]):
-        first, last = sorted((one, other))
-        if dialogues.of(first) != dialogues.of(last) and first not in left_out:
-            left_out.add(last)
+        earlier, later = sorted((one, other))
+        if dialogues.of(earlier) != dialogues.of(later) and earlier not in left_out:
+            left_out.add(later)
         together.join(one, other)
     members: dict[int, list[int]] = defaultdict(list)
     for place in range(len(distinct)):
@@ -190,7 +195,11 @@ def group(prompts: Sequence[Prompt]) -> Grouped:
 
 
 def _dialogue_key(first: str | None, prompt: Prompt) -> str:
-    return exact_key(prompt.body) if not first else hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
+    return (
+        exact_key(prompt.body)
+        if not first
+        else hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
+    )
 
 
 def _beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
@@ -228,8 +237,8 @@ def split(prompts: Sequence[Prompt], held_out: float, seed: int, general: Sequen
     kept, dropped = _unlike(grouped.conversations, general)
     if len(kept) < 2 * FEWEST:
         raise SpecError(
-            f"the prompts have {_count(len(kept), 'conversation')} without repeats; allowed: at least {2 * FEWEST},"
-            f" {FEWEST} to train with and {FEWEST} held out",
+            f"the prompts have {_count(len(kept), 'conversation')} without repeats; allowed: at least"
+            f" {2 * FEWEST}, {FEWEST} to train with and {FEWEST} held out",
             next_step="Add prompts of other conversations to data.prompts.",
             details={"found": len(kept), "allowed": 2 * FEWEST},
         )
@@ -259,7 +268,9 @@ def _unlike(
         return every, 0
     # The whole conversation goes: its other turns repeat the prompt.
     gone = {places[each][0] for each in alike}
-    return [each for at, each in enumerate(every) if at not in gone], sum(len(every[at].prompts) for at in gone)
+    return [each for at, each in enumerate(every) if at not in gone], sum(
+        len(every[at].prompts) for at in gone
+    )
 
 
 def _draw(seed: int, key: str) -> float:
@@ -273,5 +284,9 @@ def _count(number: int, word: str) -> str:
 
 def without_names(prompt: Prompt) -> Prompt:
     """Return a prompt without the fields that name a person or an account."""
-    body = {name: value for name, value in prompt.body.items() if name not in ("user", "metadata", "safety_identifier")}
+    body = {
+        name: value
+        for name, value in prompt.body.items()
+        if name not in ("user", "metadata", "safety_identifier")
+    }
     return replace(prompt, body=body)

@@ -14,7 +14,8 @@ from peagle_sm.core.learn.conversations import Prompt, text_of
 
 #: Marks of turns in the templates of common models; text for people does not have them.
 _CONTROL = re.compile(
-    r"<\|[A-Za-z_]{2,32}\|>|<(?:start|end)_of_turn>|<turn\|>|<\|turn>|\[/?INST\]|<</?SYS>>|<[｜|][A-Za-z▁_ ]{2,40}[｜|]>"
+    r"<\|[A-Za-z_]{2,32}\|>|<(?:start|end)_of_turn>|<turn\|>|<\|turn>|\[/?INST\]|<</?SYS>>"
+    r"|<\uff5c[A-Za-z\u2581_ ]{2,40}\uff5c>"
 )
 _SHARE = 0.02  #: of the prompts with foreign marks; a few may quote another model's template
 
@@ -57,7 +58,11 @@ def _control_tokens(
 ) -> frozenset[str] | None:
     if settings is None and tokenizer is None:
         return None
-    added = [each.get("content") for each in (tokenizer or {}).get("added_tokens") or () if isinstance(each, Mapping)]
+    added = [
+        each.get("content")
+        for each in (tokenizer or {}).get("added_tokens") or ()
+        if isinstance(each, Mapping)
+    ]
     decoder = (settings or {}).get("added_tokens_decoder")
     if isinstance(decoder, Mapping):
         added += [each.get("content") for each in decoder.values() if isinstance(each, Mapping)]
@@ -76,9 +81,11 @@ def refuse_unfit(prompts: Sequence[Prompt], target: TargetTexts, origin: str) ->
     chats = [each for each in prompts if each.is_chat]
     if chats and target.has_template is False:
         raise SpecError(
-            f"{origin}: {len(chats):,} of {len(prompts):,} prompts are chats, and the target has no chat template;"
+            f"{origin}: {len(chats):,} of {len(prompts):,} prompts are chats, and the target has no chat"
+            " template;"
             f" the first: {chats[0].id}",
-            next_step="Give the target's folder its chat_template.jinja, or prompts as text ({\"prompt\": …}).",
+            next_step="Give the target's folder its chat_template.jinja, or prompts as text"
+            ' ({"prompt": …}).',
         )
     _refuse_outside(prompts, target, origin)
     known = target.control_tokens
@@ -97,7 +104,7 @@ def refuse_unfit(prompts: Sequence[Prompt], target: TargetTexts, origin: str) ->
             f"{origin}: {len(prompts_with):,} of {len(prompts):,} prompts contain {first}, which the target's"
             f" tokenizer does not know as control tokens; the first: {prompts_with[0]}. They were written for"
             " another model's chat template",
-            next_step="Give the messages of the chats instead ({\"messages\": [...]}); the endpoint applies the"
+            next_step='Give the messages of the chats instead ({"messages": [...]}); the endpoint applies the'
             " target's own template.",
             details={"found": [mark for mark, _ in strange.most_common(10)], "prompts": len(prompts_with)},
         )

@@ -251,7 +251,9 @@ def parse_proof(text: str | bytes, origin: str) -> Proof:
 
 
 def _no_proof(origin: str, why: str) -> SpecError:
-    return SpecError(f"{origin} is not a proof: {why}", next_step="Prove the head again: `peagle-sm learn prove`.")
+    return SpecError(
+        f"{origin} is not a proof: {why}", next_step="Prove the head again: `peagle-sm learn prove`."
+    )
 
 
 def faults_of(proof: Proof, bound: Bound, wanted: Thresholds) -> tuple[str, ...]:

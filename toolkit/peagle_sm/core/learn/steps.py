@@ -1,4 +1,4 @@
-"""The steps of `learn run`: what is done, what is next, what it costs, and when it has paid for itself. Pure."""
+"""The steps of `learn run`: what is done and next, its price, and when it has paid for itself. Pure."""
 
 from __future__ import annotations
 

@@ -106,13 +106,15 @@ def checked(one: Sampled, vocab_size: int | None) -> Sampled:
         raise ServiceFault(
             f"the endpoint sends no token ids of {missing}",
             code="NoTokenIds",
-            next_step="Use an image with vLLM 0.10.2 or later, which has return_token_ids; this project's images"
+            next_step="Use an image with vLLM 0.10.2 or later, which has return_token_ids; this"
+            " project's images"
             " and AWS's vLLM images since 0.16 have it.",
         )
     worst = max((*one.prompt_ids, *one.answer_ids))
     if vocab_size is not None and worst >= vocab_size:
         raise ServiceFault(
-            f"the endpoint sent token id {worst:,}; the target's vocabulary has {vocab_size:,}: it serves another"
+            f"the endpoint sent token id {worst:,}; the target's vocabulary has {vocab_size:,}: it serves"
+            " another"
             " model than target.model",
             code="OtherModel",
             next_step="Correct target or endpoint in learn.yaml.",

@@ -32,7 +32,8 @@ def work_folder(path: Path, spec: LearnSpec) -> Path:
 @click.command(cls=Command)
 @learn_spec_argument
 @click.option("--budget-usd", type=click.FloatRange(0, min_open=True), metavar="USD",
-              help="Stop sampling when the endpoint has cost this much meanwhile.  [default: the spec's]")  # fmt: skip
+              help="Stop sampling when the endpoint has cost this much meanwhile.  [default: the"
+              " spec's]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the prompts and the price; send and store nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
@@ -53,7 +54,9 @@ def data(state: State, spec_path: Path, budget_usd: float | None, dry_run: bool,
     spec = load_learn_spec(spec_path)
     if budget_usd is not None:
         spec = spec.model_copy(update={"data": spec.data.model_copy(update={"budget_usd": budget_usd})})
-    need_terminal(state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
+    need_terminal(
+        state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}"
+    )
     session = open_session(state)
     work = work_folder(spec_path, spec)
     plan = plan_data(spec, session, work)
@@ -104,7 +107,10 @@ def render_data_offer(offer: DataOffer) -> str:
     fields = [
         ("left out", ", ".join(left_out)),
         ("redacted", redacted),
-        ("answers", f"{offer.to_ask:,} to ask for, {offer.answered:,} there; at most {offer.most_tokens:,} tokens"),
+        (
+            "answers",
+            f"{offer.to_ask:,} to ask for, {offer.answered:,} there; at most {offer.most_tokens:,} tokens",
+        ),
         ("endpoint", f"{offer.endpoint}, {usd(offer.usd_per_hour, 'hour')}, also without this"),
         ("time", f"about {elapsed(offer.seconds)} at 10 ms a token"),
         ("cost", f"about {usd(offer.usd)}{budget}"),

@@ -78,7 +78,12 @@ def prove(
     work = work_folder(spec_path, spec)
     plan = plan_prove(spec, served, head, session, work)
     if dry_run:
-        emit(state, table=lambda: render_prove_offer(plan.offer), data=plan.offer.to_dict, names=[plan.offer.head])
+        emit(
+            state,
+            table=lambda: render_prove_offer(plan.offer),
+            data=plan.offer.to_dict,
+            names=[plan.offer.head],
+        )
         return
     with termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "proof", render_prove_offer, prove_question, before=follow.pause)
@@ -105,7 +110,9 @@ def prove_question(offer: ProveOffer) -> str:
 
 def render_prove_offer(offer: ProveOffer) -> str:
     """Render what is deployed and measured, and the price."""
-    most = "" if offer.most_usd is None else f"; at most {usd(offer.most_usd)}, if nothing deleted them earlier"
+    most = (
+        "" if offer.most_usd is None else f"; at most {usd(offer.most_usd)}, if nothing deleted them earlier"
+    )
     fields = [
         ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
         ("beside", f"{offer.endpoint}, which is not changed"),
@@ -135,21 +142,29 @@ def render_proof(proof: Proof) -> str:
     if rows:
         parts.append(render_table(("prompts", "n", "acceptance", "over serving", "speed over serving"), rows))
         confidence = f"{proof.thresholds.confidence:.0%}"
-        parts.append(f"({confidence} confidence intervals; acceptance: tokens for each pass, serving -> candidate)")
+        parts.append(
+            f"({confidence} confidence intervals; acceptance: tokens for each pass, serving -> candidate)"
+        )
     if evidence.identity:
         words = {True: "pass", False: "FAIL", None: "undecided"}
-        parts.append("answers: " + ", ".join(f"{each.name} {words[each.passed]}" for each in evidence.identity))
+        parts.append(
+            "answers: " + ", ".join(f"{each.name} {words[each.passed]}" for each in evidence.identity)
+        )
     if proof.decision.offered:
         parts.append(f"head {proof.bound.head[:16]} is offered: `peagle-sm learn promote`")
     else:
-        reasons = "\n".join(textwrap.fill(f"- {each}", 78, subsequent_indent="  ") for each in proof.decision.reasons)
+        reasons = "\n".join(
+            textwrap.fill(f"- {each}", 78, subsequent_indent="  ") for each in proof.decision.reasons
+        )
         parts.append(f"head {proof.bound.head[:16]} is not offered:\n{reasons}")
     parts += [f"note: {each}" for each in proof.decision.notes]
     return "\n\n".join(parts)
 
 
 def _row(name: str, found: SetEvidence) -> tuple[str, ...]:
-    lengths = [f"{each:.2f}" if each is not None else "?" for each in (found.serving_length, found.candidate_length)]
+    lengths = [
+        f"{each:.2f}" if each is not None else "?" for each in (found.serving_length, found.candidate_length)
+    ]
     ratios = [
         "-" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
         for one in (found.acceptance, found.speed)

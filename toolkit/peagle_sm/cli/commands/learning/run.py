@@ -73,7 +73,12 @@ def run(
 def render_run_offer(offer: RunOffer) -> str:
     """Render each step's price, the sum, and when the head would have paid for itself."""
     rows = [
-        (each.step, each.what, "" if each.is_done else usd(each.usd), "" if each.is_done else usd(each.most_usd))
+        (
+            each.step,
+            each.what,
+            "" if each.is_done else usd(each.usd),
+            "" if each.is_done else usd(each.most_usd),
+        )
         for each in offer.costs
     ]
     table = render_table(("step", "what", "about", "at most"), rows)
@@ -92,7 +97,12 @@ def render_run_offer(offer: RunOffer) -> str:
 def render_run(found: RunState) -> str:
     """Render the finished steps."""
     rows = [
-        (name, each.at, usd(each.usd), ", ".join(f"{key} {_short(value)}" for key, value in each.result.items()))
+        (
+            name,
+            each.at,
+            usd(each.usd),
+            ", ".join(f"{key} {_short(value)}" for key, value in each.result.items()),
+        )
         for name, each in found.steps.items()
     ]
     return render_table(("step", "done", "cost", "result"), rows)
