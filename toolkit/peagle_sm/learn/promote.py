@@ -207,6 +207,8 @@ def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: 
     Raises:
         PlanRefused: it does not hold.
     """
+    if not proof.decision.offered:  # of a head that failed its check, no files were copied
+        raise _unproved(proof, faults_of(proof, proof.bound, proof.thresholds))
     manifest = stored_manifest(spec, session)
     bound = bound_of(
         spec, session, staged_hash(proof.bound.head_uri, session), proof.bound.head_uri, manifest
@@ -215,11 +217,15 @@ def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: 
         bound = replace(bound, endpoint_config=proof.bound.endpoint_config)
     faults = faults_of(proof, bound, thresholds_of(spec))
     if faults:
-        raise PlanRefused(
-            f"head {proof.bound.head[:16]} is not promoted: " + "; ".join(faults),
-            next_step="Prove a head as everything is now: `peagle-sm learn prove`. Nothing was changed.",
-            details={"findings": [], "faults": list(faults)},
-        )
+        raise _unproved(proof, faults)
+
+
+def _unproved(proof: Proof, faults: tuple[str, ...]) -> PlanRefused:
+    return PlanRefused(
+        f"head {proof.bound.head[:16]} is not promoted: " + "; ".join(faults),
+        next_step="Prove a head as everything is now: `peagle-sm learn prove`. Nothing was changed.",
+        details={"findings": [], "faults": list(faults)},
+    )
 
 
 def _alarm(spec: LearnSpec, proof: Proof, session: Session) -> dict[str, Any] | None:

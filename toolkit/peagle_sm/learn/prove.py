@@ -205,16 +205,24 @@ def plan_prove(
     for plan in plans:
         plan.refuse_errors()
     offer = _offer(candidate, uri, endpoint, plans, held_out, general, leftovers)
-    budget = spec.prove.budget_usd
-    if budget is not None and (offer.most_usd is None or offer.most_usd > budget):
-        found = "unknown" if offer.most_usd is None else f"{offer.most_usd:,.2f} USD"
+    refuse_the_price(offer.most_usd, spec.prove.budget_usd)
+    return ProvePlan(spec, candidate, bound, arms, held_out, general, offer)
+
+
+def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
+    """Refuse a proof that could cost more than its budget, or whose price is unknown.
+
+    Raises:
+        PlanRefused: it could; nothing was created.
+    """
+    if budget is not None and (most_usd is None or most_usd > budget):
+        found = "unknown" if most_usd is None else f"{most_usd:,.2f} USD"
         raise PlanRefused(
             f"prove.budget_usd: the proof could cost {found}; allowed: {budget:,.2f} USD. Nothing was"
             " created.",
             next_step="Raise the budget, or lower lifecycle.max_lifetime_hours in the endpoint's spec.",
             details={"findings": []},
         )
-    return ProvePlan(spec, candidate, bound, arms, held_out, general, offer)
 
 
 def _arm(spec: LearnSpec, made: EndpointSpec, name: str, hours: float) -> EndpointSpec:

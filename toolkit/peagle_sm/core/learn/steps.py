@@ -38,7 +38,7 @@ class RunState:
 
     def to_json(self) -> str:
         """Return the file's text."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+        return json.dumps(asdict(self), indent=1) + "\n"
 
     def result(self, step: Step, inputs: str) -> Done | None:
         """Return a finished step if it was made from the same inputs."""
