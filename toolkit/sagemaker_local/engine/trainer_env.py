@@ -1,7 +1,7 @@
-"""The Python environment of training jobs on a CPU: built once from ``sagemaker_local/trainer.lock``, then reused.
+"""The Python environment of training jobs on a CPU: built once from ``sagemaker_local/trainer.lock``.
 
-It is what the training image has, without CUDA: torch, transformers, NeMo AutoModel. The code that runs in it,
-the package ``peagle_train``, is not installed: it lies in the container's folder, as in the image.
+It is what the training image has, without CUDA: torch, transformers, NeMo AutoModel. The code that runs in
+it, the package ``peagle_train``, is not installed: it lies in the container's folder, as in the image.
 
 ``python -m sagemaker_local.engine.trainer_env`` builds it and prints the path of its Python.
 """
@@ -36,14 +36,16 @@ def ensure_trainer(progress: Progress, *, cache: Path | None = None) -> Path:
     home = (cache or cache_dir()) / "trainer" / key
 
     def build() -> None:
-        progress("building the trainer's environment (torch and NeMo AutoModel): two minutes and 1.5 GB, once")
+        progress(
+            "building the trainer's environment (torch and NeMo AutoModel): two minutes and 1.5 GB, once"
+        )
         install_lock(home, LOCK, progress)
 
     return ensure_environment(home, build, progress)
 
 
 def train_command(python: Path) -> list[str]:
-    """Return the command that the training image runs when SageMaker starts it with the argument ``train``."""
+    """Return what the training image runs when SageMaker starts it with the argument ``train``."""
     return [str(python), "-P", "-m", "peagle_train", "train"]
 
 
