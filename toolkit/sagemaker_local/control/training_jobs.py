@@ -15,7 +15,7 @@ from sagemaker_local.clock import LocalClock
 
 from .capacity import Quotas
 from .errors import ApiError, invalid, not_local
-from .models import as_list, check_image, check_role, from_list
+from .models import check_image, check_role, from_list
 from .records import Record, Table, Tables
 from .requests import checked, page
 
@@ -84,9 +84,7 @@ class TrainingRecord(Record):
         """Enter a secondary status, and a status where it changes."""
         if self.transitions:
             self.transitions[-1]["EndTime"] = now.timestamp()
-        self.transitions.append(
-            {"Status": secondary, "StartTime": now.timestamp(), "StatusMessage": message}
-        )
+        self.transitions.append({"Status": secondary, "StartTime": now.timestamp(), "StatusMessage": message})
         self.status, self.modified = status or self.status, now
         if self.status not in IN_PROGRESS:
             self.ended = now
@@ -166,7 +164,7 @@ class TrainingJobs:
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
     ) -> None:
-        """Set up with what runs the jobs (None refuses them), and what looks at IAM and S3 (None believes)."""
+        """Set up with what runs the jobs (None refuses them) and asks IAM and S3 (None believes)."""
         arn = f"arn:aws:sagemaker:{tables.region}:{tables.account}:training-job"
         self._clock = clock
         self._life = life
@@ -227,9 +225,7 @@ class TrainingJobs:
         """StopTrainingJob: Stopping until its processes have ended, then Stopped."""
         row = self._jobs.get(checked("StopTrainingJob", body)["TrainingJobName"])
         if row.status != "InProgress" or self._life is None:
-            raise invalid(
-                f"The request was rejected because the training job is in status {row.status}."
-            )
+            raise invalid(f"The request was rejected because the training job is in status {row.status}.")
         self._life.stop(row)
         return {}
 
@@ -252,10 +248,10 @@ class TrainingJobs:
         row = self._jobs.get(name)
         if not row.spot:
             raise invalid(f"{name} is not a managed Spot job: EnableManagedSpotTraining is false.")
-        if row.status != "InProgress" or row.held_since is None:
+        if row.status != "InProgress" or row.secondary not in ("Downloading", "Training"):
             raise invalid(
-                f"{name} has no instances to lose: it is {row.status} ({row.secondary}); "
-                "allowed: Downloading, Training"
+                f"{name} has no instances to lose: it is {row.status} ({row.secondary}); allowed while it "
+                "is Downloading or Training."
             )
         row.asked = INTERRUPTED
 
@@ -401,7 +397,9 @@ def _check_algorithm(algorithm: Mapping[str, Any]) -> None:
     image = algorithm.get("TrainingImage")
     if image is None:
         raise invalid("AlgorithmSpecification needs TrainingImage or AlgorithmName: found neither.")
-    check_image(image, algorithm.get("TrainingImageConfig", {}).get("TrainingRepositoryAccessMode", "Platform"))
+    check_image(
+        image, algorithm.get("TrainingImageConfig", {}).get("TrainingRepositoryAccessMode", "Platform")
+    )
     if TRAINER not in image.partition("@")[0].rpartition("/")[2]:
         raise not_local(f"The training image {image}", f"it runs images whose name has {TRAINER!r} in it.")
     for metric in algorithm.get("MetricDefinitions", []):

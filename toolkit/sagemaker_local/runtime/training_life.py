@@ -249,8 +249,6 @@ class Trainings:
             self._become(row, "Stopping", "Stopping the training job", "Stopping")
 
     def _fail(self, row: TrainingRecord, reason: str) -> None:
-        if row.status == "Stopping":  # whoever stopped it is not told of what did not matter any more
-            return self._become(row, STOPPED, _WORDS[STOPPED], "Stopped")
         row.failure_reason = reason[:_LONGEST_REASON]
         self._become(row, "Failed", "Training job failed", "Failed")
 
