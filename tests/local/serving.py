@@ -26,6 +26,7 @@ from sagemaker_local.process.status import LocalStatus
 from sagemaker_local.runtime.dataplane import Limits
 from sagemaker_local.server import serve
 from tests.local.scripted_engine import ScriptedLauncher
+from tests.local.scripted_trainer import scripted_trainer
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu"
 FAST = Timing(poll_s=0.02, watch_s=0.05, rolling_back_s=0.05, deleting_s=0.05)
@@ -160,6 +161,7 @@ def running_server(folder: Path) -> Iterator[Server]:
         limits=LIMITS,
         timing=FAST,
         make_launcher=lambda python, fetch: ScriptedLauncher(),
+        trainer=scripted_trainer,
     )
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(options, ready.append, stop)))
     thread.start()

@@ -22,7 +22,7 @@ def test_the_accelerators_are_those_of_the_catalogue() -> None:
 
 
 def test_the_instance_types_of_an_endpoint_are_botocores() -> None:
-    assert aws_facts.endpoint_instance_types() == known_instance_types()
+    assert aws_facts.instance_types("ProductionVariant") == known_instance_types()
 
 
 def test_the_images_that_aws_publishes_are_recognised() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from sagemaker_local.control import ApiError, Route, Stock
+from sagemaker_local.control import ApiError, Quotas, Route, Stock
 from sagemaker_local.errors import InvalidRequest, NotFound
 from sagemaker_local.faults import FaultBook, parse
 from sagemaker_local.runtime.logs import EndpointLogs
@@ -32,7 +32,9 @@ class Admin:
         route: Callable[[str, str | None, str | None], Route],
         logs: EndpointLogs,
         pretend: Callable[[str, str, str | None], None],
+        interrupt: Callable[[str], None],
         stock: Stock,
+        quotas: Quotas,
         faults: FaultBook,
     ) -> None:
         """Set up with what each route needs."""
@@ -43,7 +45,9 @@ class Admin:
         self._route = route
         self._logs = logs
         self._pretend = pretend
+        self._interrupt = interrupt
         self._stock = stock
+        self._quotas = quotas
         self._faults = faults
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -56,6 +60,10 @@ class Admin:
                 return _json({"now": self._now().isoformat()})
             case "POST", ["capacity"]:
                 return await self._capacity(request)
+            case "POST", ["quotas"]:
+                return await self._quota(request)
+            case "POST", ["training-jobs", name, "interrupt"]:
+                return self._interrupted(name)
             case "POST", ["clock"]:
                 return await self._clock(request)
             case "POST", ["shutdown"]:
@@ -77,9 +85,9 @@ class Admin:
         return _json(
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
-                "and POST clock, POST capacity, POST shutdown, GET endpoints/<name>/metrics, "
-                "GET endpoints/<name>/logs, POST endpoints/<name>/status, GET and POST faults, "
-                "and DELETE faults[/<id>]"
+                "and POST clock, POST capacity, POST quotas, POST shutdown, GET endpoints/<name>/metrics, "
+                "GET endpoints/<name>/logs, POST endpoints/<name>/status, POST "
+                "training-jobs/<name>/interrupt, GET and POST faults, and DELETE faults[/<id>]"
             },
             404,
         )
@@ -107,6 +115,25 @@ class Admin:
             wanted = '{"instance_type": "ml.g7e.2xlarge", "instances": 0}, later {…, "instances": null}'
             return _json({"message": f"send {wanted}"}, 400)
         return _json({"short": self._stock.to_dict()})
+
+    async def _quota(self, request: web.Request) -> web.Response:
+        """For tests: a quota of training jobs that is held."""
+        try:
+            body = json.loads(await request.read() or b"{}")
+            name, instances = str(body["quota"]), body["instances"]
+            self._quotas.set(name, None if instances is None else int(instances))
+        except (ValueError, KeyError, TypeError):
+            wanted = '{"quota": "ml.p5.48xlarge for spot training job usage", "instances": 1}'
+            return _json({"message": f"send {wanted}; null for no quota"}, 400)
+        return _json({"quotas": self._quotas.to_dict()})
+
+    def _interrupted(self, name: str) -> web.Response:
+        """For tests: the Spot instances of a training job are taken away, with the usual notice."""
+        try:
+            self._interrupt(name)
+        except ApiError as error:
+            return _json({"message": error.message}, 400)
+        return _json({"interrupting": name})
 
     async def _status_shown(self, name: str, request: web.Request) -> web.Response:
         """For tests: an endpoint in maintenance, or in another status that only AWS sets."""

@@ -21,7 +21,8 @@ from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogu
 from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.ai_benchmarks import LOG_GROUP
-from sagemaker_local.engine.building import build_aiperf, build_engine
+from sagemaker_local.control.training_jobs import TrainingRecord, description
+from sagemaker_local.engine.building import build_aiperf, build_engine, build_trainer
 from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
 from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
@@ -30,6 +31,7 @@ from sagemaker_local.front import Front
 from sagemaker_local.lambdas import InvokeApi, Lambdas
 from sagemaker_local.other_services.autoscaling import lay_sagemaker_scaling
 from sagemaker_local.other_services.moto import SERVICE, Moto
+from sagemaker_local.other_services.quotas import lay_quota_limits
 from sagemaker_local.other_services.s3 import lay_s3_rules
 from sagemaker_local.other_services.stores import (
     Artifacts,
@@ -45,10 +47,13 @@ from sagemaker_local.process import state
 from sagemaker_local.process.status import ACCOUNT, REGION, LocalStatus
 from sagemaker_local.runtime.benchmark_run import AiperfRunner
 from sagemaker_local.runtime.dataplane import DataPlane, Limits
-from sagemaker_local.runtime.endpoint_events import announce
-from sagemaker_local.runtime.logs import EndpointLogs
+from sagemaker_local.runtime.endpoint_events import announce, announce_training
+from sagemaker_local.runtime.logs import LONGEST_EVENT, EndpointLogs
 from sagemaker_local.runtime.metrics import Recorder
 from sagemaker_local.runtime.openai_route import OpenAiRoute
+from sagemaker_local.runtime.training_life import Trainings
+from sagemaker_local.runtime.training_run import LOG_GROUP as TRAINING_LOG_GROUP
+from sagemaker_local.runtime.training_run import Machine, Trainer
 from sagemaker_local.scheduler.service import Scheduler
 
 log = logging.getLogger(__name__)
@@ -71,6 +76,7 @@ class Options:
     timing: Timing | None = None
     make_launcher: MakeLauncher = EngineLauncher
     build_engine: Build = build_engine
+    trainer: Trainer | None = None
 
 
 class Assembly:
@@ -152,6 +158,7 @@ class Assembly:
         await self._moto.call(lay_s3_rules)
         await self._moto.call(show_tags, self._moto, self.control.tagged)
         await self._moto.call(lay_sagemaker_scaling, self.control.has_target)
+        await self._moto.call(lay_quota_limits, self.control.quotas.limit)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         await self._moto.call(lay_catalogue, self._artifacts, REGION)
@@ -248,7 +255,27 @@ class Assembly:
                 on_line=self._benchmark_line,
                 started=self._write_down,
             ),
+            trainings=self._trainings(),
+            permitted=Roles(self._moto).allows,
+            prefix_exists=self._prefix_exists,
             timing=options.timing,
+        )
+
+    def _trainings(self) -> Trainings:
+        machine = Machine(
+            trainer=self._options.trainer or (lambda on_line: build_trainer(on_line, self._write_down)),
+            moto=self._moto,
+            directory=state.work_dir(self._options.port) / "training-jobs",
+            now=self._clock.now,
+            write_log=self._training_line,
+            started=self._write_down,
+        )
+        return Trainings(
+            clock=self._clock,
+            attempts=machine.attempt,
+            has_instances=lambda name, count: self.control.stock.holds(name, count),
+            on_change=lambda row: announce_training(self._moto, description(row), self._clock.now()),
+            on_metric=self._training_metric,
         )
 
     def _admin(self, shutdown: Callable[[], None]) -> Admin:
@@ -260,7 +287,9 @@ class Assembly:
             route=self.control.route,
             logs=self._logs,
             pretend=self.control.pretend,
+            interrupt=self.control.interrupt,
             stock=self.control.stock,
+            quotas=self.control.quotas,
             faults=self._faults,
         )
 
@@ -283,6 +312,16 @@ class Assembly:
         at = int(self._clock.now().timestamp() * 1000)
         self._moto.put_log_events(LOG_GROUP, job, [(at, line)], SERVICE)
 
+    def _training_line(self, stream: str, line: str, role: str) -> None:
+        at = int(self._clock.now().timestamp() * 1000)
+        self._moto.put_log_events(TRAINING_LOG_GROUP, stream, [(at, line[:LONGEST_EVENT])], role)
+
+    def _training_metric(self, row: TrainingRecord, name: str, value: float) -> None:
+        if Roles(self._moto).allows(row.body["RoleArn"], "cloudwatch:PutMetricData", "*", {}):
+            where = [{"Name": "TrainingJobName", "Value": row.name}]
+            datum = {"MetricName": name, "Value": value, "Dimensions": where, "Timestamp": self._clock.now()}
+            self._moto.put_metrics(TRAINING_LOG_GROUP, [datum])
+
     def _write_down(self, pid: int, name: str) -> None:
         if self._book is not None:
             self._book.add(pid, name)
@@ -290,6 +329,9 @@ class Assembly:
     def _running_engines(self) -> Mapping[int, Served]:
         rows = self.control.describe_engines()
         return {row["pid"]: Served.of(row) for row in rows if row.get("running") and row.get("pid")}
+
+    async def _prefix_exists(self, uri: str) -> bool:
+        return bool(await self._moto.call(self._artifacts.beginning_with, uri))
 
     async def _model_data_exists(self, uri: str) -> bool:
         return await self._moto.call(self._artifacts.exists, uri)

@@ -41,9 +41,9 @@ def accelerators_of(instance_type: str) -> int | None:
 
 
 @cache
-def endpoint_instance_types() -> frozenset[str]:
-    """The instance types that botocore's own service model allows for an endpoint."""
+def instance_types(use: str) -> frozenset[str]:
+    """The instance types that botocore's own service model allows: ``ProductionVariant`` or ``Training``."""
     from botocore.session import Session  # imported here: it is slow
 
-    shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")
+    shape = Session().get_service_model("sagemaker").shape_for(f"{use}InstanceType")
     return frozenset(shape.metadata["enum"])

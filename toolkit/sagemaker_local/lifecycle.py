@@ -225,6 +225,16 @@ def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
     return [gone for each in ids for gone in client.clear_faults(port, each)]
 
 
+def interrupt_training(port: int, job: str) -> None:
+    """Take the Spot instances of a training job away, with SageMaker's notice of 120 seconds.
+
+    Raises:
+        InvalidRequest: there is no such job, it is not on Spot instances, or it has none now.
+        EngineError: the server does not answer.
+    """
+    client.interrupt_training(port, job)
+
+
 def _answer(known: state.ServerState) -> LocalStatus | None:
     """Fetch a server's status; None if it is just ending."""
     try:

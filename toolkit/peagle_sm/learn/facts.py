@@ -29,7 +29,7 @@ SUFFIX = ".tokens.jsonl"
 """Files of training data: one document of token ids a line."""
 COUNTED_BYTES = 64_000_000
 """Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it."""
-TRAINER_IMAGE = "peagle-train"
+TRAINER_IMAGE = "peagle-trainer"
 """The local SageMaker's name for the training image."""
 
 

@@ -16,6 +16,7 @@ from sagemaker_local.other_services.stores import Artifacts, Roles
 
 _AWS_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
 _CPU_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:{}-cpu"
+_TRAINER_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-trainer:cpu"
 
 PARTS = ("target", "eagle3", "p-eagle")
 
@@ -46,10 +47,18 @@ class Seeded:
 
 
 def image_uris() -> dict[str, str]:
-    """Return images by name; ``vllm-cpu`` is the default engine, ``vllm-cpu:0.30.0`` that version of vLLM."""
+    """Return images by name; ``vllm-cpu`` is the default engine, ``vllm-cpu:0.30.0`` that version of vLLM.
+
+    ``peagle-trainer`` is the image of training jobs.
+    """
     versions = list(engine_locks())
     named = {f"vllm-cpu:{version}": _CPU_IMAGE.format(version) for version in versions}
-    return {"vllm": _AWS_IMAGE, "vllm-cpu": _CPU_IMAGE.format(versions[0]), **named}
+    return {
+        "vllm": _AWS_IMAGE,
+        "vllm-cpu": _CPU_IMAGE.format(versions[0]),
+        **named,
+        "peagle-trainer": _TRAINER_IMAGE,
+    }
 
 
 def own_addresses(region: str) -> list[Address]:
@@ -63,7 +72,7 @@ def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
     role = roles.make(
         "peagle-sm-local-execution",
         "sagemaker.amazonaws.com",
-        ["s3:GetObject", "s3:ListBucket", "logs:*", "cloudwatch:PutMetricData", "ecr:*"],
+        ["s3:GetObject", "s3:ListBucket", "s3:PutObject", "logs:*", "cloudwatch:PutMetricData", "ecr:*"],
     )
     scheduler_role = roles.make(
         "peagle-sm-local-scheduler",

@@ -137,6 +137,10 @@ class Stock:
         """Return the limits."""
         return dict(self._left)
 
+    def holds(self, instance_type: str, instances: int) -> bool:
+        """Whether there are this many instances of a type."""
+        return self._left.get(instance_type, instances) >= instances
+
     def place(self, config: Mapping[str, Any]) -> dict[str, str]:
         """Return the instance type that each variant gets: of several pools the first with capacity.
 
@@ -150,6 +154,27 @@ class Stock:
         types = [str(pool["InstanceType"]) for pool in pools] or [str(variant.get("InstanceType", ""))]
         wanted = int(variant.get("InitialInstanceCount", 1))
         for name in types:
-            if self._left.get(name, wanted) >= wanted:
+            if self.holds(name, wanted):
                 return name
         raise StartupFailed(SHORT)
+
+
+class Quotas:
+    """Quotas that a test has set, by their names in Service Quotas; others are listed and not held."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, int] = {}
+
+    def set(self, name: str, instances: int | None) -> None:
+        """Set a quota; None: back to what is listed, which nothing holds to."""
+        self._limits.pop(name, None)
+        if instances is not None:
+            self._limits[name] = instances
+
+    def limit(self, name: str) -> int | None:
+        """Return a quota that was set, or None."""
+        return self._limits.get(name)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the quotas that were set."""
+        return dict(self._limits)

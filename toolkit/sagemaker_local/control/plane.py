@@ -10,7 +10,7 @@ from sagemaker_local.clock import LocalClock
 from sagemaker_local.engine.launch import EngineLauncherProtocol
 
 from .ai_benchmarks import AIBenchmarks, BenchmarkRunner
-from .capacity import Stock
+from .capacity import Quotas, Stock
 from .component_life import ComponentLife
 from .components import Components
 from .endpoints import Endpoints, description
@@ -21,6 +21,7 @@ from .models import Configs, Models, Tags
 from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
 from .routing import Route, Router
 from .supervisor import Supervisor
+from .training_jobs import Permitted, PrefixExists, TrainingJobs, TrainingLife
 
 
 def engine_rows(
@@ -135,6 +136,9 @@ class ControlPlane:
         model_data_exists: asked for each S3 URI by CreateModel, as AWS does; None leaves it to the launcher.
         assumable: whether SageMaker may assume a role (CreateModel, CreateEndpointConfig); None believes it.
         benchmarks: runs AI benchmark jobs; None refuses them.
+        trainings: runs training jobs; None refuses them.
+        permitted: whether a role's policies allow an action (CreateTrainingJob); None believes it.
+        prefix_exists: whether a key begins with an S3 URI's (CreateTrainingJob); None believes it.
         timing: polling intervals and limits.
         seed: of the draw between variants.
     """
@@ -151,6 +155,9 @@ class ControlPlane:
         model_data_exists: ModelDataExists | None = None,
         assumable: Callable[[str], bool] | None = None,
         benchmarks: BenchmarkRunner | None = None,
+        trainings: TrainingLife | None = None,
+        permitted: Permitted | None = None,
+        prefix_exists: PrefixExists | None = None,
         timing: Timing | None = None,
         seed: int | None = None,
     ) -> None:
@@ -160,12 +167,21 @@ class ControlPlane:
         self._on_event = on_event
         self._timing = timing or Timing()
         self._tables = Tables(account, region)
-        self.stock = Stock()
+        self.stock, self.quotas = Stock(), Quotas()
         self._endpoints = Endpoints(self._tables, clock, self._supervisor)
         models = Models(self._tables, clock, model_data_exists, assumable)
         configs = Configs(self._tables, clock, assumable)
         self._components = Components(self._tables, clock, self._component, model_data_exists)
         self._benchmarks = AIBenchmarks(self._tables, clock, benchmarks, root / "ai-benchmark-jobs")
+        self._trainings = TrainingJobs(
+            self._tables,
+            clock,
+            trainings,
+            quotas=self.quotas,
+            assumable=assumable,
+            permitted=permitted,
+            prefix_exists=prefix_exists,
+        )
         tags = Tags(self._tables)
         self._operations: dict[str, Operation] = {
             "CreateModel": models.create,
@@ -192,6 +208,7 @@ class ControlPlane:
             "ListTags": tags.listed,
             "DeleteTags": tags.delete,
             **self._benchmarks.operations,
+            **self._trainings.operations,
         }
         self._router = Router(
             self._tables, self._endpoints.supervisors, self._components.lives, random.Random(seed)
@@ -230,6 +247,14 @@ class ControlPlane:
         """
         self._endpoints.pretend(endpoint_name, status, reason)
 
+    def interrupt(self, training_job: str) -> None:
+        """Take a training job's Spot instances away; for tests.
+
+        Raises:
+            ApiError: no such job, it is not on Spot instances, or it has none now.
+        """
+        self._trainings.interrupt(training_job)
+
     def endpoint_now(self, name: str) -> dict[str, Any] | None:
         """Return the current DescribeEndpoint answer; None if the endpoint does not exist."""
         row = next((row for row in self._tables.endpoints if row.name == name), None)
@@ -267,7 +292,7 @@ class ControlPlane:
 
     async def close(self) -> None:
         """End every job and engine, in any status; use nothing of it afterwards."""
-        await self._benchmarks.close()
+        await asyncio.gather(self._benchmarks.close(), self._trainings.close())
         await asyncio.gather(
             *(life.close() for life in self._components.lives.values()),
             *(supervisor.close() for supervisor in self._endpoints.supervisors.values()),

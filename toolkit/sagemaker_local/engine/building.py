@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from sagemaker_local.engine.trainer_env import train_command
 from sagemaker_local.errors import EngineError
 from sagemaker_local.process.spawn import server_environment
 
@@ -19,12 +20,18 @@ Started = Callable[[int, str], None]
 
 COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.env")
 AIPERF_COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.aiperf_env")
+TRAINER_COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.trainer_env")
 _LAST_LINES = 15
 
 
 async def build_aiperf(on_line: OnLine, started: Started) -> Path:
     """Build AIPerf's environment if needed and return its Python; as `build_environment`."""
     return await build_environment(on_line, started, AIPERF_COMMAND, "AIPerf environment")
+
+
+async def build_trainer(on_line: OnLine, started: Started) -> list[str]:
+    """Build the trainer's environment if needed and return what trains in it; as `build_environment`."""
+    return train_command(await build_environment(on_line, started, TRAINER_COMMAND, "trainer environment"))
 
 
 async def build_engine(on_line: OnLine, started: Started, version: str) -> Path:

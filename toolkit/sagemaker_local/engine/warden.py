@@ -29,8 +29,11 @@ _POLL_S = 0.05
 
 
 def members(group: int) -> list[int]:
-    """Return the living processes of the session that the process ``group`` leads or led."""
-    found = []
+    """Return the living processes of the session that ``group`` leads or led, and all that descend from it.
+
+    A process that made a session of its own, and lost its parent, is a child of the warden.
+    """
+    found, parents = [], {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -39,10 +42,21 @@ def members(group: int) -> list[int]:
         except OSError:
             continue  # it ended meanwhile
         # The name in brackets may hold anything, brackets too.
-        state, _, pgrp, session = stat.rpartition(")")[2].split()[:4]
-        if group in (int(pgrp), int(session)) and state not in "ZX":
-            found.append(int(entry.name))
-    return found
+        state, parent, pgrp, session = stat.rpartition(")")[2].split()[:4]
+        parents[int(entry.name)] = int(parent)
+        if state not in "ZX":
+            found.append((int(entry.name), group in (int(pgrp), int(session))))
+    return [pid for pid, inside in found if inside or _descends(pid, group, parents)]
+
+
+def _descends(pid: int, group: int, parents: dict[int, int]) -> bool:
+    seen = set()
+    while pid in parents and pid not in seen:
+        seen.add(pid)
+        pid = parents[pid]
+        if pid == group:
+            return True
+    return False
 
 
 def end_group(group: int, grace_s: float = TERM_GRACE_S, spare: int | None = None) -> list[int]:

@@ -1,14 +1,16 @@
 """Service Quotas of SageMaker, added to moto's, which has only those of VPC.
 
-The account that is played is a new one: 0 instances of the types that AWS grants on request only.
+The account that is played is a new one: 0 instances of the types that AWS grants on request only. Only a
+quota that a test has set is held (by CreateTrainingJob); it is listed with that value.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from sagemaker_local.aws_facts import endpoint_instance_types
+from sagemaker_local.aws_facts import instance_types
 
 SERVICE = "sagemaker"
 ALL_INSTANCES = "Number of instances across active endpoints"
@@ -17,6 +19,10 @@ _ON_REQUEST = ("ml.p", "ml.trn", "ml.g7")
 _GRANTED = 100.0
 _PAGE = 100
 _MARK = "peagle_rules"
+_LIMIT = "peagle_limit"
+
+# A quota's name -> its value if a test has set one
+Limit = Callable[[str], int | None]
 
 
 def lay_quota_rules() -> None:
@@ -32,7 +38,7 @@ def lay_quota_rules() -> None:
 
     def listed(self: Any) -> str:
         asked = json.loads(self.body)
-        return json.dumps(_page(_quotas(self.region, self.current_account), asked))
+        return json.dumps(_page(_quotas(self), asked))
 
     def list_service_quotas(self: Any) -> str:
         return listed(self) if _is_ours(self) else str(defaults(self))
@@ -44,7 +50,7 @@ def lay_quota_rules() -> None:
         if not _is_ours(self):
             return str(one(self))
         code = json.loads(self.body).get("QuotaCode")
-        found = [quota for quota in _quotas(self.region, self.current_account) if quota["QuotaCode"] == code]
+        found = [quota for quota in _quotas(self) if quota["QuotaCode"] == code]
         if not found:
             from moto.servicequotas.exceptions import NoSuchResource
 
@@ -55,6 +61,13 @@ def lay_quota_rules() -> None:
     ServiceQuotasResponse.list_aws_default_service_quotas = list_aws_default_service_quotas
     ServiceQuotasResponse.get_service_quota = get_service_quota
     setattr(ServiceQuotasResponse, _MARK, True)
+
+
+def lay_quota_limits(limit: Limit) -> None:
+    """Have the quotas that were set listed with their values; the last call wins."""
+    from moto.servicequotas.responses import ServiceQuotasResponse
+
+    setattr(ServiceQuotasResponse, _LIMIT, staticmethod(limit))
 
 
 def _is_ours(response: Any) -> bool:
@@ -70,13 +83,21 @@ def _page(quotas: list[dict[str, Any]], asked: dict[str, Any]) -> dict[str, Any]
     return page
 
 
-def _quotas(region: str, account: str) -> list[dict[str, Any]]:
-    values = {f"{name} for endpoint usage": _value(name) for name in sorted(endpoint_instance_types())}
-    values[ALL_INSTANCES] = _GRANTED
-    return [_quota(index, name, value, region, account) for index, (name, value) in enumerate(values.items())]
+def _quotas(response: Any) -> list[dict[str, Any]]:
+    hosting, training = sorted(instance_types("ProductionVariant")), sorted(instance_types("Training"))
+    names = [f"{name} for endpoint usage" for name in hosting]
+    names.append(ALL_INSTANCES)
+    names += [f"{name} for {kind}training job usage" for kind in ("", "spot ") for name in training]
+    limit: Limit = getattr(response, _LIMIT, lambda _: None)
+    return [
+        _quota(index, name, _value(name, limit(name)), response.region, response.current_account)
+        for index, name in enumerate(names)
+    ]
 
 
-def _value(name: str) -> float:
+def _value(name: str, limit: int | None) -> float:
+    if limit is not None:
+        return float(limit)
     return 0.0 if name.startswith(_ON_REQUEST) else _GRANTED
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sagemaker_local.other_services.policies import ALLOWED, decide
@@ -21,7 +21,9 @@ def lay_simulation() -> None:
     setattr(IamResponse, _MARK, True)
 
 
-def allows(iam: Any, arn: str, action: str, resource: str) -> bool:
+def allows(
+    iam: Any, arn: str, action: str, resource: str, context: Mapping[str, str] | None = None
+) -> bool:
     """Whether a role's own policies allow an action; a deleted role is allowed nothing."""
     from moto.iam.exceptions import NotFoundException
 
@@ -29,7 +31,7 @@ def allows(iam: Any, arn: str, action: str, resource: str) -> bool:
         documents = list(_documents(iam, arn))
     except NotFoundException:
         return False
-    return decide(documents, action, resource, {}).decision == ALLOWED
+    return decide(documents, action, resource, context or {}).decision == ALLOWED
 
 
 def simulate_principal_policy(response: Any) -> Any:

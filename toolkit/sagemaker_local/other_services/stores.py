@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.other_services.moto import Moto
+from sagemaker_local.other_services.simulation import allows
 from sagemaker_local.scheduler.schedules import Schedule
 
 
@@ -76,16 +77,31 @@ class Artifacts:
         if not keys:
             raise FileNotFoundError(f"no objects at {uri} in the local S3")
         base = prefix if prefix.endswith("/") else str(PurePosixPath(prefix).parent) + "/"
-        store = self._moto.backend("s3")
         for key in keys:
             name = key.removeprefix(base.removeprefix("./"))
             if not name or name.endswith("/"):
                 continue  # the marker object of a "folder"
-            path = (directory / name).resolve()
-            if not path.is_relative_to(directory.resolve()):
-                raise ValueError(f"object {key} in bucket {bucket} would be written outside of its directory")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(store.get_object(bucket, key).value)
+            self.save(bucket, key, directory, name)
+
+    def save(self, bucket: str, key: str, directory: Path, name: str) -> None:
+        """Copy an object to a name below a directory.
+
+        Raises:
+            ValueError: the name leads out of the directory.
+        """
+        path = (directory / name).resolve()
+        if not path.is_relative_to(directory.resolve()):
+            raise ValueError(f"object {key} in bucket {bucket} would be written outside of its directory")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self._moto.backend("s3").get_object(bucket, key).value)
+
+    def beginning_with(self, uri: str) -> list[str]:
+        """Return the keys, in order, that begin with the key of an S3 URI, whole folder names or not."""
+        bucket, prefix = split_s3_uri(uri)
+        store = self._moto.backend("s3")
+        if bucket not in store.buckets:
+            return []
+        return sorted(str(key) for key in store.buckets[bucket].keys if str(key).startswith(prefix))
 
     def _keys(self, uri: str) -> list[str]:
         bucket, prefix = split_s3_uri(uri)
@@ -119,6 +135,10 @@ class Roles:
         role = iam.create_role(name, json.dumps(trust), "/", None, "Made by peagle-sm local", [], None)
         iam.put_role_policy(name, "what-it-needs", json.dumps(policy))
         return str(role.arn)
+
+    def allows(self, arn: str, action: str, resource: str, context: Mapping[str, str]) -> bool:
+        """Return whether the role's own policies allow an action."""
+        return allows(self._moto.backend("iam"), arn, action, resource, context)
 
     def trusts(self, arn: str, service: str) -> bool:
         """Return whether the role exists and lets ``service`` assume it."""

@@ -60,6 +60,11 @@ def clear_faults(port: int, fault: str = "") -> list[dict[str, Any]]:
     return list(json.loads(_ask(port, path, method="DELETE"))["faults"])
 
 
+def interrupt_training(port: int, job: str) -> None:
+    """Take the Spot instances of a training job away; InvalidRequest if it has none."""
+    _ask(port, f"training-jobs/{quote(job, safe='')}/interrupt", {})
+
+
 def shut_down(port: int) -> None:
     """Shut a server down; EngineError if it does not answer."""
     _ask(port, "shutdown", {})

@@ -1,4 +1,4 @@
-"""EventBridge's "SageMaker Endpoint State Change", published when an endpoint's status changes.
+"""EventBridge's state changes of endpoints and training jobs, published when a status changes.
 
 Source: "Events that Amazon SageMaker AI sends to Amazon EventBridge", SageMaker developer guide. The rules
 and their targets are moto's: log groups, queues and buses are served, functions are not.
@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from sagemaker_local.control import Event
@@ -33,17 +34,32 @@ def announce(moto: Moto, event: Event, endpoint: Mapping[str, Any] | None, accou
         "LastModifiedTime": _milliseconds(described.get("LastModifiedTime")),
         "Tags": {},
     }
+    _publish(moto, "Endpoint", detail, arn, event.at)
+
+
+def announce_training(moto: Moto, described: Mapping[str, Any], at: datetime) -> None:
+    """Publish a change of a training job's status; ``described`` is DescribeTrainingJob's answer."""
+    times = ("CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime")
+    detail = {key: _milliseconds(value) if key in times else value for key, value in described.items()}
+    detail["SecondaryStatusTransitions"] = [
+        {key: _milliseconds(value) if key.endswith("Time") else value for key, value in each.items()}
+        for each in described["SecondaryStatusTransitions"]
+    ]
+    _publish(moto, "Training Job", {**detail, "Tags": {}}, described["TrainingJobArn"], at)
+
+
+def _publish(moto: Moto, of: str, detail: Mapping[str, Any], arn: str, at: datetime) -> None:
     entry = {
         "Source": "aws.sagemaker",
-        "DetailType": "SageMaker Endpoint State Change",
+        "DetailType": f"SageMaker {of} State Change",
         "Detail": json.dumps({key: value for key, value in detail.items() if value is not None}),
         "Resources": [arn],
-        "Time": event.at.timestamp(),
+        "Time": at.timestamp(),
     }
     try:
         moto.backend("events").put_events([entry])
     except Exception:
-        log.exception("the state change of %s could not be delivered", event.endpoint)
+        log.exception("the state change of %s could not be delivered", arn)
 
 
 def _arn(name: str, account: str, region: str) -> str:

@@ -12,7 +12,7 @@ Store = Callable[[str, str, list[tuple[int, str]], str | None], None]
 RoleOf = Callable[[str, str | None], str | None]
 
 # CloudWatch cuts events at 256 KB; the newest lines kept in memory for `local logs`.
-_LONGEST_EVENT = 262_118
+LONGEST_EVENT = 262_118
 _KEPT_LINES = 5_000
 
 
@@ -42,7 +42,7 @@ class EndpointLogs:
         self._recent.setdefault(endpoint, deque(maxlen=_KEPT_LINES)).append(text)
         if text.strip():  # CloudWatch refuses empty events
             at = int(self._now().timestamp() * 1000)
-            self._waiting.setdefault((endpoint, component, stream), []).append((at, text[:_LONGEST_EVENT]))
+            self._waiting.setdefault((endpoint, component, stream), []).append((at, text[:LONGEST_EVENT]))
 
     def recent(self, endpoint: str, lines: int) -> list[str]:
         """Return the last lines of an endpoint's engines, oldest first; empty when there are none."""

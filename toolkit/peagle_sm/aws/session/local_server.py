@@ -274,6 +274,19 @@ def clear_faults(port: int, ids: Sequence[str]) -> list[dict[str, Any]]:
         return lifecycle.clear_faults(port, ids)
 
 
+def interrupt_training(port: int, job: str) -> None:
+    """Take the Spot instances of a training job on a local server away.
+
+    Raises:
+        SpecError: there is no such job, it is not on Spot instances, or it has none now.
+        EngineError: the server does not answer.
+    """
+    from sagemaker_local import lifecycle
+
+    with _mapped_errors():
+        lifecycle.interrupt_training(port, job)
+
+
 def ensure_engine(progress: Callable[[str], None]) -> Path:
     """Return the Python of the engine's environment; build it first if needed.
 

@@ -30,6 +30,7 @@ ENTRIES = (
     Entry("logs", "commands.local:logs", "Print the log of the local server, or of an engine."),
     Entry("clock", "commands.local_faults:clock", "Move the local server's clock forward."),
     Entry("fault", "commands.local_faults:fault", "Inject faults into answers, to test a client."),
+    Entry("interrupt", "commands.local_faults:interrupt", "Take a training job's Spot instances away."),
     Entry("down", "commands.local:down", "Stop the local server and every process that it started."),
 )
 

@@ -1,7 +1,7 @@
-"""`peagle-sm local fault` and `local clock`: inject faults, move time forward.
+"""`peagle-sm local fault`, `interrupt` and `clock`: inject faults, interrupt training, move time forward.
 
-Faults test clients. Moving the clock forward ends lifetimes, runs schedules and ages metrics without
-waiting.
+Faults test clients, and interruptions test checkpoints. Moving the clock forward ends lifetimes, runs
+schedules and ages metrics without waiting.
 """
 
 from __future__ import annotations
@@ -134,6 +134,29 @@ def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
         table=lambda: render_faults(found),
         data=lambda: list(found),
         names=[each["id"] for each in found],
+    )
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@port_option
+@global_options
+@click.pass_obj
+def interrupt(state: State, job: str, port: int | None) -> None:
+    """Take a training job's Spot instances away, as AWS may at any time.
+
+    The job gets SIGTERM and has 120 seconds of the local clock to save a checkpoint. Then it starts again
+    with the checkpoints that are in S3. JOB is its name; it needs EnableManagedSpotTraining.
+    """
+    need_local_extra()
+    from peagle_sm.aws.session.local_server import find_server, interrupt_training
+
+    interrupt_training(find_server(chosen_port(state, port)).port, job)
+    emit(
+        state,
+        table=lambda: f"the Spot instances of {job} are being interrupted",
+        data=lambda: {"interrupting": job},
+        names=[job],
     )
 
 

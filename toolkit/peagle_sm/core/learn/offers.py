@@ -83,7 +83,8 @@ def _option(
     parts = partitions or least_partitions(recipe.target, head, load, machine, shards) or PARTITIONS[-1]
     load = replace(load, partitions=parts)
     memory = memory_of(recipe.target, head, load, machine, shards)
-    hours = duration_of(recipe, head, load, book.speeds, entry.gpu, entry.gpu_count).hours(TOKENS)
+    duration = duration_of(recipe, head, load, book.speeds, entry.gpu, entry.gpu_count)
+    hours = duration.hours(TOKENS) if memory.fits else None
     price = price_of(name)
     return TrainingOption(
         sequence_length=load.sequence_length,

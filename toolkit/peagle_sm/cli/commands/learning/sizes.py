@@ -103,13 +103,13 @@ def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> s
             f"{one.needed_gb:.1f}",
             f"{one.available_gb:.1f}",
             "yes" if one.fits else "NO",
-            "unknown" if one.hours is None else f"{one.hours:.1f}",
-            usd(one.usd),
+            ("unknown" if one.hours is None else f"{one.hours:.1f}") if one.fits else "-",
+            usd(one.usd) if one.fits else "-",
         ]
         for one in found
     ]
     heads = ("tokens", "instance", "parts", "needs GB", "has GB", "fits", "hours", "price")
-    parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours"))]
+    parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours", "price"))]
     short = next((one for one in found if not one.fits), None)
     if short is not None:
         title = f"{short.sequence_length:,} tokens on {short.instance_type}, one GPU:"

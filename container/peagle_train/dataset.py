@@ -1,0 +1,219 @@
+"""Documents to train on: ``*.tokens.jsonl``, checked line by line, in an order that a seed alone decides.
+
+A line is ``{"input_ids": [...], "loss_mask": [...], "conversation": "..."}``. Documents stay on the disk;
+what is held is where each begins. The order is endless, one shuffle after the other, so a place in it is one
+number: a run that was interrupted goes on where its checkpoint says, whatever came before.
+"""
+
+import hashlib
+import json
+import random
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_train import Mistake
+
+PATTERN = "*.tokens.jsonl"
+_MOST_LINE = 256 << 20
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A checked channel; ``tokens`` and ``supervised`` count what is left within the sequence length."""
+
+    name: str
+    folder: Path
+    files: tuple[str, ...]
+    documents: int
+    tokens: int
+    supervised: int
+    truncated: int
+    sha256: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``training.json`` says of it."""
+        return {
+            "files": list(self.files),
+            "documents": self.documents,
+            "tokens": self.tokens,
+            "supervised_tokens": self.supervised,
+            "truncated_documents": self.truncated,
+            "sha256": self.sha256,
+        }
+
+
+def check_channel(name: str, folder: Path, *, vocab: int, sequence_length: int) -> Channel:
+    """Read all of a channel once.
+
+    Raises:
+        Mistake: it is empty, or a line is wrong; the message names file and line.
+    """
+    files = sorted(folder.rglob(PATTERN))
+    if not files:
+        raise Mistake(f"the channel {name} has no {PATTERN}; `peagle-sm learn data` writes such files")
+    digest = hashlib.sha256()
+    documents = tokens = supervised = truncated = 0
+    for file in files:
+        told = file.relative_to(folder).as_posix()
+        digest.update(f"{told}\n".encode())
+        with file.open("rb") as opened:
+            for number, line in enumerate(opened, 1):
+                digest.update(line)
+                if not line.strip():
+                    continue
+                try:
+                    ids, mask = read_line(line, vocab)
+                except Mistake as error:
+                    raise Mistake(f"{name}/{told}, line {number}: {error}") from error
+                documents += 1
+                tokens += min(len(ids), sequence_length)
+                supervised += sum(mask[1:sequence_length])
+                truncated += len(ids) > sequence_length
+    if not documents:
+        raise Mistake(f"the channel {name} is empty: {len(files)} files without a line")
+    if not supervised:
+        raise Mistake(
+            f"the channel {name}: no token to learn from lies within sequence_length={sequence_length}"
+        )
+    names = tuple(file.relative_to(folder).as_posix() for file in files)
+    return Channel(name, folder, names, documents, tokens, supervised, truncated, digest.hexdigest())
+
+
+def read_line(line: bytes, vocab: int) -> tuple[list[int], list[int]]:
+    """Return a line's tokens and the mask of those that are learned.
+
+    Raises:
+        Mistake: it is no document.
+    """
+    if len(line) > _MOST_LINE:
+        raise Mistake(f"it has {len(line)} bytes; allowed: {_MOST_LINE}")
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Mistake(f"it is no JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise Mistake("it is no JSON object")
+    ids, mask = document.get("input_ids"), document.get("loss_mask")
+    for key, values in (("input_ids", ids), ("loss_mask", mask)):
+        if not isinstance(values, list) or any(type(each) is not int for each in values):
+            raise Mistake(f"{key} is no list of whole numbers")
+    if len(ids) != len(mask):
+        raise Mistake(f"input_ids has {len(ids)} values, loss_mask {len(mask)}; allowed: as many")
+    if len(ids) < 2:
+        raise Mistake(f"input_ids has {len(ids)} values; allowed: 2 and more")
+    if min(ids) < 0 or max(ids) >= vocab:
+        wrong = min(ids) if min(ids) < 0 else max(ids)
+        raise Mistake(
+            f"input_ids has {wrong}; the target's tokens go from 0 to {vocab - 1}: it has another tokenizer"
+        )
+    if not set(mask) <= {0, 1}:
+        raise Mistake(f"loss_mask has {max(mask, key=abs)}; allowed: 0 and 1")
+    if not any(mask[1:]):
+        raise Mistake("loss_mask has no 1, so nothing is learned from it; leave it out")
+    return ids, mask
+
+
+class Documents:
+    """The documents of a checked channel, by number; each is read from the disk when it is asked for."""
+
+    def __init__(self, folder: Path, files: tuple[str, ...], vocab: int, sequence_length: int) -> None:
+        self._files = [(folder / name).open("rb") for name in files]
+        self._places = array("Q")
+        self._vocab, self._longest = vocab, sequence_length
+        for number, opened in enumerate(self._files):
+            place = 0
+            for line in opened:
+                if line.strip():
+                    self._places.extend((number, place))
+                place += len(line)
+
+    def __len__(self) -> int:
+        return len(self._places) // 2
+
+    def __getitem__(self, number: int) -> tuple[list[int], list[int]]:
+        opened = self._files[self._places[2 * number]]
+        opened.seek(self._places[2 * number + 1])
+        ids, mask = read_line(opened.readline(), self._vocab)
+        return ids[: self._longest], mask[: self._longest]
+
+
+def stream(documents: int, seed: int, start: int = 0) -> Iterator[int]:
+    """Yield numbers of documents without end, one shuffle after the other, from position ``start``."""
+    epoch, first = divmod(start, documents)
+    while True:
+        order = list(range(documents))
+        random.Random(f"{seed} {epoch}").shuffle(order)
+        yield from order[first:]
+        epoch, first = epoch + 1, 0
+
+
+def shares(
+    documents: int, seed: int, *, start: int, micro: int, rank: int, world: int
+) -> Iterator[list[int]]:
+    """Yield the micro batches of one process: of each ``world * micro`` documents of the stream, its own."""
+    rest = stream(documents, seed, start)
+    while True:
+        together = [next(rest) for _ in range(micro * world)]
+        yield together[rank * micro : (rank + 1) * micro]
+
+
+class Batches:
+    """What the library takes for a loader; its length is what is left of the run. It is gone through once."""
+
+    sampler = None
+
+    def __init__(
+        self, documents: Documents, *, seed: int, micro: int, rank: int, world: int, total: int
+    ) -> None:
+        self.documents, self.seed, self.micro, self.rank, self.world = documents, seed, micro, rank, world
+        self.total, self.done, self.tokens = total, 0, 0
+
+    def __len__(self) -> int:
+        return self.total - self.done
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for _, numbers in zip(range(len(self)), self._numbers(), strict=False):
+            rows = [self.documents[number] for number in numbers]
+            self.tokens += sum(len(ids) for ids, _ in rows)
+            yield padded(rows)
+
+    def _numbers(self) -> Iterator[list[int]]:
+        start = self.done * self.micro * self.world
+        return shares(
+            len(self.documents), self.seed, start=start, micro=self.micro, rank=self.rank, world=self.world
+        )
+
+
+class InOrder:
+    """A loader of the documents as they lie, each once; of several processes, each has its own part."""
+
+    sampler = None
+
+    def __init__(self, documents: Documents, *, micro: int, rank: int, world: int) -> None:
+        self.documents, self.micro = documents, micro
+        self.mine = range(rank, len(documents), world)
+
+    def __len__(self) -> int:
+        return -(-len(self.mine) // self.micro)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for at in range(0, len(self.mine), self.micro):
+            yield padded([self.documents[number] for number in self.mine[at : at + self.micro]])
+
+
+def padded(rows: list[tuple[list[int], list[int]]]) -> dict[str, Any]:
+    """Return a batch of tensors, as long as its longest document; what is behind a shorter one is masked."""
+    import torch
+
+    longest = max(len(ids) for ids, _ in rows)
+    names = ("input_ids", "loss_mask", "attention_mask")
+    made = {name: torch.zeros(len(rows), longest, dtype=torch.long) for name in names}
+    for number, (ids, mask) in enumerate(rows):
+        made["input_ids"][number, : len(ids)] = torch.tensor(ids)
+        made["loss_mask"][number, : len(ids)] = torch.tensor(mask)
+        made["attention_mask"][number, : len(ids)] = 1
+    return made

@@ -1,0 +1,314 @@
+"""A head's two layouts: the one that vLLM serves, and the library's.
+
+vLLM has no ``model.`` before a name, calls the first layer ``midlayer``, and may leave out what a head shares
+with its target. The library's recipe refuses a file with holes. vLLM counts the layers whose output the head
+reads from 1, and takes layers of its own choice, silently, where the config names none: the library's own
+export names none.
+"""
+
+import json
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_train import Mistake
+from peagle_train.target import Target, read_config, tensors_of
+
+MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")
+"""Names of the mask token, in vLLM's order."""
+_FLOATS = ("F32", "F16", "BF16")
+_AT_THE_TOP = ("lm_head.", "mask_hidden", "d2t", "t2d")
+_KEPT = (
+    *(
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "attention_bias",
+        "head_dim",
+        "hidden_act",
+        "hidden_size",
+    ),
+    *("initializer_range", "intermediate_size", "max_position_embeddings", "mlp_bias", "num_attention_heads"),
+    *("num_hidden_layers", "num_key_value_heads", "rms_norm_eps", "vocab_size"),
+    *("draft_vocab_size", "target_hidden_size", "norm_output", "fc_norm"),
+)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head to start from, as its ``config.json`` describes it."""
+
+    folder: Path
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocab: int
+    draft_vocab: int
+    target_hidden: int
+    mask_token_id: int
+    aux_layer_ids: tuple[int, ...]
+    longest: int
+    attention_bias: bool
+    mlp_bias: bool
+    fc_norm: bool
+    norm_output: bool
+
+    @property
+    def as_settings(self) -> dict[str, Any]:
+        """What it says of the settings of `peagle_train.settings.OF_THE_HEAD`."""
+        return {
+            "num_draft_layers": self.layers,
+            "aux_layer_ids": self.aux_layer_ids,
+            "mask_token_id": self.mask_token_id,
+            "draft_num_attention_heads": self.heads,
+            "draft_num_key_value_heads": self.kv_heads,
+            "draft_intermediate_size": self.inner,
+        }
+
+
+def unpacked(folder: Path, work: Path) -> Path:
+    """Return the folder of the head's files: a job's own ``model.tar.gz`` is taken apart into ``work``.
+
+    Raises:
+        Mistake: the archive cannot be read, or names a file outside itself.
+    """
+    archive = folder / "model.tar.gz"
+    if (folder / "config.json").is_file() or not archive.is_file():
+        return folder
+    try:
+        with tarfile.open(archive) as opened:
+            opened.extractall(work, filter="data")
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise Mistake(f"the channel head: model.tar.gz cannot be read: {error}") from error
+    return work
+
+
+def read_head(folder: Path, target: Target) -> Head:
+    """Read a head in vLLM's layout and check that it fits the target.
+
+    Raises:
+        Mistake: it is no head that can be trained further for this target.
+    """
+    config = read_config(folder, "the head to start from")
+    eagle = config.get("eagle_config")
+    eagle = eagle if isinstance(eagle, dict) else {}
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+    for name in names:
+        if type(config.get(name)) is not int or config[name] < 1:
+            raise Mistake(
+                f"the head's config.json: {name} is {config.get(name)!r}; it is not in "
+                "vLLM's layout (LlamaForCausalLMEagle3)"
+            )
+    layers = config.get("eagle_aux_hidden_state_layer_ids") or eagle.get("eagle_aux_hidden_state_layer_ids")
+    mask = next((config[key] for key in MASK_KEYS if config.get(key) is not None), None)
+    if type(mask) is not int:
+        raise Mistake("the head's config.json names no mask token: it was not trained to draft in parallel")
+    if not isinstance(layers, list) or len(layers) != 3 or any(type(each) is not int for each in layers):
+        raise Mistake(f"the head's eagle_aux_hidden_state_layer_ids: found {layers!r}; allowed: three layers")
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head = Head(
+        folder=folder,
+        layers=config["num_hidden_layers"],
+        hidden=hidden,
+        heads=heads,
+        kv_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or hidden // heads,
+        inner=config["intermediate_size"],
+        vocab=config["vocab_size"],
+        draft_vocab=config.get("draft_vocab_size") or config["vocab_size"],
+        target_hidden=config.get("target_hidden_size") or hidden,
+        mask_token_id=mask,
+        aux_layer_ids=tuple(layers),
+        longest=config.get("max_position_embeddings") or target.longest,
+        attention_bias=bool(config.get("attention_bias")),
+        mlp_bias=bool(config.get("mlp_bias")),
+        fc_norm=bool(config.get("fc_norm")),
+        norm_output=bool(config.get("norm_output")),
+    )
+    for fault in (*_unlike(head, target), *_untrainable(config), *_tensor_faults(head)):
+        raise Mistake(f"the head to start from: {fault}")
+    return head
+
+
+def _unlike(head: Head, target: Target) -> Iterator[str]:
+    for what, found, wanted in (
+        ("hidden_size", head.hidden, target.hidden),
+        ("target_hidden_size", head.target_hidden, target.hidden),
+        ("vocab_size", head.vocab, target.vocab),
+    ):
+        if found != wanted:
+            yield f"{what} is {found}, the target has {wanted}; it was trained for another target"
+    beyond = [each for each in head.aux_layer_ids if not 1 <= each <= target.layers]
+    if beyond:
+        yield f"it reads layer {beyond[0]}, the target has {target.layers}; it was trained for another target"
+    if not 0 <= head.mask_token_id < target.vocab:
+        yield f"its mask token {head.mask_token_id} is not in the target's vocabulary of {target.vocab}"
+
+
+def _untrainable(config: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("norm_before_residual", "norm_before_fc"):
+        if config.get(name):
+            yield f"{name} is true, which NeMo AutoModel 0.7.0 does not train"
+    if config.get("hidden_act", "silu") != "silu":
+        yield f"hidden_act is {config['hidden_act']}; vLLM serves silu alone"
+    if "quantization_config" in config:
+        yield "its weights are quantised; give the original"
+
+
+def _expected(head: Head) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that the config asks for, by vLLM's name with ``layers.0``."""
+    hidden, inner = head.hidden, head.inner
+    queries, keys = head.heads * head.head_dim, head.kv_heads * head.head_dim
+    made: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, 3 * head.target_hidden),
+        "norm.weight": (hidden,),
+        "layers.0.hidden_norm.weight": (hidden,),
+    }
+    for number in range(head.layers):
+        name, width = f"layers.{number}", hidden * (1 if number else 2)
+        made |= {
+            f"{name}.self_attn.{each}_proj.weight": (size, width)
+            for each, size in (("q", queries), ("k", keys), ("v", keys))
+        }
+        made |= {
+            f"{name}.self_attn.o_proj.weight": (hidden, queries),
+            f"{name}.mlp.gate_proj.weight": (inner, hidden),
+            f"{name}.mlp.up_proj.weight": (inner, hidden),
+            f"{name}.mlp.down_proj.weight": (hidden, inner),
+            f"{name}.input_layernorm.weight": (hidden,),
+            f"{name}.post_attention_layernorm.weight": (hidden,),
+        }
+    if head.draft_vocab < head.vocab:
+        made |= {"d2t": (head.draft_vocab,), "t2d": (head.vocab,)}
+    return made
+
+
+def _tensor_faults(head: Head) -> Iterator[str]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for file in weights_of(head.folder):
+        found |= {
+            name.replace("midlayer.", "layers.0.", 1): entry for name, entry in tensors_of(file).items()
+        }
+    if not found:
+        yield "it has no *.safetensors"
+    for name, shape in _expected(head).items():
+        if name not in found:
+            yield f"{name} is missing from its weights"
+            return
+        if tuple(found[name]["shape"]) != shape:
+            yield f"{name} has the shape {found[name]['shape']}; its config.json asks for {list(shape)}"
+    if "mask_hidden" not in found:
+        yield "mask_hidden is missing from its weights: it was not trained to draft in parallel"
+    for name, entry in found.items():
+        if name not in ("d2t", "t2d") and entry["dtype"] not in _FLOATS:
+            yield f"{name} is of type {entry['dtype']}; allowed: {', '.join(_FLOATS)}"
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """Return the folder's safetensors files."""
+    return sorted(folder.glob("*.safetensors"))
+
+
+def library_name(name: str) -> str:
+    """Return the library's name of a tensor that vLLM calls ``name``."""
+    plain = name.replace("midlayer.", "layers.0.", 1) if name.startswith("midlayer.") else name
+    return plain if plain.startswith(_AT_THE_TOP) else f"model.{plain}"
+
+
+def vllm_name(name: str) -> str:
+    """Return vLLM's name of a tensor that the library calls ``name``."""
+    plain = name.removeprefix("model.")
+    return plain.replace("layers.0.", "midlayer.", 1) if plain.startswith("layers.0.") else plain
+
+
+def vllm_config(
+    draft: Mapping[str, Any], aux_layer_ids: tuple[int, ...], mask_token_id: int
+) -> dict[str, Any]:
+    """Return the ``config.json`` that vLLM reads, from the library's config of the draft.
+
+    Few keys are kept: ``layer_types`` and ``sliding_window`` of a target would give the head a window in vLLM
+    that it did not have in training.
+    """
+    ropes = draft.get("rope_parameters") or {"rope_type": "default", "rope_theta": draft["rope_theta"]}
+    layers = list(aux_layer_ids)
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "dtype": "bfloat16",
+        "tie_word_embeddings": False,
+        **{key: draft[key] for key in _KEPT if key in draft},
+        "rope_parameters": ropes,
+        "norm_before_residual": False,
+        "eagle_aux_hidden_state_layer_ids": layers,
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": layers, "use_aux_hidden_state": True},
+        "ptd_token_id": mask_token_id,
+        "parallel_drafting": True,
+    }
+
+
+def write_warm_start(head: Head, target: Target, out: Path) -> Path | None:
+    """Write the head as the library's ``draft_weights_path``; return its map of draft tokens, if it has one.
+
+    Raises:
+        Mistake: the target does not have what the head shares with it.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    made = {
+        library_name(name): tensor
+        for file in weights_of(head.folder)
+        for name, tensor in load_file(file).items()
+    }
+    chosen = made["t2d"].nonzero().flatten() if head.draft_vocab < head.vocab else None
+    for name, rows in (("model.embed_tokens.weight", None), ("lm_head.weight", chosen)):
+        if name not in made:
+            shared = _shared(target, name.removeprefix("model."))
+            made[name] = shared if rows is None else shared[rows]
+    plain = {
+        name: (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
+        for name, tensor in made.items()
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(plain, out / "model.safetensors", metadata={"format": "pt"})
+    if chosen is None:
+        return None
+    token_map = out / "tokens.pt"
+    selected = torch.arange(head.draft_vocab) + made["d2t"].long()
+    torch.save({"selected_token_ids": selected, "target_vocab_size": head.vocab}, token_map)
+    return token_map
+
+
+def _shared(target: Target, name: str) -> Any:
+    """Return the target's embedding or output matrix; where they are tied, the embedding is both."""
+    from safetensors import safe_open
+
+    for wanted in (name, "embed_tokens.weight"):
+        for file in weights_of(target.folder):
+            for found, entry in tensors_of(file).items():
+                if found.endswith(wanted) and tuple(entry["shape"]) == (target.vocab, target.hidden):
+                    with safe_open(file, "pt") as opened:
+                        return opened.get_tensor(found)
+    raise Mistake(f"neither the head nor the target has {name}")
+
+
+def write_head(state: Mapping[str, Any], config: Mapping[str, Any], out: Path) -> int:
+    """Write a trained draft in vLLM's layout, in bfloat16; return the number of its parameters."""
+    import torch
+    from safetensors.torch import save_file
+
+    made = {}
+    for name, tensor in state.items():
+        value = tensor.detach().cpu()
+        made[vllm_name(name)] = (
+            value.to(torch.bfloat16) if value.is_floating_point() else value
+        ).contiguous()
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(made, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    return sum(tensor.numel() for tensor in made.values() if tensor.is_floating_point())

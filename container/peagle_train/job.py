@@ -1,0 +1,175 @@
+"""The job from start to end: check, train, export, and a message where it does not get that far.
+
+Exit statuses: 0 for a head in ``model/``; 2 for a mistake in what was given; 143 after SIGTERM, with a
+checkpoint that the next start goes on from; 1 for anything else. What went wrong is in ``output/failure``,
+which SageMaker shows as the job's FailureReason.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from peagle_train import Mistake
+from peagle_train.launch import (
+    STOP_FILE,
+    Fleet,
+    Stop,
+    die_with_parent,
+    gpus_of,
+    outcome,
+    read_fleet,
+    run_torchrun,
+)
+from peagle_train.plan import Folders, Plan, make_plan, read_plan, write_plan
+from peagle_train.progress import PREFIX
+
+ROOT = "/opt/ml"
+ROOT_VARIABLE = "PEAGLE_ML_ROOT"
+SCHEMA = "peagle-training/1"
+USAGE = "usage: python -m peagle_train train"
+DONE, FAILED, MISTAKEN, STOPPED = 0, 1, 2, 143
+_MOST_REASON = 1024
+#: Nothing is fetched while a job runs, and no library starts threads that a fork would lose.
+_QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job (``train``), or one of its processes (``worker PLAN``, started by torchrun)."""
+    os.environ |= _QUIET
+    if arguments[:1] == ["worker"] and len(arguments) == 2:
+        return _worker(Path(arguments[1]))
+    if arguments != ["train"]:
+        print(f"{USAGE}; found {' '.join(arguments) or 'nothing'}", file=sys.stderr)
+        return MISTAKEN
+    folders = Folders(Path(os.environ.get(ROOT_VARIABLE) or ROOT))
+    with tempfile.TemporaryDirectory(prefix="peagle-train-") as work:
+        stop = Stop(Path(work) / "stop")
+        stop.listen()
+        return _train(folders, Path(work), stop, os.environ)
+
+
+def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str]) -> int:
+    try:
+        fleet = read_fleet(folders.document("resourceconfig.json"), environ, gpus_of(Path("/dev"), environ))
+        plan = make_plan(folders, work, fleet.world)
+        _tell(plan, fleet)
+        if fleet.world == 1:
+            return _run(plan, stop)
+    except Mistake as error:
+        return _failed(folders, MISTAKEN, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        return _failed(folders, FAILED, _internal(error))
+    return _run_together(plan, fleet, stop, environ)
+
+
+def _tell(plan: Plan, fleet: Fleet) -> None:
+    training = plan.training
+    print(
+        f"{PREFIX} plan steps={plan.steps} documents={training.documents} tokens={training.tokens} "
+        f"supervised_tokens={training.supervised} truncated={training.truncated} "
+        f"processes={fleet.world} hosts={fleet.hosts}",
+        flush=True,
+    )
+
+
+def _run_together(plan: Plan, fleet: Fleet, stop: Stop, environ: Mapping[str, str]) -> int:
+    file, left = plan.work / "plan.json", plan.work / "outcome"
+    write_plan(plan, file)
+    assert stop.file is not None
+    status = run_torchrun(fleet, file, environ, stop.file)
+    told = outcome(left)
+    if told is not None and told != DONE:
+        return told
+    if status and not plan.folders.failure.exists():
+        return _failed(
+            plan.folders, FAILED, f"a process of the job ended with status {status}; its log has the cause"
+        )
+    return FAILED if status else DONE
+
+
+def _worker(file: Path) -> int:
+    die_with_parent()
+    plan = read_plan(file)
+    stop = Stop(Path(os.environ[STOP_FILE]))
+    stop.listen()
+    try:
+        status = _run(plan, stop)
+    except Mistake as error:
+        status = _failed(plan.folders, MISTAKEN, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        status = _failed(plan.folders, FAILED, _internal(error))
+    if status != DONE:
+        (plan.work / "outcome").write_text(str(status))
+    # To torchrun an end on request is an end; any other status makes it kill the rest.
+    return DONE if status == STOPPED else status
+
+
+def _run(plan: Plan, stop: Stop) -> int:
+    """Train in this process, alone or as one of several."""
+    import torch
+
+    from peagle_train import on_cpu
+    from peagle_train.recipe import HeadRecipe, Stopped
+
+    if not torch.cuda.is_available():
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
+    on_cpu.install()
+    recipe = HeadRecipe(plan, stop, say=lambda line: print(line, flush=True))
+    recipe.setup()
+    try:
+        recipe.train()
+    except Stopped:
+        if recipe.dist_env.is_main:
+            print(f"{PREFIX} stopped step={recipe.runtime.global_step}", flush=True)
+        return STOPPED
+    if recipe.dist_env.is_main:
+        _write_record(plan, recipe.write_result(), os.environ)
+        print(f"{PREFIX} done step={recipe.runtime.global_step}", flush=True)
+    return DONE
+
+
+def _write_record(plan: Plan, trained: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Write ``training.json`` beside the head: from what it was made, how, and what was seen meanwhile."""
+    weights = plan.folders.model / "model.safetensors"
+    with weights.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    validation = plan.validation
+    document = {
+        "schema": SCHEMA,
+        "job": {
+            "name": environ.get("TRAINING_JOB_NAME"),
+            "arn": environ.get("TRAINING_JOB_ARN"),
+            "region": environ.get("AWS_REGION"),
+            "processes": plan.world,
+        },
+        "target": {"architecture": plan.target.architecture, "fingerprint": plan.target_hash},
+        "started_from": {"fingerprint": plan.head_hash} if plan.head else None,
+        "data": {"training": plan.training.facts, "validation": validation.facts if validation else None},
+        "head": {"model.safetensors": digest},
+        **trained,
+    }
+    (plan.folders.model / "training.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _internal(error: Exception) -> str:
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}"
+
+
+def _failed(folders: Folders, status: int, reason: str) -> int:
+    """Leave the reason where SageMaker looks for it; the first that is left stays."""
+    print(f"error: {reason}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        folders.failure.parent.mkdir(parents=True, exist_ok=True)
+        with folders.failure.open("x", encoding="utf-8") as opened:
+            opened.write(reason[:_MOST_REASON])
+    return status

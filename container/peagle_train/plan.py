@@ -1,0 +1,256 @@
+"""What a job will do, found out before anything large is loaded: every mistake of the user is met here.
+
+A plan goes as JSON to the processes that train, so each trains with what was checked.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_train import Mistake, checkpoint, heads, settings
+from peagle_train.dataset import Channel, check_channel
+from peagle_train.heads import Head
+from peagle_train.settings import Settings
+from peagle_train.target import Target, fingerprint, read_target
+
+CHANNELS = ("target", "training", "validation", "head")
+
+
+@dataclass(frozen=True)
+class Folders:
+    """SageMaker's folders in a training container."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """Where the service describes the job."""
+        return self.root / "input" / "config"
+
+    @property
+    def data(self) -> Path:
+        """The channels, a folder each."""
+        return self.root / "input" / "data"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Copied to S3 while the job runs, and back when it starts again."""
+        return self.root / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """Becomes ``model.tar.gz``."""
+        return self.root / "model"
+
+    @property
+    def failure(self) -> Path:
+        """Its first 1,024 characters become the job's FailureReason."""
+        return self.root / "output" / "failure"
+
+    def document(self, name: str) -> dict[str, Any]:
+        """Return one of the service's JSON files; empty where it is not there.
+
+        Raises:
+            Mistake: it is no JSON object.
+        """
+        try:
+            found = json.loads((self.config / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise Mistake(f"{name} cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise Mistake(f"{name} is no JSON object")
+        return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked job; ``world`` is the number of processes that train it together."""
+
+    folders: Folders
+    work: Path
+    settings: Settings
+    target: Target
+    target_hash: str
+    head: Head | None
+    head_hash: str | None
+    training: Channel
+    validation: Channel | None
+    world: int
+
+    @property
+    def documents_a_step(self) -> int:
+        """Documents of one step, of all processes."""
+        return self.settings.micro_batch_size * self.settings.grad_accumulation_steps * self.world
+
+    @property
+    def batches(self) -> int:
+        """Micro batches of the whole run, of one process."""
+        documents = self.training.documents * self.settings.epochs
+        batches = math.ceil(documents / (self.settings.micro_batch_size * self.world))
+        if self.settings.max_steps is None:
+            return batches
+        return min(batches, self.settings.max_steps * self.settings.grad_accumulation_steps)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the optimiser in the whole run."""
+        return math.ceil(self.batches / self.settings.grad_accumulation_steps)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What a checkpoint must agree with; how often the run logs and saves is free to change."""
+        free = ("checkpoint_every_steps", "log_every_steps")
+        chosen = {name: value for name, value in settings.as_json(self.settings).items() if name not in free}
+        return {
+            **chosen,
+            "processes": self.world,
+            "training data": self.training.sha256,
+            "target": self.target_hash,
+            "head to start from": self.head_hash,
+        }
+
+    def epoch_at(self, step: int) -> int:
+        """Return the epoch, from 1, that a step ends in."""
+        return max(1, math.ceil(step * self.documents_a_step / self.training.documents))
+
+    def ends_an_epoch(self, step: int) -> bool:
+        """Return whether the last document of an epoch is in this step."""
+        passed = [(each * self.documents_a_step) // self.training.documents for each in (step - 1, step)]
+        return passed[0] != passed[1]
+
+
+def make_plan(folders: Folders, work: Path, world: int) -> Plan:
+    """Read and check all that the job was given.
+
+    Raises:
+        Mistake: the job cannot run; the message says why and what is allowed.
+    """
+    given = settings.read_settings(folders.document("hyperparameters.json"))
+    _check_channels(folders)
+    target = read_target(folders.data / "target")
+    head = None
+    if (folders.data / "head").is_dir():
+        head = heads.read_head(heads.unpacked(folders.data / "head", work / "given-head"), target)
+    chosen = settings.joined(given, head.as_settings if head else None)
+    _check_fit(chosen, target, head, world)
+    training, validation = (_channel(folders, name, target, chosen) for name in ("training", "validation"))
+    assert training is not None
+    plan = Plan(
+        folders=folders,
+        work=work,
+        settings=chosen,
+        target=target,
+        target_hash=fingerprint(target.folder),
+        head=head,
+        head_hash=fingerprint(head.folder) if head else None,
+        training=training,
+        validation=validation,
+        world=world,
+    )
+    saved = checkpoint.newest(folders.checkpoints)
+    if saved is not None:
+        checkpoint.check_same_run(saved, plan.run)
+    return plan
+
+
+def _check_channels(folders: Folders) -> None:
+    named = set(folders.document("inputdataconfig.json"))
+    lying = (
+        {path.name for path in folders.data.iterdir() if path.is_dir()} if folders.data.is_dir() else set()
+    )
+    unknown = sorted((named | lying) - set(CHANNELS))
+    if unknown:
+        raise Mistake(f"unknown channel {', '.join(unknown)}; allowed: {', '.join(CHANNELS)}")
+    for name in ("target", "training"):
+        if name not in lying:
+            raise Mistake(f"the channel {name} is missing; needed: target and training")
+
+
+def _channel(folders: Folders, name: str, target: Target, chosen: Settings) -> Channel | None:
+    folder = folders.data / name
+    if not folder.is_dir():
+        return None
+    return check_channel(name, folder, vocab=target.vocab, sequence_length=chosen.sequence_length)
+
+
+def _check_fit(chosen: Settings, target: Target, head: Head | None, world: int) -> None:
+    longest = min(target.longest, head.longest) if head else target.longest
+    if chosen.sequence_length > longest:
+        whose = "the target" if longest == target.longest else "the head to start from"
+        raise Mistake(f"sequence_length: found {chosen.sequence_length}; {whose} takes at most {longest}")
+    assert chosen.mask_token_id is not None
+    assert chosen.aux_layer_ids is not None
+    if chosen.mask_token_id >= target.vocab:
+        raise Mistake(
+            f"mask_token_id: found {chosen.mask_token_id}; the target's tokens go to {target.vocab - 1}"
+        )
+    if max(chosen.aux_layer_ids) > target.layers:
+        raise Mistake(
+            f"aux_layer_ids: found {list(chosen.aux_layer_ids)}; the target has {target.layers} layers"
+        )
+    queries = chosen.draft_num_attention_heads or target.heads
+    keys = chosen.draft_num_key_value_heads
+    if keys is not None and queries % keys:
+        raise Mistake(f"draft_num_key_value_heads: found {keys}; allowed: what divides the {queries} heads")
+    if world % chosen.expert_parallel_size:
+        raise Mistake(
+            f"expert_parallel_size: found {chosen.expert_parallel_size}; allowed: "
+            f"divisors of the job's {world} GPUs"
+        )
+
+
+def write_plan(plan: Plan, file: Path) -> None:
+    """Write a plan for the processes that train."""
+    document = {
+        "root": str(plan.folders.root),
+        "work": str(plan.work),
+        "settings": settings.as_json(plan.settings),
+        "hashes": [plan.target_hash, plan.head_hash],
+        "head": str(plan.head.folder) if plan.head else None,
+        "channels": [_told(plan.training), _told(plan.validation) if plan.validation else None],
+        "world": plan.world,
+    }
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _told(channel: Channel) -> dict[str, Any]:
+    return {"name": channel.name, "folder": str(channel.folder), **channel.facts}
+
+
+def read_plan(file: Path) -> Plan:
+    """Read what `write_plan` wrote."""
+    document = json.loads(file.read_text(encoding="utf-8"))
+    folders = Folders(Path(document["root"]))
+    target = read_target(folders.data / "target")
+    training, validation = (_from(each) if each else None for each in document["channels"])
+    assert training is not None
+    return Plan(
+        folders=folders,
+        work=Path(document["work"]),
+        settings=settings.from_json(document["settings"]),
+        target=target,
+        target_hash=document["hashes"][0],
+        head=heads.read_head(Path(document["head"]), target) if document["head"] else None,
+        head_hash=document["hashes"][1],
+        training=training,
+        validation=validation,
+        world=document["world"],
+    )
+
+
+def _from(told: Mapping[str, Any]) -> Channel:
+    return Channel(
+        name=told["name"],
+        folder=Path(told["folder"]),
+        files=tuple(told["files"]),
+        documents=told["documents"],
+        tokens=told["tokens"],
+        supervised=told["supervised_tokens"],
+        truncated=told["truncated_documents"],
+        sha256=told["sha256"],
+    )

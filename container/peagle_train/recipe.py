@@ -1,0 +1,362 @@
+"""The library's recipe, with what a job on SageMaker needs beside it.
+
+`HeadRecipe` is NeMo AutoModel 0.7.0's ``TrainEagle3Recipe``: its target, its loss, its partition of
+sequences, its steps. Added are the data, the head's shape, checkpoints of one writer, counts by depth, lines
+for CloudWatch, and an end between two steps when the job is to stop.
+"""
+
+import importlib.metadata
+import resource
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from nemo_automodel.components.config.loader import ConfigNode
+from nemo_automodel.components.speculative.eagle import HFEagle3TargetModel, PEagleTrainerModule
+from nemo_automodel.recipes.llm.train_eagle3 import TrainEagle3Recipe
+from transformers import AutoModelForCausalLM
+
+from peagle_train import Mistake, checkpoint, heads, settings
+from peagle_train.dataset import Batches, Channel, Documents, InOrder
+from peagle_train.plan import Plan
+from peagle_train.progress import Log, Pace, by_depth
+
+LIBRARIES = ("nemo-automodel", "torch", "transformers", "safetensors")
+
+
+class Stopped(Exception):
+    """The job was asked to stop, and its checkpoint is complete."""
+
+
+class CountingTrainer(PEagleTrainerModule):
+    """The library's loss; it also counts, by depth, how often the draft's first choice is the target's."""
+
+    def __init__(self, draft_model: Any, **others: Any) -> None:
+        super().__init__(draft_model, **others)
+        # Not buffers: they belong to no checkpoint, and no process shares them.
+        self.counts = {mode: torch.zeros(3, self.num_depths) for mode in (True, False)}
+        draft_model.lm_head.register_forward_hook(self._note)
+        self._chosen: Any = None
+
+    def _note(self, module: Any, given: Any, logits: Any) -> None:
+        self._chosen = logits.detach()[0].argmax(dim=-1)
+
+    def _peagle_position_loss(  # type: ignore[no-untyped-def]
+        self, ids, aux, target_logits, anchor, depth, positions, charged, row_length, seq_len
+    ):
+        found = super()._peagle_position_loss(
+            ids, aux, target_logits, anchor, depth, positions, charged, row_length, seq_len
+        )
+        with torch.no_grad():
+            whole = len(self.selected_token_ids) == target_logits.shape[-1]
+            wanted = target_logits if whole else target_logits.index_select(-1, self.selected_token_ids)
+            right = (self._chosen == wanted.argmax(dim=-1)[positions]) & charged
+            counts = self.counts[self.training] = self.counts[self.training].to(depth.device)
+            counts[0].index_add_(0, depth, right.to(counts.dtype))
+            counts[1].index_add_(0, depth, charged.to(counts.dtype))
+            counts[2, 0] += ~torch.isfinite(found[0])
+        return found
+
+    def take_counts(self, training: bool) -> Any:
+        """Return the counts since the last call, by depth: right ones, all, and losses that were none."""
+        taken = self.counts[training]
+        self.counts[training] = torch.zeros_like(taken)
+        return taken
+
+
+class HeadRecipe(TrainEagle3Recipe):
+    """The library's recipe for one job of SageMaker's."""
+
+    def __init__(self, plan: Plan, stop: Callable[[], bool], say: Callable[[str], None] = print) -> None:
+        self.plan, self.stop = plan, stop
+        warm = plan.work / "warm-start"
+        token_map = heads.write_warm_start(plan.head, plan.target, warm) if plan.head else None
+        document = settings.recipe(
+            plan.settings,
+            target=str(plan.target.folder),
+            attention=plan.target.attention,
+            work=str(plan.work),
+            warm_start=str(warm) if plan.head else None,
+            draft_vocab=plan.head.draft_vocab if plan.head and token_map else None,
+            token_map=str(token_map) if token_map else None,
+            on_gpu=torch.cuda.is_available(),
+        )
+        arguments = document["recipe_args"]
+        if plan.head:
+            arguments |= {"fc_norm": plan.head.fc_norm, "norm_output": plan.head.norm_output}
+        arguments["log_every_steps"] = min(arguments["log_every_steps"], plan.steps)
+        self.document = document
+        self._log = Log(plan.steps, say=say)
+        self._interval: dict[str, Any] = {}
+        super().__init__(ConfigNode(document))
+
+    # --- what the library builds -------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Load the target, build or load the head, and go on from the newest checkpoint."""
+        torch.manual_seed(self.plan.settings.seed)  # the library seeds after it has built the head
+        super().setup()
+        if self.plan.validation is not None:
+            self.val_dataloader = InOrder(self._documents(self.plan.validation), micro=1, **self._place())
+
+    def _documents(self, channel: Channel) -> Documents:
+        return Documents(
+            channel.folder, channel.files, self.plan.target.vocab, self.plan.settings.sequence_length
+        )
+
+    def _place(self) -> dict[str, int]:
+        return {"rank": self.dist_env.rank, "world": self.dist_env.world_size}
+
+    def _build_train_dataloader(self, data_path: Any, split: Any) -> Batches:
+        return Batches(
+            self._documents(self.plan.training),
+            seed=self.plan.settings.seed,
+            micro=self.plan.settings.micro_batch_size,
+            total=self.plan.batches,
+            **self._place(),
+        )
+
+    def _setup_colocated_target(self, recipe_cfg: Any, target_path: Any, draft_base_config: Any) -> None:
+        if self.device.type == "cuda":
+            super()._setup_colocated_target(recipe_cfg, target_path, draft_base_config)
+            return
+        # The library asks for the current CUDA device; without one transformers loads the target.
+        self.target_model = AutoModelForCausalLM.from_pretrained(
+            target_path, dtype=self.compute_dtype, attn_implementation=self.plan.target.attention
+        )
+        self.target_model.requires_grad_(False)
+        self.target_wrapper = HFEagle3TargetModel(self.target_model, aux_layer_ids=recipe_cfg.aux_layer_ids)
+
+    def _configure_peagle_draft_config(
+        self, recipe_cfg: Any, draft_config: Any, draft_base_config: Any
+    ) -> int:
+        mask_token_id: int = super()._configure_peagle_draft_config(
+            recipe_cfg, draft_config, draft_base_config
+        )
+        draft_config.update(self._shape())
+        layers = draft_config["num_hidden_layers"]
+        if draft_config.get("layer_types"):  # training has no window, but vLLM would take the target's
+            draft_config["layer_types"] = ["full_attention"] * layers
+        if draft_config.get("per_layer_config"):  # Gemma 4: keys beyond the head's layers are refused
+            of_a_full_layer = next(iter(draft_config["per_layer_config"].values()))
+            draft_config["per_layer_config"] = dict.fromkeys(range(layers), of_a_full_layer)
+        return mask_token_id
+
+    def _shape(self) -> dict[str, Any]:
+        """The head's shape where it is not the target's; the library takes the target's."""
+        chosen, head = self.plan.settings, self.plan.head
+        made = {
+            "num_attention_heads": chosen.draft_num_attention_heads,
+            "num_key_value_heads": chosen.draft_num_key_value_heads,
+            "intermediate_size": chosen.draft_intermediate_size,
+            "hidden_act": "silu",  # vLLM's head knows no other
+        }
+        if head:
+            made |= {"head_dim": head.head_dim, "max_position_embeddings": head.longest}
+            made |= {"attention_bias": head.attention_bias, "mlp_bias": head.mlp_bias}
+        return {name: value for name, value in made.items() if value is not None}
+
+    def build_peagle_trainer(
+        self, recipe_cfg: Any, selected_token_ids: Any, selected_token_mask: Any, mask_token_id: int
+    ) -> Any:
+        """Build the library's trainer, with counts by depth."""
+        chosen = self.plan.settings
+        self._peagle_partitioned = chosen.sequence_partitions > 1
+        return CountingTrainer(
+            self.draft_model,
+            selected_token_ids=selected_token_ids,
+            selected_token_mask=selected_token_mask,
+            num_depths=chosen.num_depths,
+            mask_token_id=mask_token_id,
+            down_sample_ratio=chosen.down_sample_ratio,
+            down_sample_ratio_min=chosen.down_sample_ratio_min,
+            sequence_partitions=chosen.sequence_partitions,
+        ).to(self.device)
+
+    def _make_progress_bar(self, total: int | None = None, initial: int = 0) -> None:
+        return None
+
+    # --- the run -----------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Train to the end.
+
+        Raises:
+            Stopped: the job was asked to stop; the checkpoint is complete.
+            Mistake: the loss is no number, or the memory does not suffice.
+        """
+        self._pace = Pace(self.runtime.global_step, self.plan.steps)
+        if self._agreed(self.stop()):
+            raise Stopped
+        try:
+            if self.runtime.global_step == 0:
+                self._run_eval()
+            self.run_train_validation_loop()
+        except torch.OutOfMemoryError as error:
+            raise Mistake(
+                "the GPU's memory did not suffice; a shorter sequence_length, more sequence_partitions, "
+                f"gradient_checkpointing or a larger instance help ({str(error).splitlines()[0]})"
+            ) from error
+
+    def _maybe_save_step_checkpoint(self, epoch: int) -> bool:
+        """Log, save, stop and validate as it is due; the library calls this after each step, everywhere."""
+        step, plan = self.runtime.global_step, self.plan
+        if step % self.log_every_steps == 0 or step == plan.steps:
+            self._take_interval()
+        stop = self._agreed(self.stop()) and step < plan.steps
+        saves = stop or step % plan.settings.checkpoint_every_steps == 0
+        if saves:
+            self.save_checkpoint(epoch, step)
+        if stop:
+            raise Stopped
+        if plan.ends_an_epoch(step) and step < plan.steps:  # at the end the library does it
+            self._run_eval()
+        return saves
+
+    def _agreed(self, asked: bool) -> bool:
+        """Return whether any process was asked to stop; all must end after the same step."""
+        flag = torch.tensor(float(asked), device=self.device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def _take_interval(self) -> None:
+        counts = self._summed(self._module().take_counts(True))
+        tokens = self._summed(torch.tensor(float(self.train_dataloader.tokens), device=self.device))
+        if counts[2].any():  # on every process, so that none waits for another
+            raise Mistake(
+                f"the loss is no number at step {self.runtime.global_step}; a lower "
+                "learning_rate or a longer warm-up helps"
+            )
+        self._interval = {**accuracies(counts), "tokens": int(tokens.item())}
+
+    def _summed(self, value: Any) -> Any:
+        whole = value.to(self.device)
+        dist.all_reduce(whole)
+        return whole
+
+    def _wandb_log(self, data: dict[str, Any], step: int) -> None:
+        """Write the line of an interval; the library calls this with its figures on the first process."""
+        if "train/loss" not in data:
+            return
+        found = dict(self._interval)
+        tokens = found.pop("tokens")
+        self._log.step(
+            step,
+            {
+                "epoch": self.plan.epoch_at(step),
+                "loss": data["train/loss"],
+                **found,
+                "learning_rate": data["train/lr"],
+                "gradient_norm": data["train/grad_norm"],
+                **self._pace.at(step, tokens),
+            },
+        )
+
+    def _run_eval(self) -> Any:
+        """Measure the held-out documents, each time with the same sampled depths; the run's chance stays."""
+        if self.val_dataloader is None:
+            return None
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(self.plan.settings.seed + self.dist_env.rank)
+            found = super()._run_eval()
+        counts = self._summed(self._module().take_counts(False))
+        if self.dist_env.is_main:
+            self._log.validation(self.runtime.global_step, {"loss": found[0].item(), **accuracies(counts)})
+        return found
+
+    def _forward_batch(self, batch: Any, target_batch: Any = None) -> Any:
+        """The library validates without partitions, in memory that a long sequence lacks; here with them."""
+        if self.trainer_module.training or not self._peagle_partitioned:
+            return super()._forward_batch(batch, target_batch)
+        given, module = self._peagle_supervision(batch), self._module()
+        cut = module.build_peagle_plan(given["loss_mask"])
+        parts = [module(**given, peagle_segment=(cut, number)) for number in range(len(cut.units))]
+        zero = torch.zeros((), device=self.device)
+        valid = sum((part.valid_tokens for part in parts), zero)
+        right = sum((part.accuracy * part.valid_tokens for part in parts), zero)
+        return SimpleNamespace(
+            loss=sum((part.loss for part in parts), zero),
+            accuracy=right / valid.clamp_min(1),
+            valid_tokens=valid,
+        )
+
+    # --- checkpoints and the result ----------------------------------------------------------------
+
+    def save_checkpoint(self, epoch: int, step: int, *others: Any, **more: Any) -> None:
+        """Save the head, the optimiser, the schedule and every process's chance; the first process writes."""
+        chances: list[Any] = [None] * self.dist_env.world_size
+        dist.all_gather_object(chances, self._chance())
+        folder, newest = self.plan.folders.checkpoints, checkpoint.newest(self.plan.folders.checkpoints)
+        if self.dist_env.is_main and (newest is None or newest.step != step):
+            state = {
+                "draft": self._module().draft_model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "schedule": self.lr_scheduler.state_dict(),
+                "chance": chances,
+            }
+            checkpoint.save(
+                folder, step, self.plan.run, self._log.history, lambda file: torch.save(state, file)
+            )
+            self._log.checkpoint(step)
+        dist.barrier()
+
+    def _chance(self) -> dict[str, Any]:
+        found = {"cpu": torch.get_rng_state()}
+        return {**found, "cuda": torch.cuda.get_rng_state()} if self.device.type == "cuda" else found
+
+    def load_checkpoint(self, restore_from: str | None = None) -> None:
+        """Go on from the newest checkpoint; the library calls this at the end of its set-up."""
+        saved = checkpoint.newest(self.plan.folders.checkpoints)
+        if saved is None:
+            return
+        state = torch.load(saved.folder / checkpoint.STATE, map_location="cpu", weights_only=True)
+        self._module().draft_model.load_state_dict(state["draft"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.lr_scheduler.load_state_dict(state["schedule"])
+        chance = state["chance"][self.dist_env.rank]
+        torch.set_rng_state(chance["cpu"])
+        if "cuda" in chance:
+            torch.cuda.set_rng_state(chance["cuda"])
+        self.runtime.global_step = saved.step
+        self.train_dataloader.done = min(
+            saved.step * self.plan.settings.grad_accumulation_steps, self.plan.batches
+        )
+        self._log.history = {name: list(each) for name, each in saved.history.items()}
+        if self.dist_env.is_main:
+            self._log.resumed(saved.step)
+
+    def write_result(self) -> dict[str, Any]:
+        """Write the head in vLLM's layout; return what ``training.json`` says. For the first process."""
+        chosen = self.plan.settings
+        assert chosen.aux_layer_ids is not None
+        assert chosen.mask_token_id is not None
+        draft = self._module().draft_model
+        config = heads.vllm_config(draft.config.to_dict(), chosen.aux_layer_ids, chosen.mask_token_id)
+        parameters = heads.write_head(draft.state_dict(), config, self.plan.folders.model)
+        return {
+            "settings": settings.as_json(chosen),
+            "recipe": self.document,
+            "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+            "steps": self.runtime.global_step,
+            "parameters": parameters,
+            "seconds": round(self._pace.seconds, 1),
+            "peak_memory_gib": peak_memory_gib(),
+            "history": self._log.history,
+        }
+
+
+def accuracies(counts: Any) -> dict[str, float]:
+    """Return the accuracy of all supervised positions, and by depth."""
+    right, all_of_them = counts[0].tolist(), counts[1].tolist()
+    each = [hits / total if total else None for hits, total in zip(right, all_of_them, strict=True)]
+    return {"accuracy": sum(right) / max(sum(all_of_them), 1.0), **by_depth(each)}
+
+
+def peak_memory_gib() -> float:
+    """Return the most memory that this process needed: of its GPU, or of the machine where there is none."""
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 2**30, 2)
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
