@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.aws.session.local_server import stand_in_weights
-from peagle_sm.core.learn.proof import Evidence, Thresholds, decide
+from peagle_sm.core.learn.proof import ProofEvidence, Thresholds, decide
 from peagle_sm.service.heads.checking import check_head
 from tests.learn.damaged import KINDS, STATIC, make, read
 
@@ -33,10 +33,10 @@ def test_no_damaged_head_is_offered_by_its_files_alone(tmp_path: Path) -> None:
         else:
             refused[kind] += 1
             errors = tuple(each.message for each in report.faults if each.severity == "error")
-            assert not decide(Evidence(head_faults=errors), Thresholds()).offered
+            assert not decide(ProofEvidence(head_faults=errors), Thresholds()).offered
         shutil.rmtree(folder)
     made = Counter(KINDS[seed % len(KINDS)] for seed in range(COUNT))
     assert {kind: refused[kind] for kind in STATIC} == {kind: made[kind] for kind in STATIC}
     assert set(passed) <= set(KINDS) - set(STATIC)
     # Whole files say nothing about what is in them: without a measurement there is no offer.
-    assert not decide(Evidence(), Thresholds()).offered
+    assert not decide(ProofEvidence(), Thresholds()).offered

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import ServiceFault, SpecError, StreamError
-from peagle_sm.learn.sampling import Journal, Limits, Sampling, Wanted
+from peagle_sm.learn.sampling import Journal, Sampling, SamplingLimits, WantedAnswer
 from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.service.progress import Event
 from tests.learn.byte_engine import ByteEngine, text_of_ids
@@ -24,9 +24,9 @@ from tests.traffic.planted import planted
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
-def wanted(*texts: str) -> list[Wanted]:
+def wanted(*texts: str) -> list[WantedAnswer]:
     return [
-        Wanted(WorkItem(f"p{number}", {"prompt": text, "max_tokens": 9}), f"c{number}")
+        WantedAnswer(WorkItem(f"p{number}", {"prompt": text, "max_tokens": 9}), f"c{number}")
         for number, text in enumerate(texts)
     ]
 
@@ -34,14 +34,21 @@ def wanted(*texts: str) -> list[Wanted]:
 def sampling(
     journal: Journal,
     engine: ByteEngine,
-    limits: Limits | None = None,
+    limits: SamplingLimits | None = None,
     now: Callable[[], datetime] = lambda: NOW,
     clock: Callable[[], float] | None = None,
 ) -> Sampling:
     told: list[Event] = []
     ticks = itertools.count()
     return Sampling(
-        engine, journal, limits or Limits(), 2, 256, told.append, now, clock or (lambda: next(ticks) * 0.01)
+        engine,
+        journal,
+        limits or SamplingLimits(),
+        2,
+        256,
+        told.append,
+        now,
+        clock or (lambda: next(ticks) * 0.01),
     )
 
 
@@ -82,14 +89,16 @@ def test_a_journal_that_is_cut_anywhere_loses_only_what_was_cut(
 def test_the_budget_and_the_lifetime_stop_it_and_the_next_run_continues(tmp_path: Path) -> None:
     prompts = wanted(*(f"text {number}" for number in range(30)))
     seconds = itertools.count()
-    limits = Limits(usd_per_hour=3600.0, budget_usd=10.0)  # ten seconds
+    limits = SamplingLimits(usd_per_hour=3600.0, budget_usd=10.0)  # ten seconds
     path = tmp_path / "a.jsonl"
     end = sampling(Journal.open(path), ByteEngine(), limits, clock=lambda: next(seconds)).run(prompts)
     assert end.stopped_by == "the budget of 10.00 USD"
     assert 0 < end.answered < 30
     again = sampling(Journal.open(path), ByteEngine(), limits, clock=lambda: next(seconds)).run(prompts)
     assert again.answered == end.answered  # the budget counts over all runs
-    late = sampling(Journal.open(path), ByteEngine(), Limits(until=NOW), lambda: NOW + timedelta(seconds=1))
+    late = sampling(
+        Journal.open(path), ByteEngine(), SamplingLimits(until=NOW), lambda: NOW + timedelta(seconds=1)
+    )
     assert late.run(prompts).stopped_by == "the end of the endpoint's lifetime"
     assert sampling(Journal.open(path), ByteEngine()).run(prompts).answered == 30
 
@@ -134,6 +143,6 @@ def test_each_turn_of_a_conversation_is_answered_with_the_answers_before(tmp_pat
 
     item = WorkItem("p", {"prompt": "one"}, then=second)
     journal = Journal.open(tmp_path / "a.jsonl")
-    sampling(journal, ByteEngine()).run([Wanted(item, "c")])
+    sampling(journal, ByteEngine()).run([WantedAnswer(item, "c")])
     (turns,) = journal.answers.values()
     assert [text_of_ids(list(each.prompt_ids)) for each in turns] == ["one", "one|done 3|two"]

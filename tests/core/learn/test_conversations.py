@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.conversations import (
     NEAR,
-    Prompt,
+    LearnPrompt,
     first_turn,
     group,
     near_pairs,
@@ -47,7 +47,7 @@ def words(rng: random.Random, count: int) -> str:
     return " ".join(rng.choices(WORDS, k=count))
 
 
-def mixture(seed: int, count: int) -> list[Prompt]:
+def mixture(seed: int, count: int) -> list[LearnPrompt]:
     """Texts, chats of several turns, repeats, near-duplicates and continued texts, in a random order."""
     rng = random.Random(seed)
     bodies: list[dict[str, object]] = []
@@ -74,13 +74,16 @@ def mixture(seed: int, count: int) -> list[Prompt]:
         else:
             bodies.append({"prompt": user_text(rng.choice(bodies)) + " " + text})
     rng.shuffle(bodies)
-    return [Prompt(str(number), body) for number, body in enumerate(bodies)]
+    return [LearnPrompt(str(number), body) for number, body in enumerate(bodies)]
 
 
 @given(st.integers(0, 10**6), st.integers(12, 60), st.floats(0.05, 0.9))
 def test_no_relative_of_a_held_out_prompt_is_in_training(seed: int, count: int, share: float) -> None:
     prompts = mixture(seed, count)
-    general = [Prompt("g", prompts[0].body), Prompt("h", {"prompt": words(random.Random(seed), 40)})]
+    general = [
+        LearnPrompt("g", prompts[0].body),
+        LearnPrompt("h", {"prompt": words(random.Random(seed), 40)}),
+    ]
     try:
         found = split(prompts, share, seed, general)
     except SpecError:  # too few conversations
@@ -132,10 +135,10 @@ def test_repeats_go_and_later_turns_stay() -> None:
     ask = {"role": "user", "content": "How do I sort a list of dates in Python?"}
     told = {"role": "assistant", "content": "Use sorted()."}
     prompts = [
-        Prompt("a", {"messages": [ask], "max_tokens": 5}),
-        Prompt("b", {"messages": [ask], "max_tokens": 9, "temperature": 1}),
-        Prompt("c", {"messages": [ask, told, {"role": "user", "content": "And in reverse?"}]}),
-        Prompt("d", {"messages": [{"role": "user", "content": "What is a monad in plain words?"}]}),
+        LearnPrompt("a", {"messages": [ask], "max_tokens": 5}),
+        LearnPrompt("b", {"messages": [ask], "max_tokens": 9, "temperature": 1}),
+        LearnPrompt("c", {"messages": [ask, told, {"role": "user", "content": "And in reverse?"}]}),
+        LearnPrompt("d", {"messages": [{"role": "user", "content": "What is a monad in plain words?"}]}),
     ]
     found = group(prompts)
     assert found.repeats == 1
@@ -144,7 +147,7 @@ def test_repeats_go_and_later_turns_stay() -> None:
 
 def test_one_conversation_cannot_be_split() -> None:
     with pytest.raises(SpecError) as caught:
-        split([Prompt("a", {"prompt": "def f():"})], 0.1, 0)
+        split([LearnPrompt("a", {"prompt": "def f():"})], 0.1, 0)
     assert caught.value.message == (
         "the prompts have 1 conversation without repeats; allowed: at least 4, 2 to train with and 2 held out"
     )
@@ -152,7 +155,9 @@ def test_one_conversation_cannot_be_split() -> None:
 
 def test_a_prompt_of_the_general_set_is_not_trained_on() -> None:
     rng = random.Random(3)
-    prompts = [Prompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]
-    found = split(prompts, 0.2, 0, general=[Prompt("g", {"prompt": f"{user_text(prompts[4].body)} sum"})])
+    prompts = [LearnPrompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]
+    found = split(
+        prompts, 0.2, 0, general=[LearnPrompt("g", {"prompt": f"{user_text(prompts[4].body)} sum"})]
+    )
     assert found.like_general == 1
     assert "4" not in {each.id for one in (*found.train, *found.held_out) for each in one.prompts}

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.learn.conversations import Prompt
+from peagle_sm.core.learn.conversations import LearnPrompt
 from peagle_sm.core.learn.prompts import TargetTexts, read_target, refuse_unfit
 
 TARGET = TargetTexts(True, frozenset({"<|endoftext|>", "<|mask|>"}), 2048)
 
 
-def chats(count: int, text: str = "hello there") -> list[Prompt]:
+def chats(count: int, text: str = "hello there") -> list[LearnPrompt]:
     return [
-        Prompt(f"c{number}", {"messages": [{"role": "user", "content": f"{text} {number}"}]})
+        LearnPrompt(f"c{number}", {"messages": [{"role": "user", "content": f"{text} {number}"}]})
         for number in range(count)
     ]
 
@@ -30,21 +30,21 @@ def chats(count: int, text: str = "hello there") -> list[Prompt]:
             "traffic: 3 of 3 prompts are chats, and the target has no chat template; the first: c0",
         ),
         (
-            [Prompt("p", {"prompt": "<|im_start|>user\nhi<|im_end|>"})],
+            [LearnPrompt("p", {"prompt": "<|im_start|>user\nhi<|im_end|>"})],
             TARGET,
             "traffic: 1 of 1 prompts contain <|im_start|>, <|im_end|>, which the target's tokenizer does"
             " not know"
             " as control tokens; the first: p. They were written for another model's chat template",
         ),
         (
-            [Prompt("p", {"prompt": "[INST] hi [/INST]"})],
+            [LearnPrompt("p", {"prompt": "[INST] hi [/INST]"})],
             TARGET,
             "traffic: 1 of 1 prompts contain [INST], [/INST], which the target's tokenizer does not know"
             " as control"
             " tokens; the first: p. They were written for another model's chat template",
         ),
         (
-            [Prompt("p", {"prompt": [1, 2, 151_645]})],
+            [LearnPrompt("p", {"prompt": [1, 2, 151_645]})],
             TARGET,
             "traffic: p has token id 151,645; the target's vocabulary has 2,048. It was made with"
             " another tokenizer",
@@ -52,7 +52,7 @@ def chats(count: int, text: str = "hello there") -> list[Prompt]:
     ],
 )
 def test_unfit_prompts_are_refused_with_what_was_found(
-    prompts: list[Prompt], target: TargetTexts, said: str
+    prompts: list[LearnPrompt], target: TargetTexts, said: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
         refuse_unfit(prompts, target, "traffic")
@@ -62,7 +62,7 @@ def test_unfit_prompts_are_refused_with_what_was_found(
 
 def test_a_few_quotes_of_another_template_are_no_fault() -> None:
     refuse_unfit([*chats(100), *chats(1, "what does <|im_start|> mean?")], TARGET, "traffic")
-    refuse_unfit([Prompt("p", {"prompt": "a<|endoftext|>b"})], TARGET, "traffic")
+    refuse_unfit([LearnPrompt("p", {"prompt": "a<|endoftext|>b"})], TARGET, "traffic")
     refuse_unfit(chats(2), TargetTexts(), "traffic")
 
 

@@ -15,10 +15,10 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.proof import (
     FEWEST_PROMPTS,
     Bound,
-    Check,
-    Decision,
-    Evidence,
     Proof,
+    ProofCheck,
+    ProofDecision,
+    ProofEvidence,
     Ratio,
     SetEvidence,
     Thresholds,
@@ -28,31 +28,31 @@ from peagle_sm.core.learn.proof import (
     parse_proof,
 )
 
-GOOD = Evidence(
+GOOD = ProofEvidence(
     held_out=SetEvidence(40, Ratio(1.12, 1.08, 1.16), Ratio(1.1, 1.0, 1.2), 3.0, 3.36),
     general=SetEvidence(40, Ratio(1.0, 0.985, 1.015), Ratio(1.0, 0.95, 1.05), 3.0, 3.0),
     long_context=SetEvidence(20, Ratio(1.0, 0.9, 1.1), None, 2.5, 2.5),
-    identity=(Check("greedy", True), Check("long-context", True)),
+    identity=(ProofCheck("greedy", True), ProofCheck("long-context", True)),
 )
 WANTED = Thresholds()
 BOUND = Bound("ab" * 32, "s3://b/h/", "cd" * 32, "tiny-code", None, "demo", "demo-1", 11)
 
 
-def proof(evidence: Evidence = GOOD, **more: Any) -> Proof:
+def proof(evidence: ProofEvidence = GOOD, **more: Any) -> Proof:
     made = {"made_at": "2026-11-24T15:00:00+00:00", "tool_version": "0.1.0", **more}
     return Proof(BOUND, WANTED, evidence, decide(evidence, WANTED), **made)
 
 
 def test_a_good_head_is_offered() -> None:
-    assert decide(GOOD, WANTED) == Decision(True, ())
+    assert decide(GOOD, WANTED) == ProofDecision(True, ())
 
 
-def held_out(**more: Any) -> Evidence:
+def held_out(**more: Any) -> ProofEvidence:
     assert GOOD.held_out is not None
     return replace(GOOD, held_out=replace(GOOD.held_out, **more))
 
 
-def general(**more: Any) -> Evidence:
+def general(**more: Any) -> ProofEvidence:
     assert GOOD.general is not None
     return replace(GOOD, general=replace(GOOD.general, **more))
 
@@ -61,15 +61,15 @@ def general(**more: Any) -> Evidence:
     ("evidence", "reason"),
     [
         (
-            Evidence(head_faults=("model.safetensors is cut short",)),
+            ProofEvidence(head_faults=("model.safetensors is cut short",)),
             "heads check: model.safetensors is cut short",
         ),
-        (Evidence(), "verify: the answers were not compared with the target's own"),
+        (ProofEvidence(), "verify: the answers were not compared with the target's own"),
         (
-            replace(GOOD, identity=(Check("greedy", False, "3 of 32 differ"),)),
+            replace(GOOD, identity=(ProofCheck("greedy", False, "3 of 32 differ"),)),
             "verify: greedy failed: 3 of 32 differ",
         ),
-        (replace(GOOD, identity=(Check("greedy", None),)), "verify: greedy could not decide"),
+        (replace(GOOD, identity=(ProofCheck("greedy", None),)), "verify: greedy could not decide"),
         (replace(GOOD, held_out=None), "held-out prompts were not measured"),
         (replace(GOOD, general=None), "general prompts were not measured"),
         (held_out(failed=1), "held-out prompts: 1 requests of the candidate failed"),
@@ -102,7 +102,7 @@ def general(**more: Any) -> Evidence:
         ),
     ],
 )
-def test_each_fault_refuses_with_its_reason(evidence: Evidence, reason: str) -> None:
+def test_each_fault_refuses_with_its_reason(evidence: ProofEvidence, reason: str) -> None:
     found = decide(evidence, WANTED)
     assert not found.offered
     assert reason in found.reasons
@@ -113,9 +113,9 @@ RATIO = st.none() | st.builds(Ratio, NUMBER, NUMBER, NUMBER)
 SET = st.none() | st.builds(
     SetEvidence, st.integers(0, 60), RATIO, RATIO, st.none(), st.none(), st.integers(0, 2)
 )
-CHECK = st.builds(Check, st.sampled_from(["greedy", "streaming"]), st.sampled_from([True, False, None]))
+CHECK = st.builds(ProofCheck, st.sampled_from(["greedy", "streaming"]), st.sampled_from([True, False, None]))
 EVIDENCE = st.builds(
-    Evidence,
+    ProofEvidence,
     st.lists(st.just("bad"), max_size=1).map(tuple),
     SET,
     SET,
@@ -125,7 +125,7 @@ EVIDENCE = st.builds(
 
 
 @given(EVIDENCE, st.floats(0, 0.3), st.floats(0, 0.3))
-def test_whatever_is_offered_passed_everything(found: Evidence, gain: float, loss: float) -> None:
+def test_whatever_is_offered_passed_everything(found: ProofEvidence, gain: float, loss: float) -> None:
     """Written from the issue: significantly better, at most ``loss`` worse, identical, every check passed."""
     decision = decide(found, Thresholds(0.95, gain, loss))
     assert decision.offered == (not decision.reasons)
@@ -150,7 +150,7 @@ def test_whatever_is_offered_passed_everything(found: Evidence, gain: float, los
 
 
 @given(EVIDENCE)
-def test_a_proof_is_read_back_as_it_was_written(found: Evidence) -> None:
+def test_a_proof_is_read_back_as_it_was_written(found: ProofEvidence) -> None:
     text = proof(found).to_json()
     assert parse_proof(text, "p").to_json() == text
 
@@ -161,7 +161,7 @@ def test_an_edited_proof_is_none() -> None:
     document["decision"] = {"offered": True, "reasons": [], "notes": []}
     with pytest.raises(SpecError, match="it was changed after it was written"):
         parse_proof(json.dumps(document), "p.json")
-    sealed = replace(proof(refused), decision=Decision(True, ())).to_json()
+    sealed = replace(proof(refused), decision=ProofDecision(True, ())).to_json()
     with pytest.raises(SpecError, match="its decision does not follow from its evidence"):
         parse_proof(sealed, "p.json")
     for text in ("", "{}", "[]", '{"schema": "peagle-sm/learn-proof/2"}'):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.steps import (
     STEPS,
-    Done,
     RunState,
     StepCost,
+    StepDone,
     inputs_hash,
     parse_state,
     pay_back,
@@ -23,10 +23,10 @@ from peagle_sm.core.learn.steps import (
 def test_a_new_result_of_a_step_undoes_the_later_ones() -> None:
     state = RunState("a")
     for step in STEPS:
-        state = state.with_step(step, Done(step, {"is": step}, "now"))
+        state = state.with_step(step, StepDone(step, {"is": step}, "now"))
     assert parse_state(state.to_json(), "a", "f") == state
-    assert set(state.with_step("data", Done("data", {"is": "data"}, "later")).steps) == set(STEPS)
-    assert set(state.with_step("train", Done("train", {"is": "new"}, "later")).steps) == {"data", "train"}
+    assert set(state.with_step("data", StepDone("data", {"is": "data"}, "later")).steps) == set(STEPS)
+    assert set(state.with_step("train", StepDone("train", {"is": "new"}, "later")).steps) == {"data", "train"}
 
 
 @pytest.mark.parametrize(

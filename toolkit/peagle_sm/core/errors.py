@@ -27,6 +27,7 @@
     ├── PackFailed (17)        bench, compare: a workload pack failed
     ├── AcceptanceFell (18)    acceptance: the acceptance length fell in a slice of the traffic
     ├── TrainingFailed (19)    learn: the training job failed or was stopped
+    ├── NotOffered (20)        learn prove: the head is not offered
     └── Interrupted (130)      stopped by Ctrl-C
 """
 

@@ -21,12 +21,12 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
-from peagle_sm.core.learn.conversations import Conversation, Prompt, Split, split, user_text
+from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split, user_text
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
 from peagle_sm.core.request_slices import slices_of_body
 from peagle_sm.learn.prompts import Read, read_prompts, target_texts
-from peagle_sm.learn.sampling import Journal, Limits, Sampling, SamplingEnd, Streams, Wanted
+from peagle_sm.learn.sampling import Journal, Sampling, SamplingEnd, SamplingLimits, Streams, WantedAnswer
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_sm.measure.compare.measurement import SECONDS_A_TOKEN, UNDER_LOAD
 from peagle_sm.measure.verify.engines import EndpointEngine
@@ -113,7 +113,7 @@ class DataPlan:
     described: Described
     vocab_size: int | None
     journal: Journal
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[WantedAnswer, ...]
     offer: DataOffer
 
 
@@ -146,7 +146,7 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
     described = describe_endpoint(session, endpoint)
     journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
     wanted = tuple(
-        Wanted(read.items[prompt.id], each.key)
+        WantedAnswer(read.items[prompt.id], each.key)
         for each in (*divided.held_out, *divided.train)
         for prompt in each.prompts
     )
@@ -161,7 +161,7 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
         sets=(
             _facts("training", divided.train),
             _facts("held out", divided.held_out),
-            *([_facts("general", [Conversation("", divided.general)])] if divided.general else []),
+            *([_facts("general", [PromptGroup("", divided.general)])] if divided.general else []),
         ),
         repeats=divided.repeats,
         near_repeats=divided.near_repeats,
@@ -197,7 +197,7 @@ def need_endpoint(spec: LearnSpec) -> str:
     return spec.endpoint
 
 
-def _limited(prompts: Sequence[Prompt], limit: int | None, seed: int) -> list[Prompt]:
+def _limited(prompts: Sequence[LearnPrompt], limit: int | None, seed: int) -> list[LearnPrompt]:
     if limit is None or len(prompts) <= limit:
         return list(prompts)
     drawn = sorted(prompts, key=lambda each: hashlib.sha256(f"{seed}/{each.id}".encode()).digest())
@@ -210,7 +210,7 @@ def _settings_hash(spec: LearnSpec) -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
 
 
-def _facts(name: str, conversations: Iterable[Conversation]) -> SetFacts:
+def _facts(name: str, conversations: Iterable[PromptGroup]) -> SetFacts:
     every = list(conversations)
     prompts = [prompt for each in every for prompt in each.prompts]
     lengths = sorted(len(user_text(prompt.body)) for prompt in prompts) or [0]
@@ -254,7 +254,7 @@ def make_data(
     sampling = Sampling(
         engine=engine or EndpointEngine(session, arm.endpoint, arm.component),
         journal=plan.journal,
-        limits=Limits(offer.usd_per_hour, spec.data.budget_usd, until),
+        limits=SamplingLimits(offer.usd_per_hour, spec.data.budget_usd, until),
         concurrency=spec.data.concurrency,
         vocab_size=plan.vocab_size,
         progress=progress,
@@ -305,7 +305,7 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, 
     return files, rows, tokens, learned
 
 
-def _bodies(prompts: Iterable[Prompt]) -> bytes:
+def _bodies(prompts: Iterable[LearnPrompt]) -> bytes:
     """Return prompts as a workload: OpenAI bodies, one a line."""
     lines = []
     for prompt in prompts:

@@ -12,7 +12,7 @@ from typing import Any
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
-from peagle_sm.core.learn.conversations import Prompt
+from peagle_sm.core.learn.conversations import LearnPrompt
 from peagle_sm.core.learn.prompts import TargetTexts, is_token_ids, read_target, refuse_unfit
 from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.measure.workloads import limit_of, load_workload
@@ -37,7 +37,7 @@ _DROPPED = (
 class Read:
     """Prompts of all sources, redacted; ``items`` has the request of each prompt, by its id."""
 
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[LearnPrompt, ...]
     items: Mapping[str, WorkItem]
     sources: Mapping[str, str | None]  #: the hash of each source
     redacted: Mapping[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def read_prompts(
         for item in loaded.items:
             known = replace(item, prompt_id=begins + item.prompt_id)
             found[known.prompt_id] = _redacting(known, redactor, max_tokens)
-    prompts = [Prompt(name, item.body, item.category, item.labels) for name, item in found.items()]
+    prompts = [LearnPrompt(name, item.body, item.category, item.labels) for name, item in found.items()]
     refuse_unfit(prompts, target, what)
     kept = tuple(each for each in prompts if not is_token_ids(each))
     if not kept:

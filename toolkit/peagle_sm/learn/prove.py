@@ -23,10 +23,8 @@ from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.learn.proof import (
     Bound,
-    Check,
-    Evidence,
     Proof,
-    Ratio,
+    ProofEvidence,
     SetEvidence,
     Thresholds,
     decide,
@@ -36,9 +34,9 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.data import GENERAL, HELD_OUT, need_endpoint, stored_manifest
+from peagle_sm.learn.evidence import CANDIDATE, PLAIN, SERVING, checks_of, set_evidence
 from peagle_sm.learn.heads import Candidate, open_candidate, stage_candidate
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
-from peagle_sm.measure.compare.analysis import Cells, compare_cells, of_prompts
 from peagle_sm.measure.compare.arms import called, spec_of
 from peagle_sm.measure.compare.deployments import Fleet, refuse_taken_names
 from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
@@ -46,8 +44,8 @@ from peagle_sm.measure.compare.run import CompareDependencies, compare
 from peagle_sm.measure.packs.long_context import make as make_long
 from peagle_sm.measure.packs.pack import Make, PackNotMeasured
 from peagle_sm.measure.packs.run import model_of
-from peagle_sm.measure.results.records import CheckRecord, Interval, Load
-from peagle_sm.measure.results.result_file import Outcome, Results
+from peagle_sm.measure.results.records import Load
+from peagle_sm.measure.results.result_file import Outcome
 from peagle_sm.measure.verify.engines import EndpointEngine, EnginePair
 from peagle_sm.measure.verify.run import QUICK, verify
 from peagle_sm.measure.workloads import Workload, load_workload
@@ -57,7 +55,6 @@ from peagle_sm.service.inventory.resources import belongings_of
 from peagle_sm.service.progress import Event, Progress
 from peagle_sm.service.spec_to_plan import plan_for
 
-SERVING, CANDIDATE, PLAIN = "serving", "candidate", "plain"
 CHECKS = ("greedy", "streaming", "long-context")  #: of verify
 _LONG_UNITS = 4
 _VERIFIED = 32  #: prompts whose answers are compared with the target's own
@@ -346,7 +343,7 @@ def prove(
         usd = None if hourly is None else round(hours * hourly, 4)
     else:
         errors = [fault.message for fault in plan.candidate.report.faults if fault.severity == "error"]
-        evidence, usd = Evidence(head_faults=tuple(errors)), 0.0
+        evidence, usd = ProofEvidence(head_faults=tuple(errors)), 0.0
     wanted = thresholds_of(plan.spec)
     proof = Proof(
         bound=plan.bound,
@@ -375,7 +372,7 @@ def _measured(
     unguarded: bool,
     given: ProveDependencies,
     files: dict[str, Path],
-) -> Evidence:
+) -> ProofEvidence:
     assert plan.held_out is not None  # of a head that passed its check
     assert plan.general is not None
     asked = plan.spec.prove
@@ -402,12 +399,12 @@ def _measured(
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
         items = plan.held_out.items[:_VERIFIED]
         told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
-        checks = [each for each in told if isinstance(each, CheckRecord) and each.applicable]
-    return Evidence(
+        checks = checks_of(told)
+    return ProofEvidence(
         held_out=held_out,
         general=general,
         long_context=long_context,
-        identity=tuple(Check(each.name, each.passed, each.summary) for each in checks),
+        identity=checks,
     )
 
 
@@ -426,52 +423,6 @@ def _long_prompts(plain: Described, engine: Any, seed: int) -> Workload | None:
     return Workload(
         "long context", work.items, work.license, None, work.source, len(work.items), temperature=0.0
     )
-
-
-def set_evidence(results: Results, confidence: float) -> SetEvidence:
-    """Compare the candidate with the serving head in a results file; arms by their names."""
-    speculates = {arm.name: None if arm.mode == "unknown" else arm.mode != "none" for arm in results.arms}
-    records = [
-        each
-        for each in results.requests
-        if each.phase == "measured" and not each.prompt_id.endswith("#warm-up")
-    ]
-    cells: dict[str, Cells] = {
-        name: of_prompts((each for each in records if each.arm == name), speculates=speculates.get(name))
-        for name in (SERVING, CANDIDATE)
-    }
-    failed = sum(each.arm == CANDIDATE and each.error is not None for each in records)
-    pair = next(
-        (each for each in results.comparisons if {each.faster, each.slower} == {SERVING, CANDIDATE}), None
-    )
-    lengths = {name: _length(each) for name, each in cells.items()}
-    shared = len(set(cells[CANDIDATE]) & set(cells[SERVING]))
-    try:
-        found = compare_cells([cells[CANDIDATE]], [cells[SERVING]], confidence=confidence)
-    except ValueError:  # too few common prompts for an interval
-        return SetEvidence(shared, None, None, lengths[SERVING], lengths[CANDIDATE], failed)
-    return SetEvidence(
-        prompts=found.units,
-        acceptance=_ratio(found.acceptance),
-        speed=_ratio(found.rate),
-        serving_length=lengths[SERVING],
-        candidate_length=lengths[CANDIDATE],
-        failed=failed,
-        identical=None if pair is None else pair.identical_outputs,
-        compared=None if pair is None else pair.compared_outputs,
-    )
-
-
-def _ratio(found: Interval | None) -> Ratio | None:
-    return None if found is None else Ratio(found.value, found.low, found.high)
-
-
-def _length(cells: Cells) -> float | None:
-    drafts = [cell.drafts for cell in cells.values()]
-    advanced = [cell.advanced for cell in cells.values()]
-    if not drafts or None in drafts or None in advanced:
-        return None
-    return sum(each or 0.0 for each in advanced) / max(1e-9, sum(each or 0.0 for each in drafts))
 
 
 def proof_uri(spec: LearnSpec, head: str) -> str:

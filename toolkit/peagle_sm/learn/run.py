@@ -18,11 +18,11 @@ from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import (
     SUPPOSED,
-    Done,
     PayBack,
     RunState,
     Step,
     StepCost,
+    StepDone,
     inputs_hash,
     parse_state,
     pay_back,
@@ -141,7 +141,7 @@ def run(
             progress(Event("check", f"step {number} of {len(chosen)}: {step.step}"))
             found = step.run(results)
             at = session.now().isoformat(timespec="seconds")
-            done = Done(inputs, found.result, at, found.usd)
+            done = StepDone(inputs, found.result, at, found.usd)
             state = state.with_step(step.step, done)
             write_file(path, state.to_json(), parents=True)
         results[step.step] = done.result

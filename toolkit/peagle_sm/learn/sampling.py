@@ -38,7 +38,7 @@ class Streams(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedAnswer:
     """One prompt to answer: its first request, and the conversation that it belongs to."""
 
     item: WorkItem
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SamplingLimits:
     """When sampling stops: USD that the endpoint costs meanwhile, and the time by which it must end."""
 
     usd_per_hour: float | None = None
@@ -132,7 +132,7 @@ class Sampling:
 
     engine: Streams
     journal: Journal
-    limits: Limits
+    limits: SamplingLimits
     concurrency: int
     vocab_size: int | None
     progress: Progress
@@ -141,7 +141,7 @@ class Sampling:
     every_s: float = 1.0
     _broken: StreamError | None = None
 
-    def run(self, wanted: Sequence[Wanted]) -> SamplingEnd:
+    def run(self, wanted: Sequence[WantedAnswer]) -> SamplingEnd:
         """Ask for every answer that the journal does not have.
 
         Raises:
@@ -167,7 +167,7 @@ class Sampling:
             raise self._broken
         return SamplingEnd(answered, refused, waiting, journal.spent_s, stopped)
 
-    def _ask(self, todo: Sequence[Wanted], of: int) -> str | None:
+    def _ask(self, todo: Sequence[WantedAnswer], of: int) -> str | None:
         """Keep ``concurrency`` requests in flight until all are answered; return what stopped it early."""
         began = written = self.clock()
         before, told = self.journal.spent_s, float("-inf")
@@ -218,7 +218,7 @@ class Sampling:
         said += "" if left is None else f", about {elapsed(left)} left"
         return Event("waiting", said, None, seconds, usd, done=at, total=of, left_s=left)
 
-    def _answer(self, one: Wanted) -> Mapping[str, Any] | StreamError:
+    def _answer(self, one: WantedAnswer) -> Mapping[str, Any] | StreamError:
         """Ask for one prompt's answer and those of its next turns; return the journal's line."""
         turns: list[Sampled] = []
         item: WorkItem | None = one.item

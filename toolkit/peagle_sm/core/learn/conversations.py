@@ -29,7 +29,7 @@ FEWEST = 2  #: conversations in each set; an interval needs two prompts
 
 
 @dataclass(frozen=True)
-class Prompt:
+class LearnPrompt:
     """One request to learn from, redacted: its OpenAI body, and its place in the source."""
 
     id: str
@@ -139,23 +139,23 @@ class _Together:
 
 
 @dataclass(frozen=True)
-class Conversation:
+class PromptGroup:
     """Prompts that belong together; ``key`` is the same in every run."""
 
     key: str
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[LearnPrompt, ...]
 
 
 @dataclass(frozen=True)
 class Grouped:
     """Conversations, and the number of prompts that were left out as repeats."""
 
-    conversations: tuple[Conversation, ...]
+    conversations: tuple[PromptGroup, ...]
     repeats: int
     near_repeats: int
 
 
-def group(prompts: Sequence[Prompt]) -> Grouped:
+def group(prompts: Sequence[LearnPrompt]) -> Grouped:
     """Leave out repeats, and put what belongs together into conversations.
 
     Later turns of one conversation stay: their answers differ. A prompt that is nearly that of another
@@ -189,12 +189,12 @@ def group(prompts: Sequence[Prompt]) -> Grouped:
     for places in members.values():
         kept = tuple(distinct[place] for place in places if place not in left_out)
         key = min(_dialogue_key(firsts[place], distinct[place]) for place in places)
-        found.append(Conversation(key, kept))
+        found.append(PromptGroup(key, kept))
     found.sort(key=lambda each: each.key)
     return Grouped(tuple(found), len(prompts) - len(distinct), len(left_out))
 
 
-def _dialogue_key(first: str | None, prompt: Prompt) -> str:
+def _dialogue_key(first: str | None, prompt: LearnPrompt) -> str:
     return (
         exact_key(prompt.body)
         if not first
@@ -219,15 +219,17 @@ def _beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
 class Split:
     """Conversations to train with, those held out, and the general prompts, which are in neither."""
 
-    train: tuple[Conversation, ...]
-    held_out: tuple[Conversation, ...]
-    general: tuple[Prompt, ...] = ()
+    train: tuple[PromptGroup, ...]
+    held_out: tuple[PromptGroup, ...]
+    general: tuple[LearnPrompt, ...] = ()
     repeats: int = 0
     near_repeats: int = 0
     like_general: int = 0  #: prompts left out because the general set has nearly the same
 
 
-def split(prompts: Sequence[Prompt], held_out: float, seed: int, general: Sequence[Prompt] = ()) -> Split:
+def split(
+    prompts: Sequence[LearnPrompt], held_out: float, seed: int, general: Sequence[LearnPrompt] = ()
+) -> Split:
     """Split by conversation: a conversation's draw depends on the seed and its own key alone.
 
     Raises:
@@ -256,8 +258,8 @@ def split(prompts: Sequence[Prompt], held_out: float, seed: int, general: Sequen
 
 
 def _unlike(
-    conversations: Iterable[Conversation], general: Sequence[Prompt]
-) -> tuple[list[Conversation], int]:
+    conversations: Iterable[PromptGroup], general: Sequence[LearnPrompt]
+) -> tuple[list[PromptGroup], int]:
     """Leave out every prompt that is nearly one of the general set: it would be measured with it."""
     every = list(conversations)
     places = [(at, prompt) for at, each in enumerate(every) for prompt in each.prompts]
@@ -282,7 +284,7 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def without_names(prompt: Prompt) -> Prompt:
+def without_names(prompt: LearnPrompt) -> LearnPrompt:
     """Return a prompt without the fields that name a person or an account."""
     body = {
         name: value

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.learn.conversations import Prompt, text_of
+from peagle_sm.core.learn.conversations import LearnPrompt, text_of
 
 #: Marks of turns in the templates of common models; text for people does not have them.
 _CONTROL = re.compile(
@@ -69,7 +69,7 @@ def _control_tokens(
     return frozenset(each for each in added if isinstance(each, str))
 
 
-def refuse_unfit(prompts: Sequence[Prompt], target: TargetTexts, origin: str) -> None:
+def refuse_unfit(prompts: Sequence[LearnPrompt], target: TargetTexts, origin: str) -> None:
     """Refuse prompts that were made for another model, before any is sent.
 
     Raises:
@@ -113,7 +113,7 @@ def refuse_unfit(prompts: Sequence[Prompt], target: TargetTexts, origin: str) ->
 FEW = 10  #: prompts, among which a single one with foreign marks is refused
 
 
-def _refuse_outside(prompts: Sequence[Prompt], target: TargetTexts, origin: str) -> None:
+def _refuse_outside(prompts: Sequence[LearnPrompt], target: TargetTexts, origin: str) -> None:
     size = target.vocab_size
     for prompt in prompts:
         ids = prompt.body.get("prompt")
@@ -138,6 +138,6 @@ def _texts(body: Mapping[str, Any]) -> Iterator[str]:
             yield text_of(message)
 
 
-def is_token_ids(prompt: Prompt) -> bool:
+def is_token_ids(prompt: LearnPrompt) -> bool:
     """Return whether a prompt is token ids, in which secrets cannot be found."""
     return isinstance(prompt.body.get("prompt"), list | tuple)

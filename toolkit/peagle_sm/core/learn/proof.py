@@ -56,7 +56,7 @@ class SetEvidence:
 
 
 @dataclass(frozen=True)
-class Check:
+class ProofCheck:
     """One check of `heads check` or `verify`; ``passed`` None: it could not decide."""
 
     name: str
@@ -65,7 +65,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ProofEvidence:
     """Everything that the decision is made from.
 
     ``head_faults`` are errors of `heads check`; with one, nothing else was measured. ``drafts`` is whether
@@ -76,7 +76,7 @@ class Evidence:
     held_out: SetEvidence | None = None
     general: SetEvidence | None = None
     long_context: SetEvidence | None = None
-    identity: tuple[Check, ...] = ()
+    identity: tuple[ProofCheck, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ProofDecision:
     """Whether the head is offered; ``reasons`` say why not, ``notes`` what was not shown."""
 
     offered: bool
@@ -97,14 +97,14 @@ class Decision:
     notes: tuple[str, ...] = ()
 
 
-def decide(evidence: Evidence, wanted: Thresholds) -> Decision:
+def decide(evidence: ProofEvidence, wanted: Thresholds) -> ProofDecision:
     """Offer a head only if it passed every check, is significantly better on held-out prompts, and no worse.
 
     No worse: on general prompts the whole interval of the acceptance ratio is above the allowed loss. A
     speed-up or a long context that is significantly worse refuses it, too.
     """
     if evidence.head_faults:
-        return Decision(False, tuple(f"heads check: {fault}" for fault in evidence.head_faults))
+        return ProofDecision(False, tuple(f"heads check: {fault}" for fault in evidence.head_faults))
     reasons = [
         *_identity_reasons(evidence.identity),
         *_held_out_reasons(evidence.held_out, wanted),
@@ -112,10 +112,10 @@ def decide(evidence: Evidence, wanted: Thresholds) -> Decision:
         *_long_reasons(evidence.long_context, wanted),
     ]
     notes = () if evidence.long_context is not None else ("long contexts were not measured",)
-    return Decision(not reasons, tuple(reasons), notes)
+    return ProofDecision(not reasons, tuple(reasons), notes)
 
 
-def _identity_reasons(checks: Sequence[Check]) -> Iterator[str]:
+def _identity_reasons(checks: Sequence[ProofCheck]) -> Iterator[str]:
     if not checks:
         yield "verify: the answers were not compared with the target's own"
     for check in checks:
@@ -207,8 +207,8 @@ class Proof:
 
     bound: Bound
     thresholds: Thresholds
-    evidence: Evidence
-    decision: Decision
+    evidence: ProofEvidence
+    decision: ProofDecision
     made_at: str
     tool_version: str
     usd: float | None = None  #: what the measurement cost; None: no price is known

@@ -19,7 +19,7 @@ STEPS: tuple[Step, ...] = get_args(Step)
 
 
 @dataclass(frozen=True)
-class Done:
+class StepDone:
     """A finished step: the hash of what it was made from, its result, and what it cost."""
 
     inputs: str
@@ -33,19 +33,19 @@ class RunState:
     """Finished steps by name; what is not here is done again, which is safe: each step continues itself."""
 
     name: str
-    steps: Mapping[str, Done] = field(default_factory=dict)
+    steps: Mapping[str, StepDone] = field(default_factory=dict)
     schema: str = SCHEMA
 
     def to_json(self) -> str:
         """Return the file's text."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
-    def result(self, step: Step, inputs: str) -> Done | None:
+    def result(self, step: Step, inputs: str) -> StepDone | None:
         """Return a finished step if it was made from the same inputs."""
         found = self.steps.get(step)
         return found if found is not None and found.inputs == inputs else None
 
-    def with_step(self, step: Step, done: Done) -> RunState:
+    def with_step(self, step: Step, done: StepDone) -> RunState:
         """Return the state after a step; later steps were made from something else."""
         place = STEPS.index(step)
         before = {name: each for name, each in self.steps.items() if STEPS.index(_step(name)) < place}
