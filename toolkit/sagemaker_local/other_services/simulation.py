@@ -21,9 +21,7 @@ def lay_simulation() -> None:
     setattr(IamResponse, _MARK, True)
 
 
-def allows(
-    iam: Any, arn: str, action: str, resource: str, context: Mapping[str, str] | None = None
-) -> bool:
+def allows(iam: Any, arn: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
     """Whether a role's own policies allow an action; a deleted role is allowed nothing."""
     from moto.iam.exceptions import NotFoundException
 

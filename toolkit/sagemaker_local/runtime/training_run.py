@@ -351,8 +351,8 @@ class TrainingAttempt:
         return self._root / host / ML_ROOT.strip("/")
 
     def _checkpoints(self, host: str) -> Path:
-        path = self._row.body.get("CheckpointConfig", {}).get("LocalPath", f"{ML_ROOT}/checkpoints")
-        return self._root / host / path.strip("/")
+        config = self._row.body.get("CheckpointConfig", {})
+        return self._root / host / str(config.get("LocalPath", f"{ML_ROOT}/checkpoints")).strip("/")
 
 
 def documents(row: TrainingRecord, host: str) -> Iterator[tuple[str, Any]]:
