@@ -42,7 +42,6 @@ _QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALL
 
 def main(arguments: list[str]) -> int:
     """Run the job (``train``), or one of its processes (``worker PLAN``, started by torchrun)."""
-    os.environ |= _QUIET
     if arguments[:1] == ["worker"] and len(arguments) == 2:
         return _worker(Path(arguments[1]))
     if arguments != ["train"]:
@@ -115,6 +114,7 @@ def _worker(file: Path) -> int:
 
 def _run(plan: Plan, stop: Stop) -> int:
     """Train in this process, alone or as one of several."""
+    os.environ |= _QUIET
     import torch
 
     from peagle_train import on_cpu
