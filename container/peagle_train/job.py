@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_train import Mistake
+from peagle_train.heads import write_warm_start
 from peagle_train.launch import (
     STOP_FILE,
     Fleet,
@@ -59,6 +60,8 @@ def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str])
         fleet = read_fleet(folders.document("resourceconfig.json"), environ, gpus_of(Path("/dev"), environ))
         plan = make_plan(folders, work, fleet.world)
         _tell(plan, fleet)
+        if plan.head:
+            write_warm_start(plan.head, plan.target, plan.warm_start)
         if fleet.world == 1:
             return _run(plan, stop)
     except Mistake as error:

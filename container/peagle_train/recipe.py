@@ -71,16 +71,16 @@ class HeadRecipe(TrainEagle3Recipe):
 
     def __init__(self, plan: Plan, stop: Callable[[], bool], say: Callable[[str], None] = print) -> None:
         self.plan, self.stop = plan, stop
-        warm = plan.work / "warm-start"
-        token_map = heads.write_warm_start(plan.head, plan.target, warm) if plan.head else None
+        warm = plan.warm_start
+        token_map = warm / heads.TOKEN_MAP
         document = settings.recipe(
             plan.settings,
             target=str(plan.target.folder),
             attention=plan.target.attention,
             work=str(plan.work),
             warm_start=str(warm) if plan.head else None,
-            draft_vocab=plan.head.draft_vocab if plan.head and token_map else None,
-            token_map=str(token_map) if token_map else None,
+            draft_vocab=plan.head.draft_vocab if plan.head and token_map.exists() else None,
+            token_map=str(token_map) if token_map.exists() else None,
             on_gpu=torch.cuda.is_available(),
         )
         arguments = document["recipe_args"]

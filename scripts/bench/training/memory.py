@@ -26,10 +26,10 @@ LIBRARIES = ("nemo-automodel", "torch", "transformers")
 INTRODUCTION = """\
 # Memory and time of a training step
 
-One step of a head of the shipped shape (2 layers, 16 and 8 heads, hidden size 256, 8 depths) on one document, in a
-process of its own, on a CPU in float32. `sequence_partitions` splits the document; loss and gradients stay the same
-(`tests/training/test_trainer.py`). **Above** is the process's peak above what it had before the step: weights,
-libraries and the document itself lie below it. The last column is that, against one partition.
+One step of a head of the shipped shape (2 layers, 16 and 8 heads, hidden size 256, 8 depths) on one document,
+in a process of its own, on a CPU in float32. `sequence_partitions` splits the document; loss and gradients
+stay the same (`tests/training/test_trainer.py`). **Above** is the process's peak above what it had before the
+step: weights, libraries and the document itself lie below it. The last column is that, against one partition.
 
 | tokens | partitions | before, GiB | peak, GiB | above, GiB | seconds | loss | share |
 |---:|---:|---:|---:|---:|---:|---:|---:|

@@ -1,8 +1,8 @@
 """Run by the trainer's Python: one step of the shipped head on one document, in a process of its own.
 
-``step.py TOKENS PARTITIONS SEED`` prints a JSON object: the process's memory before the step and at most, both in
-GiB, seconds and CPU seconds of the step, and the loss. The target's hidden states are made up; what is measured
-is the head's forward and backward pass, which the partitions are for.
+``step.py HEAD TOKENS PARTITIONS SEED`` prints a JSON object: the process's memory before the step and at
+most, both in GiB, seconds and CPU seconds of the step, and the loss. The target's hidden states are made up;
+what is measured is the head's forward and backward pass, which the partitions are for.
 """
 
 from __future__ import annotations
