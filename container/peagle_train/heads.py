@@ -267,7 +267,8 @@ def write_warm_start(head: Head, target: Target, out: Path) -> None:
         for file in weights_of(head.folder)
         for name, tensor in load_file(file).items()
     }
-    chosen = made["t2d"].nonzero().flatten() if head.draft_vocab < head.vocab else None
+    # d2t has the distance from a draft token's number to the target's.
+    chosen = torch.arange(head.draft_vocab) + made["d2t"].long() if head.draft_vocab < head.vocab else None
     for name, rows in (("model.embed_tokens.weight", None), ("lm_head.weight", chosen)):
         if name not in made:
             shared = _shared(target, name.removeprefix("model."))
@@ -276,8 +277,7 @@ def write_warm_start(head: Head, target: Target, out: Path) -> None:
     whole = {name: tensor.contiguous() for name, tensor in made.items()}
     save_file(whole, out / "model.safetensors", metadata={"format": "pt"})
     if chosen is not None:
-        selected = torch.arange(head.draft_vocab) + made["d2t"].long()
-        torch.save({"selected_token_ids": selected, "target_vocab_size": head.vocab}, out / TOKEN_MAP)
+        torch.save({"selected_token_ids": chosen, "target_vocab_size": head.vocab}, out / TOKEN_MAP)
 
 
 def _shared(target: Target, name: str) -> Any:
