@@ -37,8 +37,15 @@ SCHEMA = "peagle-training/1"
 USAGE = "usage: python -m peagle_train train"
 DONE, FAILED, MISTAKEN, STOPPED = 0, 1, 2, 143
 _MOST_REASON = 1024
-#: Nothing is fetched while a job runs, and no library starts threads that a fork would lose.
-_QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+#: Nothing is fetched while a job runs, and no library draws bars into the log.
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
+#: torchao's compiled parts are for GPUs; elsewhere they only fail to load.
+_WITHOUT_A_GPU = {"TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}
 
 
 def main(arguments: list[str]) -> int:
@@ -120,11 +127,12 @@ def _run(plan: Plan, stop: Stop) -> int:
     os.environ |= _QUIET
     import torch
 
+    if not torch.cuda.is_available():
+        os.environ |= _WITHOUT_A_GPU
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     from peagle_train import on_cpu
     from peagle_train.recipe import HeadRecipe, Stopped
 
-    if not torch.cuda.is_available():
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     on_cpu.install()
     recipe = HeadRecipe(plan, stop, say=lambda line: print(line, flush=True))
     recipe.setup()

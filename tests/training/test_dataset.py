@@ -86,7 +86,7 @@ def test_an_empty_channel_is_no_channel(tmp_path: Path) -> None:
 
 
 def test_documents_are_read_where_they_lie(tmp_path: Path) -> None:
-    given = [document(number, length=10 + number) for number in range(5)]
+    given = [document(number, length=10 + number, prompt=4) for number in range(5)]
     found = checked(tmp_path, "\n".join(json.dumps(each) for each in given), length=12)
     documents = Documents(tmp_path, found.files, VOCAB, 12)
     assert len(documents) == 5

@@ -60,7 +60,7 @@ def test_a_config_of_our_making_passes_heads_check(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(vllm_config(shipped, (1, 3, 5), 1)))
     target = json.loads((TARGET / "config.json").read_text())
     report = inspect_head(local_folder(tmp_path), target=target, mode="p-eagle", num_speculative_tokens=7)
-    assert [str(each) for each in report.findings if each.severity == "error"] == []
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
 
 
 Change = Callable[[dict[str, Any]], None]

@@ -107,7 +107,7 @@ def test_the_head_is_whole_and_says_where_it_comes_from(whole: tuple[Job, str]) 
     target = json.loads((weights_dir() / "target" / "config.json").read_text())
     folder = local_folder(given.root / "model")
     report = inspect_head(folder, target=target, mode="p-eagle", num_speculative_tokens=5)
-    assert [str(each) for each in report.findings if each.severity == "error"] == []
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
     made = result(given)
     assert made["schema"] == "peagle-training/1"
     assert made["steps"] == 6
@@ -244,7 +244,7 @@ def test_a_head_from_nothing_is_of_the_asked_shape(python: Path, tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     target = json.loads((weights_dir() / "target" / "config.json").read_text())
     report = inspect_head(local_folder(given.root / "model"), target=target, mode="p-eagle")
-    assert [str(each) for each in report.findings if each.severity == "error"] == []
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
 
 
 @pytest.fixture(scope="module")
