@@ -70,7 +70,8 @@ def test_partitions_give_the_same_gradients_and_counts_are_the_librarys(python: 
         assert each["relative"] < 1e-5, name
         assert each["largest"] < 1e-5, name
         assert each["loss"] == pytest.approx(first["loss"], abs=1e-5)
-        assert each["counted"] == pytest.approx(each["accuracy"], abs=1e-6)
+        assert each["counted"]["accuracy"] == pytest.approx(each["accuracy"], abs=1e-6)
+        assert each["counted"]["loss"] == pytest.approx(each["loss"], abs=1e-5)
         assert each["by_depth"] == first["by_depth"], "each element is charged in one partition"
     assert first["by_depth"] == sorted(first["by_depth"], reverse=True)
 

@@ -24,7 +24,7 @@ def gradients(tokens: int = 320) -> dict[str, Any]:
     from transformers import LlamaConfig
 
     from peagle_train import on_cpu
-    from peagle_train.recipe import CountingTrainer, accuracies
+    from peagle_train.recipe import CountingTrainer, figures
 
     hidden, vocab = 128, 512
     real = tokens - tokens // 5
@@ -89,7 +89,7 @@ def gradients(tokens: int = 320) -> dict[str, Any]:
                 "relative": ((gradient - first).norm() / first.norm()).item(),
                 "largest": (gradient - first).abs().max().item(),
                 "accuracy": right / valid,
-                "counted": accuracies(counts)["accuracy"],
+                "counted": figures(counts),
                 "by_depth": counts[1].tolist(),
             }
     return found
