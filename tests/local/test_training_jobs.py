@@ -136,10 +136,14 @@ class Account:
         return [each["Key"] for each in found]
 
     def archive(self, name: str, which: str = "model") -> dict[str, str]:
+        """The text files of a job's archive."""
+        return {key: content.decode() for key, content in self.packed(name, which).items()}
+
+    def packed(self, name: str, which: str = "model") -> dict[str, bytes]:
         body = self.s3.get_object(Bucket=BUCKET, Key=f"out/{name}/output/{which}.tar.gz")["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(body)) as tar:
             opened = {member.name: tar.extractfile(member) for member in tar.getmembers()}
-            return {key: file.read().decode() for key, file in opened.items() if file is not None}
+            return {key: file.read() for key, file in opened.items() if file is not None}
 
     def post(self, route: str, body: object) -> int:
         try:

@@ -49,7 +49,7 @@ class Seeded:
 def image_uris() -> dict[str, str]:
     """Return images by name; ``vllm-cpu`` is the default engine, ``vllm-cpu:0.30.0`` that version of vLLM.
 
-    ``peagle-train`` is the image of training jobs.
+    ``peagle-trainer`` is the image of training jobs.
     """
     versions = list(engine_locks())
     named = {f"vllm-cpu:{version}": _CPU_IMAGE.format(version) for version in versions}
@@ -57,7 +57,7 @@ def image_uris() -> dict[str, str]:
         "vllm": _AWS_IMAGE,
         "vllm-cpu": _CPU_IMAGE.format(versions[0]),
         **named,
-        "peagle-train": _TRAINER_IMAGE,
+        "peagle-trainer": _TRAINER_IMAGE,
     }
 
 
