@@ -10,6 +10,7 @@ import itertools
 import json
 import re
 import tarfile
+import time
 import urllib.error
 import urllib.request
 from datetime import timedelta
@@ -340,6 +341,14 @@ def test_a_stopped_job_may_save_its_model_on_sigterm(aws: Account) -> None:
         "Code": "ValidationException",
         "Message": "The request was rejected because the training job is in status Stopped.",
     }
+
+
+@pytest.mark.parametrize("after_s", [0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15])
+def test_a_stop_at_any_moment_of_the_start_reaches_the_program(aws: Account, after_s: float) -> None:
+    name = aws.create({"hold": "always"}, resources={"InstanceCount": 2})
+    time.sleep(after_s)
+    aws.sagemaker.stop_training_job(TrainingJobName=name)
+    assert aws.until(name, "Stopped")["TrainingJobStatus"] == "Stopped"  # not after 120 seconds
 
 
 def test_a_program_that_ignores_sigterm_is_killed_after_120_seconds(aws: Account) -> None:

@@ -55,8 +55,8 @@ class Attempt(Protocol):
         """Run the processes to their end; return why the job failed, or None."""
         ...
 
-    def terminate(self) -> None:
-        """Send SIGTERM to the processes."""
+    async def terminate(self) -> None:
+        """Send SIGTERM to the processes, once they are there."""
         ...
 
     def kill(self) -> None:
@@ -221,12 +221,12 @@ class Trainings:
                 return None, task.result()
             if cause != INTERRUPTED:
                 self._stopping(row)
-            attempt.terminate()
             deadline = (row.asked_at or self._clock.now()) + GRACE
+            await attempt.terminate()
             while not task.done() and self._clock.now() < deadline:
                 await asyncio.wait({task}, timeout=_POLL_S)
             if not task.done():
-                attempt.kill()
+                await asyncio.to_thread(attempt.kill)
             await task
             return cause, None
         finally:
