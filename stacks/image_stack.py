@@ -172,7 +172,10 @@ COMPUTE = "BUILD_GENERAL1_LARGE"
 TIMEOUT_MINUTES = 90
 _LOGS_KEPT_DAYS = 90
 # Not part of the image, so a change of these files must not change it.
-_NOT_SENT = ["**/__pycache__", "engine-cpu*.lock", "plugins/peagle_cpu_fixes", "plugins/vllm_metadata"]
+_NOT_SENT = [
+    *("**/__pycache__", "engine-cpu*.lock", "plugins/peagle_cpu_fixes", "plugins/vllm_metadata"),
+    *("Dockerfile.train*", "train-gpu.lock", "peagle_train"),
+]
 
 
 def add_project(

@@ -18,6 +18,8 @@ from peagle_train.target import Target, read_config, tensors_of
 
 MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")
 """Names of the mask token, in vLLM's order."""
+TOKEN_MAP = "tokens.pt"
+"""The library's name of a choice of draft tokens, beside the head to start from."""
 _FLOATS = ("F32", "F16", "BF16")
 _AT_THE_TOP = ("lm_head.", "mask_hidden", "d2t", "t2d")
 _KEPT = (
@@ -251,8 +253,8 @@ def vllm_config(
     }
 
 
-def write_warm_start(head: Head, target: Target, out: Path) -> Path | None:
-    """Write the head as the library's ``draft_weights_path``; return its map of draft tokens, if it has one.
+def write_warm_start(head: Head, target: Target, out: Path) -> None:
+    """Write the head as the library's ``draft_weights_path``, and its map of draft tokens if it has one.
 
     Raises:
         Mistake: the target does not have what the head shares with it.
@@ -265,23 +267,17 @@ def write_warm_start(head: Head, target: Target, out: Path) -> Path | None:
         for file in weights_of(head.folder)
         for name, tensor in load_file(file).items()
     }
-    chosen = made["t2d"].nonzero().flatten() if head.draft_vocab < head.vocab else None
+    # d2t has the distance from a draft token's number to the target's.
+    chosen = torch.arange(head.draft_vocab) + made["d2t"].long() if head.draft_vocab < head.vocab else None
     for name, rows in (("model.embed_tokens.weight", None), ("lm_head.weight", chosen)):
         if name not in made:
             shared = _shared(target, name.removeprefix("model."))
             made[name] = shared if rows is None else shared[rows]
-    plain = {
-        name: (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
-        for name, tensor in made.items()
-    }
     out.mkdir(parents=True, exist_ok=True)
-    save_file(plain, out / "model.safetensors", metadata={"format": "pt"})
-    if chosen is None:
-        return None
-    token_map = out / "tokens.pt"
-    selected = torch.arange(head.draft_vocab) + made["d2t"].long()
-    torch.save({"selected_token_ids": selected, "target_vocab_size": head.vocab}, token_map)
-    return token_map
+    whole = {name: tensor.contiguous() for name, tensor in made.items()}
+    save_file(whole, out / "model.safetensors", metadata={"format": "pt"})
+    if chosen is not None:
+        torch.save({"selected_token_ids": chosen, "target_vocab_size": head.vocab}, out / TOKEN_MAP)
 
 
 def _shared(target: Target, name: str) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_train import Mistake
+from peagle_train.heads import write_warm_start
 from peagle_train.launch import (
     STOP_FILE,
     Fleet,
@@ -36,13 +37,19 @@ SCHEMA = "peagle-training/1"
 USAGE = "usage: python -m peagle_train train"
 DONE, FAILED, MISTAKEN, STOPPED = 0, 1, 2, 143
 _MOST_REASON = 1024
-#: Nothing is fetched while a job runs, and no library starts threads that a fork would lose.
-_QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+#: Nothing is fetched while a job runs, and no library draws bars into the log.
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
+#: torchao's compiled parts are for GPUs; elsewhere they only fail to load.
+_WITHOUT_A_GPU = {"TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}
 
 
 def main(arguments: list[str]) -> int:
     """Run the job (``train``), or one of its processes (``worker PLAN``, started by torchrun)."""
-    os.environ |= _QUIET
     if arguments[:1] == ["worker"] and len(arguments) == 2:
         return _worker(Path(arguments[1]))
     if arguments != ["train"]:
@@ -60,6 +67,8 @@ def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str])
         fleet = read_fleet(folders.document("resourceconfig.json"), environ, gpus_of(Path("/dev"), environ))
         plan = make_plan(folders, work, fleet.world)
         _tell(plan, fleet)
+        if plan.head:
+            write_warm_start(plan.head, plan.target, plan.warm_start)
         if fleet.world == 1:
             return _run(plan, stop)
     except Mistake as error:
@@ -115,13 +124,15 @@ def _worker(file: Path) -> int:
 
 def _run(plan: Plan, stop: Stop) -> int:
     """Train in this process, alone or as one of several."""
+    os.environ |= _QUIET
     import torch
 
+    if not torch.cuda.is_available():
+        os.environ |= _WITHOUT_A_GPU
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     from peagle_train import on_cpu
     from peagle_train.recipe import HeadRecipe, Stopped
 
-    if not torch.cuda.is_available():
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     on_cpu.install()
     recipe = HeadRecipe(plan, stop, say=lambda line: print(line, flush=True))
     recipe.setup()

@@ -94,6 +94,7 @@ class Stop:
 def torchrun_command(fleet: Fleet, plan: Path) -> list[str]:
     """Return the command that starts this instance's processes."""
     command = [sys.executable, "-P", "-m", "torch.distributed.run", "--max-restarts", "0"]
+    command += ["--signals-to-handle", "SIGINT,SIGQUIT"]
     command += ["--nnodes", str(fleet.hosts), "--node-rank", str(fleet.rank)]
     command += ["--nproc-per-node", str(fleet.processes)]
     command += ["--master-addr", fleet.address, "--master-port", str(fleet.port)]
@@ -102,7 +103,7 @@ def torchrun_command(fleet: Fleet, plan: Path) -> list[str]:
 
 def torchrun_environ(fleet: Fleet, environ: Mapping[str, str], stop: Path) -> dict[str, str]:
     """Return the variables of this instance's processes."""
-    made = {**environ, STOP_FILE: str(stop)}
+    made = {**environ, STOP_FILE: str(stop), "PYTHONSAFEPATH": "1"}
     made.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // fleet.processes)))
     if fleet.interface:
         made |= {name: fleet.interface for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")}

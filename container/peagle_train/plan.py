@@ -83,6 +83,11 @@ class Plan:
     world: int
 
     @property
+    def warm_start(self) -> Path:
+        """Where the head to start from lies in the library's layout."""
+        return self.work / "warm-start"
+
+    @property
     def documents_a_step(self) -> int:
         """Documents of one step, of all processes."""
         return self.settings.micro_batch_size * self.settings.grad_accumulation_steps * self.world

@@ -6,6 +6,7 @@ for CloudWatch, and an end between two steps when the job is to stop.
 """
 
 import importlib.metadata
+import math
 import resource
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -36,7 +37,7 @@ class CountingTrainer(PEagleTrainerModule):
     def __init__(self, draft_model: Any, **others: Any) -> None:
         super().__init__(draft_model, **others)
         # Not buffers: they belong to no checkpoint, and no process shares them.
-        self.counts = {mode: torch.zeros(3, self.num_depths) for mode in (True, False)}
+        self.counts = {mode: torch.zeros(3, self.num_depths, dtype=torch.float64) for mode in (True, False)}
         draft_model.lm_head.register_forward_hook(self._note)
         self._chosen: Any = None
 
@@ -56,11 +57,11 @@ class CountingTrainer(PEagleTrainerModule):
             counts = self.counts[self.training] = self.counts[self.training].to(depth.device)
             counts[0].index_add_(0, depth, right.to(counts.dtype))
             counts[1].index_add_(0, depth, charged.to(counts.dtype))
-            counts[2, 0] += ~torch.isfinite(found[0])
+            counts[2, 0] += found[0].detach()
         return found
 
     def take_counts(self, training: bool) -> Any:
-        """Return the counts since the last call, by depth: right ones, all, and losses that were none."""
+        """Return the counts since the last call, by depth: right ones, all, and the sum of the losses."""
         taken = self.counts[training]
         self.counts[training] = torch.zeros_like(taken)
         return taken
@@ -71,16 +72,16 @@ class HeadRecipe(TrainEagle3Recipe):
 
     def __init__(self, plan: Plan, stop: Callable[[], bool], say: Callable[[str], None] = print) -> None:
         self.plan, self.stop = plan, stop
-        warm = plan.work / "warm-start"
-        token_map = heads.write_warm_start(plan.head, plan.target, warm) if plan.head else None
+        warm = plan.warm_start
+        token_map = warm / heads.TOKEN_MAP
         document = settings.recipe(
             plan.settings,
             target=str(plan.target.folder),
             attention=plan.target.attention,
             work=str(plan.work),
             warm_start=str(warm) if plan.head else None,
-            draft_vocab=plan.head.draft_vocab if plan.head and token_map else None,
-            token_map=str(token_map) if token_map else None,
+            draft_vocab=plan.head.draft_vocab if plan.head and token_map.exists() else None,
+            token_map=str(token_map) if token_map.exists() else None,
             on_gpu=torch.cuda.is_available(),
         )
         arguments = document["recipe_args"]
@@ -89,7 +90,6 @@ class HeadRecipe(TrainEagle3Recipe):
         arguments["log_every_steps"] = min(arguments["log_every_steps"], plan.steps)
         self.document = document
         self._log = Log(plan.steps, say=say)
-        self._interval: dict[str, Any] = {}
         super().__init__(ConfigNode(document))
 
     # --- what the library builds -------------------------------------------------------------------
@@ -204,7 +204,7 @@ class HeadRecipe(TrainEagle3Recipe):
         """Log, save, stop and validate as it is due; the library calls this after each step, everywhere."""
         step, plan = self.runtime.global_step, self.plan
         if step % self.log_every_steps == 0 or step == plan.steps:
-            self._take_interval()
+            self._tell_interval(step)
         stop = self._agreed(self.stop()) and step < plan.steps
         saves = stop or step % plan.settings.checkpoint_every_steps == 0
         if saves:
@@ -221,38 +221,23 @@ class HeadRecipe(TrainEagle3Recipe):
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag.item())
 
-    def _take_interval(self) -> None:
-        counts = self._summed(self._module().take_counts(True))
-        tokens = self._summed(torch.tensor(float(self.train_dataloader.tokens), device=self.device))
-        if counts[2].any():  # on every process, so that none waits for another
+    def _tell_interval(self, step: int) -> None:
+        """Write the line of the steps since the last one, over all processes."""
+        found = figures(self._summed(self._module().take_counts(True)))
+        tokens = self._summed(torch.tensor(float(self.train_dataloader.tokens)))
+        if not math.isfinite(found["loss"]):  # on every process, so that none waits for another
             raise Mistake(
-                f"the loss is no number at step {self.runtime.global_step}; a lower "
-                "learning_rate or a longer warm-up helps"
+                f"the loss is no number after step {step}; a lower learning_rate or a longer warm-up helps"
             )
-        self._interval = {**accuracies(counts), "tokens": int(tokens.item())}
+        if self.dist_env.is_main:
+            rate = self.lr_scheduler.get_last_lr()[0]
+            pace = self._pace.at(step, int(tokens.item()))
+            self._log.step(step, {"epoch": self.plan.epoch_at(step), **found, "learning_rate": rate, **pace})
 
     def _summed(self, value: Any) -> Any:
         whole = value.to(self.device)
         dist.all_reduce(whole)
         return whole
-
-    def _wandb_log(self, data: dict[str, Any], step: int) -> None:
-        """Write the line of an interval; the library calls this with its figures on the first process."""
-        if "train/loss" not in data:
-            return
-        found = dict(self._interval)
-        tokens = found.pop("tokens")
-        self._log.step(
-            step,
-            {
-                "epoch": self.plan.epoch_at(step),
-                "loss": data["train/loss"],
-                **found,
-                "learning_rate": data["train/lr"],
-                "gradient_norm": data["train/grad_norm"],
-                **self._pace.at(step, tokens),
-            },
-        )
 
     def _run_eval(self) -> Any:
         """Measure the held-out documents, each time with the same sampled depths; the run's chance stays."""
@@ -264,7 +249,7 @@ class HeadRecipe(TrainEagle3Recipe):
             found = super()._run_eval()
         counts = self._summed(self._module().take_counts(False))
         if self.dist_env.is_main:
-            self._log.validation(self.runtime.global_step, {"loss": found[0].item(), **accuracies(counts)})
+            self._log.validation(self.runtime.global_step, figures(counts))
         return found
 
     def _forward_batch(self, batch: Any, target_batch: Any = None) -> Any:
@@ -348,11 +333,12 @@ class HeadRecipe(TrainEagle3Recipe):
         }
 
 
-def accuracies(counts: Any) -> dict[str, float]:
-    """Return the accuracy of all supervised positions, and by depth."""
-    right, all_of_them = counts[0].tolist(), counts[1].tolist()
-    each = [hits / total if total else None for hits, total in zip(right, all_of_them, strict=True)]
-    return {"accuracy": sum(right) / max(sum(all_of_them), 1.0), **by_depth(each)}
+def figures(counts: Any) -> dict[str, float]:
+    """Return loss and accuracy of all supervised positions, and the accuracy by depth."""
+    right, of_them, losses = counts.tolist()
+    each = [hits / total if total else None for hits, total in zip(right, of_them, strict=True)]
+    whole = max(sum(of_them), 1.0)
+    return {"loss": sum(losses) / whole, "accuracy": sum(right) / whole, **by_depth(each)}
 
 
 def peak_memory_gib() -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)\s*(?P<rest>.*)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 _WHEEL = re.compile(r".+?-[^-]+(?:-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl")
-_PYTHONS = frozenset({"py3", "cp311", "cp312", "cp313", "cp314"})
+_PYTHONS = frozenset({"py3", *(f"{kind}3{minor}" for kind in ("py", "cp") for minor in range(11, 15))})
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from sagemaker_local.process import client
 from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.local.serving import Server
+from tests.local.test_training_jobs import Account, transitions
 
 
 @pytest.fixture
@@ -85,3 +86,18 @@ def test_the_help_and_the_page_name_every_kind(root: Path) -> None:
     for kind in KINDS:
         assert f"      {kind} " in add.help
         assert f"| `{kind}" in page
+
+
+def test_a_training_job_without_spot_instances_cannot_be_interrupted(peagle: Run) -> None:
+    result = peagle("local", "interrupt", "no-such-job")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Requested resource not found." in result.stderr
+
+
+def test_a_training_job_is_interrupted_by_the_command(peagle: Run, server: Server) -> None:
+    aws = Account(server)
+    name = aws.spot({"hold": "term", "write": '{"checkpoints/c": "1"}'})
+    aws.holding(name)
+    result = peagle("local", "interrupt", name)
+    assert (result.exit_code, result.stdout) == (0, f"the Spot instances of {name} are being interrupted\n")
+    assert "Interrupted" in transitions(aws.until(name, "Completed"))

@@ -1,7 +1,7 @@
 """A small real training program that does as its hyperparameters say.
 
 It reads SageMaker's files below PEAGLE_ML_ROOT. Hyperparameters, all optional, in the order of their effect:
-    say         lines to print
+    say         lines to print, separated by |
     report      "1": writes model/HOST.json with the configuration, the variables and the files that it found
     write       JSON {path below /opt/ml: text}
     detach      "1": starts a process in a session of its own that would stay, and prints `detached PID`
@@ -60,7 +60,7 @@ def main() -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    print(script.get("say", "training"), flush=True)
+    print(script.get("say", "training").replace("|", "\n"), flush=True)
     if script.get("report"):
         write(root, {f"model/{host}.json": json.dumps(report(root))})
     write(root, json.loads(script.get("write", "{}")))

@@ -66,6 +66,7 @@ PACKAGES = (
     "peagle_gate",
     "peagle_cpu_fixes",
     "peagle_runtime_k",
+    "peagle_train",
     "peagle_guard",
 )
 

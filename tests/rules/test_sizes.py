@@ -36,7 +36,6 @@ toolkit/sagemaker_local/other_services/s3.py
 toolkit/sagemaker_local/other_services/tagging.py
 toolkit/sagemaker_local/paths.py
 toolkit/sagemaker_local/process/status.py
-toolkit/sagemaker_local/runtime/endpoint_events.py
 toolkit/sagemaker_local/runtime/logs.py
 toolkit/sagemaker_local/wire/eventstream.py
 """

@@ -66,6 +66,13 @@ EXPLAINED: tuple[Explained, ...] = (
         "written, and none is made up: scripts/container-pin and the build project look it up.",
     ),
     Explained(
+        "root",
+        "container/Dockerfile.train: USER 0:0",
+        "SageMaker's folders below /opt/ml belong to root in a training container, and the job writes its "
+        "checkpoints and the head there; a paid job must not fail at its end for lack of a permission. "
+        "`--build-arg RUN_AS=` names another user.",
+    ),
+    Explained(
         "head-revision",
         "catalogue: *",
         "The commits are not known here, so the newest is taken, checked, and recorded with its sha256 in "

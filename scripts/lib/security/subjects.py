@@ -44,6 +44,7 @@ def collect(templates: Mapping[str, Mapping[str, Any]]) -> Subjects:
         {
             path.relative_to(ROOT).as_posix(): path.read_text()
             for path in sorted(CONTAINER.glob("Dockerfile*"))
+            if path.suffix != ".dockerignore"
         },
         {path.relative_to(ROOT).as_posix(): unhashed(path.read_text()) for path in lock_files()},
         {path.relative_to(ROOT).as_posix(): path for path in sorted(WEIGHTS.iterdir()) if path.is_dir()},

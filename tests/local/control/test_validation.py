@@ -230,8 +230,8 @@ async def test_two_variants_of_one_name_and_what_the_local_server_does_not_run(a
 
 async def test_an_operation_that_is_not_there_names_those_that_are(aws: Account) -> None:
     with pytest.raises(ApiError) as refusal:
-        await aws.call("CreateTrainingJob", TrainingJobName="t")
+        await aws.call("CreateTransformJob", TransformJobName="t")
     assert refusal.value.code == "UnknownOperationException"
     assert refusal.value.message.startswith(
-        "CreateTrainingJob is not implemented by the local SageMaker; it has CreateModel, "
+        "CreateTransformJob is not implemented by the local SageMaker; it has CreateModel, "
     )

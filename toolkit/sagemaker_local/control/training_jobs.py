@@ -40,7 +40,7 @@ class TrainingRecord(Record):
         billable_s: seconds on instances, without those since `held_since`.
         held_since: since when it has the instances; None without them.
         metrics: last value of each metric, and when.
-        asked: `STOPPED` or `INTERRUPTED` once that was asked for.
+        asked: `STOPPED` or `INTERRUPTED` once that was asked for, at `asked_at`.
     """
 
     status: str = "InProgress"
@@ -52,6 +52,7 @@ class TrainingRecord(Record):
     held_since: datetime | None = None
     metrics: dict[str, tuple[float, datetime]] = field(default_factory=dict)
     asked: str | None = None
+    asked_at: datetime | None = None
 
     @property
     def secondary(self) -> str:
@@ -253,7 +254,7 @@ class TrainingJobs:
                 f"{name} has no instances to lose: it is {row.status} ({row.secondary}); allowed while it "
                 "is Downloading or Training."
             )
-        row.asked = INTERRUPTED
+        row.asked, row.asked_at = INTERRUPTED, self._clock.now()
 
     async def close(self) -> None:
         """End every job."""

@@ -55,8 +55,8 @@ class Attempt(Protocol):
         """Run the processes to their end; return why the job failed, or None."""
         ...
 
-    def terminate(self) -> None:
-        """Send SIGTERM to the processes."""
+    async def terminate(self) -> None:
+        """Send SIGTERM to the processes, once they are there."""
         ...
 
     def kill(self) -> None:
@@ -110,7 +110,7 @@ class Trainings:
 
     def stop(self, row: TrainingRecord) -> None:
         """Have a job stop: its status is Stopping when this returns."""
-        row.asked = STOPPED
+        row.asked, row.asked_at = STOPPED, self._clock.now()
         self._stopping(row)
 
     async def close(self) -> None:
@@ -152,7 +152,7 @@ class Trainings:
             if cause == INTERRUPTED and row.asked == STOPPED:
                 return STOPPED  # the instances are gone, and with them what they could have stored
             if cause == INTERRUPTED:
-                row.asked = None
+                row.asked = row.asked_at = None
                 return INTERRUPTED
             if cause is None:
                 self._become(row, "Uploading", "Uploading generated training model")
@@ -221,12 +221,12 @@ class Trainings:
                 return None, task.result()
             if cause != INTERRUPTED:
                 self._stopping(row)
-            attempt.terminate()
-            deadline = self._clock.now() + GRACE
+            deadline = (row.asked_at or self._clock.now()) + GRACE
+            await attempt.terminate()
             while not task.done() and self._clock.now() < deadline:
                 await asyncio.wait({task}, timeout=_POLL_S)
             if not task.done():
-                attempt.kill()
+                await asyncio.to_thread(attempt.kill)
             await task
             return cause, None
         finally:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from time import monotonic
 from typing import Any
 
 import psutil
@@ -37,6 +38,8 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 # Between two looks at the checkpoint folder; a file is stored once it was the same at two looks.
 _LOOK_S = 0.5
 _LONGEST_FAILURE = 1024
+# For a process to be started that is to be ended.
+_START_S = 10.0
 # For the other instances once one has failed, and for all of them when the server ends.
 _GRACE_S = 3.0
 # The trainer's own: where several instances are one machine, a name like algo-1 has no address.
@@ -201,13 +204,30 @@ class TrainingAttempt:
         failed = [(host, end.result()) for host, end in ends.items() if end.result() != 0]
         return self._failure(failed) if failed else None
 
-    def terminate(self) -> None:
-        """Send SIGTERM to each instance's first process, as ``docker stop`` does."""
-        for process in self._processes.values():
-            with suppress(psutil.Error):
-                for child in psutil.Process(process.pid).children():
-                    with suppress(psutil.Error):
-                        child.send_signal(signal.SIGTERM)
+    async def terminate(self) -> None:
+        """Send SIGTERM to each instance's first process, as ``docker stop`` does.
+
+        A job that is stopped at once has none yet: a signal before the program runs would be lost.
+        """
+        waiting = set(self._row.hosts)
+        last = monotonic() + _START_S
+        while waiting and monotonic() < last:
+            waiting -= {host for host in waiting if self._told_to_end(self._processes.get(host))}
+            if waiting:
+                await asyncio.sleep(0.02)
+
+    def _told_to_end(self, process: asyncio.subprocess.Process | None) -> bool:
+        if process is None:
+            return False
+        try:
+            children = psutil.Process(process.pid).children()
+            # Until its exec, the child still is the warden, which ignores the signal.
+            running = [child for child in children if warden.__file__ not in child.cmdline()]
+            for child in running:
+                child.send_signal(signal.SIGTERM)
+        except psutil.Error:
+            return process.returncode is not None
+        return bool(running) or process.returncode is not None
 
     def kill(self) -> None:
         """Send SIGKILL to every process of every instance."""
@@ -351,8 +371,8 @@ class TrainingAttempt:
         return self._root / host / ML_ROOT.strip("/")
 
     def _checkpoints(self, host: str) -> Path:
-        path = self._row.body.get("CheckpointConfig", {}).get("LocalPath", f"{ML_ROOT}/checkpoints")
-        return self._root / host / path.strip("/")
+        config = self._row.body.get("CheckpointConfig", {})
+        return self._root / host / str(config.get("LocalPath", f"{ML_ROOT}/checkpoints")).strip("/")
 
 
 def documents(row: TrainingRecord, host: str) -> Iterator[tuple[str, Any]]:

@@ -143,10 +143,11 @@ def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
 @global_options
 @click.pass_obj
 def interrupt(state: State, job: str, port: int | None) -> None:
-    """Take a training job's Spot instances away, as AWS may at any time.
+    """Take a training job's Spot instances away.
 
-    The job gets SIGTERM and has 120 seconds of the local clock to save a checkpoint. Then it starts again
-    with the checkpoints that are in S3. JOB is its name; it needs EnableManagedSpotTraining.
+    AWS may do so at any time. The job gets SIGTERM and has 120 seconds of the local clock to save a
+    checkpoint. Then it starts again with the checkpoints that are in S3. JOB is its name; it needs
+    EnableManagedSpotTraining.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import find_server, interrupt_training

@@ -1,0 +1,1 @@
+"""What a training step needs: memory and time by sequence length and partitions."""

@@ -1,0 +1,289 @@
+"""The trainer for real, on a CPU: exact partitions, an end on request, a head that drafts in vLLM.
+
+Each test runs the program as SageMaker would, with the Python of the trainer's own environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.heads.inspect import inspect_head
+from peagle_sm.service.heads.checking import local_folder
+from peagle_train.target import tensors_of
+from sagemaker_local.engine.env import ensure_engine
+from sagemaker_local.engine.trainer_env import ensure_trainer
+from sagemaker_local.paths import container_dir, weights_dir
+from tests.training.support import Job, job, records
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
+
+CHECK = Path(__file__).with_name("trainer_check.py")
+DRAFT_CHECK = Path(__file__).with_name("draft_check.py")
+SHORT: dict[str, Any] = {"num_depths": 6, "grad_accumulation_steps": 2, "log_every_steps": 1, "max_steps": 6}
+K = 7
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    return ensure_trainer(lambda line: print(line, file=sys.stderr))
+
+
+def checked(python: Path, script: Path, *arguments: object) -> str:
+    done = subprocess.run(
+        [str(python), str(script), *map(str, arguments)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(container_dir()), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1] if done.stdout else ""
+
+
+def result(given: Job) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((given.root / "model" / "training.json").read_text())
+    return found
+
+
+def weights_hash(given: Job) -> str:
+    return hashlib.sha256((given.root / "model" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_partitions_give_the_same_gradients_and_counts_are_the_librarys(python: Path) -> None:
+    found = json.loads(checked(python, CHECK, "gradients"))
+    assert len(found) == 8
+    first = found["dense 1"]
+    for name, each in found.items():
+        assert each["relative"] < 1e-5, name
+        assert each["largest"] < 1e-5, name
+        assert each["loss"] == pytest.approx(first["loss"], abs=1e-5)
+        assert each["counted"]["accuracy"] == pytest.approx(each["accuracy"], abs=1e-6)
+        assert each["counted"]["loss"] == pytest.approx(each["loss"], abs=1e-5)
+        assert each["by_depth"] == first["by_depth"], "each element is charged in one partition"
+    assert first["by_depth"] == sorted(first["by_depth"], reverse=True)
+
+
+@pytest.fixture(scope="module")
+def whole(python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, str]:
+    """Six steps without an interruption, a checkpoint every two."""
+    given = job(tmp_path_factory.mktemp("whole"), **SHORT, checkpoint_every_steps=2)
+    done = given.run(python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return given, done.stdout
+
+
+def test_a_job_says_what_cloudwatch_reads(whole: tuple[Job, str]) -> None:
+    _, output = whole
+    steps = records(output)
+    assert [each["step"] for each in steps] == [f"{step}/6" for step in range(1, 7)]
+    for each in steps:
+        assert 0 < float(each["loss"]) < 20
+        assert {f"accuracy_{depth}" for depth in range(1, 7)} <= set(each)
+        assert float(each["tokens_per_second"]) > 0
+    assert [each["step"] for each in records(output, "checkpoint")] == ["2", "4", "6"]
+    assert [each["step"] for each in records(output, "validation")] == ["0", "6"]
+    assert [each["step"] for each in records(output, "done")] == ["6"]
+
+
+def test_the_head_is_whole_and_says_where_it_comes_from(whole: tuple[Job, str]) -> None:
+    given, _ = whole
+    shipped = tensors_of(weights_dir() / "p-eagle" / "model.safetensors")
+    trained = tensors_of(given.root / "model" / "model.safetensors")
+    assert {name: (each["dtype"], each["shape"]) for name, each in trained.items()} == {
+        name: (each["dtype"], each["shape"]) for name, each in shipped.items()
+    }
+    target = json.loads((weights_dir() / "target" / "config.json").read_text())
+    folder = local_folder(given.root / "model")
+    report = inspect_head(folder, target=target, mode="p-eagle", num_speculative_tokens=5)
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
+    made = result(given)
+    assert made["schema"] == "peagle-training/1"
+    assert made["steps"] == 6
+    assert made["libraries"]["nemo-automodel"] == "0.7.0"
+    assert made["data"]["training"]["documents"] == 24
+    assert made["head"]["model.safetensors"] == weights_hash(given)
+    assert made["started_from"]["fingerprint"]
+    assert len(made["history"]["steps"]) == 6
+
+
+def interrupted(
+    given: Job, python: Path, when: str, end: Callable[[subprocess.Popen[str]], None]
+) -> tuple[int, str]:
+    """Start a job, do ``end`` as soon as a line begins with ``when``; return status and output."""
+    process = subprocess.Popen(
+        given.command(python),
+        env=given.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    output = ""
+    for line in process.stdout:
+        output += line
+        if line.startswith(when):
+            end(process)
+    return process.wait(timeout=120), output
+
+
+@pytest.mark.parametrize("signalled", ["the process", "its group"])
+def test_a_stopped_job_goes_on_as_if_nothing_had_been(
+    python: Path, whole: tuple[Job, str], tmp_path: Path, signalled: str
+) -> None:
+    given = job(tmp_path, **SHORT, checkpoint_every_steps=100)
+    kill = os.kill if signalled == "the process" else os.killpg
+    status, output = interrupted(
+        given, python, "peagle-train step=3/6", lambda process: kill(process.pid, signal.SIGTERM)
+    )
+    assert status == 143, output
+    (saved,) = records(output, "checkpoint")
+    assert 3 <= int(saved["step"]) <= 5
+    assert given.failure == "", "a stop is no failure"
+    done = given.run(python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert records(done.stdout, "resumed") == [saved]
+    assert records(done.stdout)[0]["step"] == f"{int(saved['step']) + 1}/6"
+    assert weights_hash(given) == weights_hash(whole[0]), "to the bit what an uninterrupted run makes"
+    assert len(result(given)["history"]["steps"]) == 6
+
+
+def test_a_killed_job_loses_at_most_one_interval(
+    python: Path, whole: tuple[Job, str], tmp_path: Path
+) -> None:
+    given = job(tmp_path, **SHORT, checkpoint_every_steps=2)
+    status, output = interrupted(given, python, "peagle-train step=5/6", lambda process: process.kill())
+    assert status == -signal.SIGKILL, output
+    done = given.run(python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [each["step"] for each in records(done.stdout, "resumed")] == ["4"]
+    assert weights_hash(given) == weights_hash(whole[0])
+
+
+def test_the_checkpoint_of_another_run_is_refused(python: Path, whole: tuple[Job, str]) -> None:
+    given, _ = whole
+    other = Job(given.root, {**given.hyperparameters, "seed": 7})
+    done = other.run(python)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the checkpoint of step 6 is of another run: seed was 42, now it is 7" in other.failure
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_two_processes_train_one_head_and_stop_together(python: Path, tmp_path: Path) -> None:
+    given = job(tmp_path, **{**SHORT, "grad_accumulation_steps": 1, "max_steps": 5, "sequence_partitions": 2})
+    more = {"PEAGLE_TRAIN_PROCESSES": "2", "PEAGLE_TRAIN_MASTER_ADDR": "127.0.0.1"}
+    given.environ = lambda extra=None: Job.environ(  # type: ignore[method-assign]
+        given, {**more, "PEAGLE_TRAIN_MASTER_PORT": str(free_port()), **(extra or {})}
+    )
+    status, output = interrupted(
+        given, python, "peagle-train step=2/5", lambda process: os.kill(process.pid, signal.SIGTERM)
+    )
+    assert status == 143, output
+    assert len(records(output, "checkpoint")) == 1
+    done = given.run(python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert result(given)["job"]["processes"] == 2
+    assert records(done.stdout)[-1]["step"] == "5/5"
+
+
+def test_two_instances_find_each_other(python: Path, tmp_path: Path) -> None:
+    hosts, port = ["algo-1", "algo-2"], str(free_port())
+    more = {"PEAGLE_TRAIN_MASTER_ADDR": "127.0.0.1", "PEAGLE_TRAIN_MASTER_PORT": port}
+    jobs = [job(tmp_path / host, **{**SHORT, "max_steps": 2, "grad_accumulation_steps": 1}) for host in hosts]
+    running = []
+    for given, host in zip(jobs, hosts, strict=True):
+        given.resources = {"current_host": host, "hosts": hosts, "network_interface_name": "eth0"}
+        running.append(
+            subprocess.Popen(
+                given.command(python),
+                env=given.environ(more),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    outputs = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], outputs
+    assert (jobs[0].root / "model" / "model.safetensors").is_file()
+    assert not (jobs[1].root / "model").exists(), "one instance writes the head"
+    assert len(records(outputs[0])) == 2
+    assert records(outputs[1]) == []
+
+
+def test_a_head_from_nothing_is_of_the_asked_shape(python: Path, tmp_path: Path) -> None:
+    given = job(
+        tmp_path,
+        head=False,
+        **{**SHORT, "max_steps": 1},
+        mask_token_id=1,
+        aux_layer_ids="[1, 3, 5]",
+        num_draft_layers=1,
+        draft_num_attention_heads=8,
+        draft_num_key_value_heads=4,
+        gradient_checkpointing="true",
+    )
+    done = given.run(python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    target = json.loads((weights_dir() / "target" / "config.json").read_text())
+    report = inspect_head(local_folder(given.root / "model"), target=target, mode="p-eagle")
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
+
+
+@pytest.fixture(scope="module")
+def recovered(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A head that noise has damaged, trained on the target's own answers; and what vLLM drafts with each."""
+    folder = tmp_path_factory.mktemp("recovered")
+    given = job(
+        folder / "ml",
+        **{"sequence_length": 256, "num_depths": 8, "learning_rate": 1e-3, "epochs": 2, "max_steps": 60},
+        grad_accumulation_steps=4,
+        log_every_steps=10,
+    )
+    shipped, damaged = weights_dir() / "p-eagle", folder / "damaged"
+    checked(python, CHECK, "damage", shipped, damaged)
+    for file in damaged.iterdir():
+        (given.data / "head" / file.name).write_bytes(file.read_bytes())
+    documents, prompts = given.data / "training" / "part.tokens.jsonl", folder / "prompts.json"
+    held_out = weights_dir() / "held-out.jsonl"
+    checked(python, CHECK, "rollouts", weights_dir() / "target", held_out, documents, prompts)
+    started = time.monotonic()
+    done = given.run(python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    engine = ensure_engine(lambda line: print(line, file=sys.stderr))
+    heads = {"none": "none", "shipped": shipped, "damaged": damaged, "trained": given.root / "model"}
+    answered = json.loads(checked(engine, DRAFT_CHECK, weights_dir() / "target", prompts, K, *heads.values()))
+    told = {name: answered[str(place)] for name, place in heads.items()}
+    print({name: round(each["acceptance_length"], 3) for name, each in told.items()})
+    print(result(given)["history"]["validation"], f"{time.monotonic() - started:.0f} s")
+    return told
+
+
+def test_a_trained_head_drafts_in_vllm_and_the_answers_are_the_targets(recovered: dict[str, Any]) -> None:
+    for name in ("shipped", "damaged", "trained"):
+        assert recovered[name]["drafts"] > 100
+        assert recovered[name]["tokens"] == recovered["none"]["tokens"], name
+
+
+def test_a_damaged_head_recovers(recovered: dict[str, Any]) -> None:
+    lengths = {name: recovered[name]["acceptance_length"] for name in ("shipped", "damaged", "trained")}
+    assert lengths["damaged"] < lengths["shipped"] - 1, lengths
+    assert lengths["trained"] > 1.1 * lengths["damaged"], lengths
