@@ -58,7 +58,7 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(tmp_path: Path) 
         jobs = stack.session.client("sagemaker").list_training_jobs()["TrainingJobSummaries"]
         assert [each["TrainingJobStatus"] for each in jobs] == ["Completed"]
         ended = run(*command, *options)
-        assert ended.exit_code in (0, 20), ended.output
+        assert ended.exit_code == 20, ended.output  # 4 held-out prompts prove nothing
         print(ended.output, file=sys.stderr)
         # The run installed the guard, which stays.
         assert [each for each in stack.delete_all() if "guard" not in each] == []
