@@ -81,6 +81,7 @@ _ENDPOINTS = arn("sagemaker", "endpoint/*")
 _CONFIGS = arn("sagemaker", "endpoint-config/*")
 _MODELS = arn("sagemaker", "model/*")
 _COMPONENTS = arn("sagemaker", "inference-component/*")
+_JOBS = arn("sagemaker", "training-job/*")
 _STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
 # Not the guard's own sweep, whose name has none of these suffixes.
 _SCHEDULES = [
@@ -162,8 +163,13 @@ def sweeper() -> list[Statement]:
     """Return the sweeper's statements: it reads, and invokes the switch; it deletes nothing."""
     return [
         *basics(guard.SWEEPER),
-        allow("ListEndpoints", ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents"], ["*"]),
+        allow(
+            "ListEndpoints",
+            ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents", "sagemaker:ListTrainingJobs"],
+            ["*"],
+        ),
         allow("SeeEndpoints", ["sagemaker:DescribeEndpoint", "sagemaker:ListTags"], [_ENDPOINTS]),
+        allow("SeeTraining", ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [_JOBS]),
         allow("FindOurs", ["tag:GetResources"], ["*"]),
         allow("ReadMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         _use_register("DeleteItem", "GetItem", "Scan", "UpdateItem"),
@@ -203,6 +209,8 @@ def switch() -> list[Statement]:
             [_ENDPOINTS, _COMPONENTS],
         ),
         *_delete_ours(),
+        allow("SeeTraining", ["sagemaker:ListTags"], [_JOBS]),
+        allow("StopOurTraining", ["sagemaker:StopTrainingJob"], [_JOBS], {"StringEquals": _OURS}),
         _forget_scaling(),
         allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], _SCHEDULES),
         _use_register("GetItem", "UpdateItem"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from peagle_sm.core.plan.payloads import Change, changes
+from peagle_sm.core.plan.payloads import Canary, Change, acceptance_alarm, changes, deployment_config
 
 
 def config(**fields: object) -> dict[str, object]:
@@ -25,4 +25,23 @@ def test_what_differs_within_a_variables_json_is_told_by_its_field() -> None:
         Change(f"{path}.method", None, "eagle3"),
         Change(f"{path}.model", None, "/opt/ml/additional-model-data-sources/eagle"),
         Change(f"{path}.parallel_drafting", None, "true"),
+    )
+
+
+def test_a_canary_serves_a_share_first_and_without_one_all_traffic_moves_at_once() -> None:
+    routing = deployment_config(["a"], Canary(10, 600))["BlueGreenUpdatePolicy"][
+        "TrafficRoutingConfiguration"
+    ]
+    size = {"Type": "CAPACITY_PERCENT", "Value": 10}
+    assert routing == {"Type": "CANARY", "CanarySize": size, "WaitIntervalInSeconds": 600}
+    plain = deployment_config([])["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
+    assert plain == {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}
+
+
+def test_the_alarm_on_acceptance_is_silent_without_data() -> None:
+    found = acceptance_alarm("demo", 2.34567)
+    assert (found["Namespace"], found["Threshold"], found["TreatMissingData"]) == (
+        "peagle-sm/demo",
+        2.3457,
+        "notBreaching",
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from peagle_guard.aws import Component, Page, Query, Result, Tagged
+from peagle_guard.aws import Component, Job, Page, Query, Result, Tagged
 from peagle_guard.records import BUSY, Endpoint, Record
 from peagle_guard.settings import Settings, parse_time
 from peagle_guard.switch import NoUpdates, Stack, turn
@@ -37,6 +37,10 @@ class Refused(Exception):
 
 def arn_of(name: str) -> str:
     return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name.lower()}"
+
+
+def job_arn_of(name: str) -> str:
+    return f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}"
 
 
 def tags_for(name: str, **more: str) -> dict[str, str]:
@@ -117,6 +121,8 @@ class FakeAws:
         self.deleting_takes = 3 * MINUTE
         self.endpoints: dict[str, FakeEndpoint] = {}
         self.stacks: dict[str, Stack] = {}
+        # Training jobs in progress, with their tags.
+        self.jobs: dict[str, tuple[Job, dict[str, str]]] = {}
         self.targets: dict[str, str] = {}
         self.schedules: dict[str, datetime] = {}
         # LastModificationDate of those that were written after START.
@@ -243,7 +249,22 @@ class FakeAws:
         for held in self.endpoints.values():
             if held.view.arn == arn:
                 return held.tags
+        if ":training-job/" in arn:
+            return self.jobs[arn.rpartition("/")[2]][1]
         raise Refused(f"ValidationException: Could not find {arn}")
+
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        self.called("ListTrainingJobs")
+        return self._paged([(name, job_arn_of(name)) for name in sorted(self.jobs)], token)
+
+    def describe_job(self, name: str) -> Job:
+        self.called("DescribeTrainingJob")
+        return self.jobs[name][0]
+
+    def stop_job(self, name: str) -> None:
+        self.called("StopTrainingJob")
+        del self.jobs[name]
+        self.deeds.append((self.now, "stop-training", name))
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None

@@ -8,6 +8,7 @@ from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, FakeAws
 
 HOURS = timedelta(hours=1)
+JOBS = {"ListTrainingJobs": 1}
 
 
 def world(ours: int, others: int) -> FakeAws:
@@ -30,7 +31,7 @@ def calls(aws: FakeAws) -> dict[str, int]:
 
 def test_250_endpoints_of_ours() -> None:
     aws = world(ours=250, others=0)
-    first = {"ListEndpoints": 3, "GetResources": 3, "ListInferenceComponents": 1, "GetMetricData": 2}
+    first = {"ListEndpoints": 3, "GetResources": 3, "ListInferenceComponents": 1, "GetMetricData": 2} | JOBS
     # Each is described and written down once, when it is new.
     assert calls(aws) == {**first, "DescribeEndpoint": 250, "UpdateItem": 250}
     aws.now += 5 * MINUTE
@@ -41,7 +42,7 @@ def test_250_endpoints_of_which_10_are_ours() -> None:
     aws = world(ours=10, others=240)
     calls(aws)
     aws.now += 5 * MINUTE
-    few = {"ListEndpoints": 3, "GetResources": 1, "ListInferenceComponents": 1, "GetMetricData": 1}
+    few = {"ListEndpoints": 3, "GetResources": 1, "ListInferenceComponents": 1, "GetMetricData": 1} | JOBS
     assert calls(aws) == few
     aws.now += 5 * MINUTE
     aws.change("ours-003", instances=2)

@@ -94,6 +94,10 @@ class FakeSwitch:
         now = self.account.call("DeleteInferenceComponent")
         self.account.sagemaker.delete_component(name, now, self.account.actor)
 
+    def stop_job(self, name: str) -> None:
+        """StopTrainingJob: these worlds have endpoints alone."""
+        self.account.call("StopTrainingJob")
+
     def delete_endpoint(self, name: str) -> None:
         """DeleteEndpoint, under the tag condition of the switch's role."""
         now = self.account.call("DeleteEndpoint")

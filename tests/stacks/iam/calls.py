@@ -51,6 +51,7 @@ def via(service: str) -> dict[str, str]:
 ENDPOINT = arn("sagemaker", "endpoint/demo")
 CONFIG = arn("sagemaker", "endpoint-config/demo-1a2b3c4d")
 MODEL = arn("sagemaker", "model/demo-1a2b3c4d")
+JOB = arn("sagemaker", "training-job/team-a-0123456789")
 COMPONENT = arn("sagemaker", "inference-component/demo-component")
 TABLE = arn("dynamodb", "table/peagle-guard")
 DEAD_LETTERS = arn("sqs", "peagle-guard-dead-letters")
@@ -95,7 +96,9 @@ SWEEPER = [
     Call("sagemaker:ListEndpoints"),
     Call("sagemaker:ListInferenceComponents"),
     Call("sagemaker:DescribeEndpoint", (ENDPOINT,)),
-    Call("sagemaker:ListTags", (ENDPOINT,)),
+    Call("sagemaker:ListTags", (ENDPOINT, JOB)),
+    Call("sagemaker:ListTrainingJobs"),
+    Call("sagemaker:DescribeTrainingJob", (JOB,)),
     Call("tag:GetResources"),
     Call("cloudwatch:GetMetricData"),
     Call("cloudformation:DescribeStacks", STACKS),
@@ -123,7 +126,8 @@ SWITCH = [
     Call("sagemaker:ListInferenceComponents"),
     Call("sagemaker:DescribeEndpoint", (ENDPOINT,)),
     Call("sagemaker:DescribeInferenceComponent", (COMPONENT,)),
-    Call("sagemaker:ListTags", (ENDPOINT,)),
+    Call("sagemaker:ListTags", (ENDPOINT, JOB)),
+    Call("sagemaker:StopTrainingJob", (JOB,), RESOURCE_TAG),
     Call("sagemaker:DeleteEndpoint", (ENDPOINT,), RESOURCE_TAG),
     Call("sagemaker:DeleteInferenceComponent", (COMPONENT,), RESOURCE_TAG),
     Call("application-autoscaling:DescribeScalableTargets"),

@@ -214,6 +214,13 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "Summarise results files: in the terminal, as an HTML page, or as Markdown.",
         ),
     ),
+    "Learning": (
+        (
+            "learn",
+            "commands.learning:learn",
+            "Train a draft head on your traffic, prove it, and promote it.",
+        ),
+    ),
     "Account and region": (
         (
             "guard",

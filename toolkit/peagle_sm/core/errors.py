@@ -26,6 +26,8 @@
     ├── WaitTimeout (16)       wait: a timeout before the endpoint was InService, or gone
     ├── PackFailed (17)        bench, compare: a workload pack failed
     ├── AcceptanceFell (18)    acceptance: the acceptance length fell in a slice of the traffic
+    ├── TrainingFailed (19)    learn: the training job failed or was stopped
+    ├── NotOffered (20)        learn prove: the head is not offered
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -202,6 +204,18 @@ class AcceptanceFell(PeagleError):
     exit_code = 18
 
 
+class NotOffered(PeagleError):
+    """`learn prove`: the head is not offered, for ``details["reasons"]``."""
+
+    exit_code = 20
+
+
+class TrainingFailed(PeagleError):
+    """`learn`: the training job failed or was stopped; nothing is billed any more."""
+
+    exit_code = 19
+
+
 class Interrupted(PeagleError):
     """The user stopped the command with Ctrl-C."""
 
@@ -228,6 +242,8 @@ EXIT_CODES: dict[int, str] = {
     16: "wait: a timeout before the endpoint was InService (with --deleted: gone)",
     17: "bench, compare: a workload pack failed",
     18: "acceptance: the acceptance length fell in a slice of the traffic",
+    19: "learn: the training job failed or was stopped; nothing is billed any more",
+    20: "learn prove: the head is not offered",
     130: "interrupted by Ctrl-C",
 }
 

@@ -48,6 +48,16 @@ class Tagged:
 
 
 @dataclass(frozen=True)
+class Job:
+    """One training job as SageMaker describes it; ``started_at`` is None before it is billed."""
+
+    name: str
+    started_at: datetime | None
+    max_runtime: timedelta | None
+    spot: bool
+
+
+@dataclass(frozen=True)
 class Query:
     """One metric by minute; ``id`` begins with a small letter."""
 
@@ -113,7 +123,13 @@ class Aws(Protocol):
         """The tagging API's GetResources for endpoints with our tag, 100 a page."""
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
-        """ListTags: the current tags of one endpoint."""
+        """ListTags: the current tags of one endpoint or training job."""
+
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
+
+    def describe_job(self, name: str) -> Job:
+        """DescribeTrainingJob."""
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from peagle_guard.aws import Component, Page, Query, Result, Tagged, Unanswered
+from peagle_guard.aws import Component, Job, Page, Query, Result, Tagged, Unanswered
 from peagle_guard.records import Endpoint
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings, now
@@ -111,6 +111,29 @@ class BotoAws:
         rows = answer["ResourceTagMappingList"]
         found = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
         return Page(found, answer.get("PaginationToken") or None)
+
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
+        answer = self._sagemaker.list_training_jobs(
+            StatusEquals="InProgress", MaxResults=_PAGE, **_next(token)
+        )
+        rows = answer["TrainingJobSummaries"]
+        found = tuple((row["TrainingJobName"], row["TrainingJobArn"]) for row in rows)
+        return Page(found, answer.get("NextToken"))
+
+    def describe_job(self, name: str) -> Job:
+        """DescribeTrainingJob."""
+        answer = self._sagemaker.describe_training_job(TrainingJobName=name)
+        started, seconds = (
+            answer.get("TrainingStartTime"),
+            answer["StoppingCondition"].get("MaxRuntimeInSeconds"),
+        )
+        return Job(
+            name=name,
+            started_at=None if started is None else started.astimezone(UTC),
+            max_runtime=None if seconds is None else timedelta(seconds=seconds),
+            spot=bool(answer.get("EnableManagedSpotTraining")),
+        )
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: at most 50 tags, so one page of 100 holds them."""

@@ -25,6 +25,7 @@ from peagle_guard.records import (
     is_ours,
     lifecycle_from_tags,
 )
+from peagle_guard.training import TrainingEntry
 from peagle_sm.core.plan.tags_and_schedules import MANAGED_BY, PUBLISH_SECONDS
 
 
@@ -62,6 +63,7 @@ class Report:
     calls: Mapping[str, int]
     faults: tuple[str, ...] = ()
     skipped: str | None = None
+    training: tuple[TrainingEntry, ...] = ()
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -75,6 +77,8 @@ class Report:
             "endpoints": [each.as_json() for each in self.endpoints],
             "calls": dict(self.calls),
         }
+        if self.training:
+            told["training"] = [each.as_json() for each in self.training]
         if self.faults:
             told["faults"] = list(self.faults)
         return {**told, "skipped": self.skipped} if self.skipped else told

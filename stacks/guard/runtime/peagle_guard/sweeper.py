@@ -1,4 +1,4 @@
-"""Sweeper: checks every endpoint once, decides on each, and acts on few.
+"""Sweeper: checks every endpoint and training job once, decides on each, and acts on few.
 
 A failure with one endpoint never stops the sweep of the others. It is in the report, and the handler fails
 at the end so that the alarm on errors sees it.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from peagle_guard import looking, records
+from peagle_guard import looking, records, training
 from peagle_guard import settings as environment
 from peagle_guard.acting import Actor
 from peagle_guard.aws import Aws, same_time
@@ -56,7 +56,9 @@ def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report
         *foreign,
     ]
     entries.sort(key=lambda each: each.name)
-    return Report(now, tuple(entries), dict(aws.calls), (*inventory.faults, *faults))
+    jobs, job_faults = training.watch(aws, settings, now, dry_run)
+    faults = [*inventory.faults, *faults, *job_faults]
+    return Report(now, tuple(entries), dict(aws.calls), tuple(faults), training=tuple(jobs))
 
 
 def _in_turn(ours: Sequence[Ours]) -> list[Ours]:

@@ -17,6 +17,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from peagle_guard import settings as environment
+from peagle_guard import training
 from peagle_guard.aws import same_arn, same_time
 from peagle_guard.boto_aws import client, described, is_missing, tags_of
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
@@ -51,7 +52,7 @@ class Stack:
     parameters: Mapping[str, str]
 
 
-class SwitchAws(Claims, Protocol):
+class SwitchAws(Claims, training.JobSwitch, Protocol):
     """AWS calls that the switch needs."""
 
     def describe_stack(self, name: str) -> Stack | None:
@@ -97,6 +98,8 @@ def turn(aws: SwitchAws, event: Mapping[str, Any]) -> Answer:
     Before components are deleted, the register marks the endpoint as parting, so each sweep finishes it.
     """
     action, stack, endpoint = event.get("action"), event.get("stack"), event.get("endpoint")
+    if action == "stop-training":
+        return training.stop(aws, event)
     if action == "off" and isinstance(endpoint, str):
         return _off_direct(aws, event, endpoint)
     if action not in ("on", "off") or not isinstance(stack, str):
@@ -428,6 +431,14 @@ class BotoSwitch:
                 self._sagemaker.delete_inference_component(InferenceComponentName=name)
         except ClientError as error:
             if not is_missing(error):
+                raise
+
+    def stop_job(self, name: str) -> None:
+        """StopTrainingJob; one that has ended is left alone."""
+        try:
+            self._sagemaker.stop_training_job(TrainingJobName=name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ValidationException":  # it ended meanwhile
                 raise
 
     def delete_endpoint(self, name: str) -> None:

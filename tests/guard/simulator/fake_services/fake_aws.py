@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_guard.aws import Component, Page, Query, Register, Result, Tagged, Unanswered
+from peagle_guard.aws import Component, Job, Page, Query, Register, Result, Tagged, Unanswered
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
 from peagle_guard.records import Endpoint, Record
 from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
@@ -157,6 +157,15 @@ class FakeAws:
             if life.arn == arn:
                 return life.tags
         raise NoSuchEndpoint(f"Could not find {arn}")
+
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs: these worlds have endpoints alone."""
+        self.account.call("ListTrainingJobs")
+        return Page(())
+
+    def describe_job(self, name: str) -> Job:
+        """DescribeTrainingJob."""
+        raise AwsFault(f"Requested resource not found: {name}")
 
     def stack_exists(self, name: str) -> bool:
         """DescribeStacks."""

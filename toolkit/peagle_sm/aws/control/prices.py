@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog, PriceEntry, load_catalog
@@ -77,15 +77,33 @@ def describe(price: PriceEntry, instances: int = 1) -> str:
     return f"{instances} x {price}" if instances != 1 else str(price)
 
 
-def listed_price(session: Session, instance_type: str, region: str) -> PriceEntry | None:
-    """Return SageMaker's hosting price from the Price List API; None without one.
+def find_training_price(
+    session: Session, instance_type: str, region: str
+) -> tuple[PriceEntry | None, str | None]:
+    """Return the price of one instance that trains, and why there is none.
+
+    The catalogue's prices are of hosting, so it has none of training.
+    """
+    try:
+        asked = listed_price(session, instance_type, region, "Train")
+    except PeagleError as error:
+        return None, f"{API}: {error.message}"
+    return (asked, None) if asked else (None, f"{API}: no training price for {instance_type} in {region}")
+
+
+Use = Literal["Host", "Train"]
+"""What an instance is billed for, as in the usage type of a price: real-time hosting, or training."""
+
+
+def listed_price(session: Session, instance_type: str, region: str, use: Use = "Host") -> PriceEntry | None:
+    """Return SageMaker's price of one use from the Price List API; None without one.
 
     Raises:
         CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
         ServiceFault: the API returned an error, or did not answer.
     """
     products = _products(session, regionCode=region, instanceName=instance_type)
-    found = [entry for product in products if (entry := read_product(product, instance_type, region))]
+    found = [entry for product in products if (entry := read_product(product, instance_type, region, use))]
     return max(found, key=lambda entry: entry.date, default=None)
 
 
@@ -122,15 +140,17 @@ def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts]
 
 
-def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:
-    """Parse a price list document; None unless real-time hosting, on demand, in USD.
+def read_product(
+    product: Mapping[str, Any], instance_type: str, region: str, use: Use = "Host"
+) -> PriceEntry | None:
+    """Parse a price list document; None unless of this use, on demand, in USD.
 
     An instance has a row for each use (training, notebooks, batch …), distinguished by the usage type:
-    ``USE1-Host:ml.g5.xlarge`` is real-time hosting.
+    ``USE1-Host:ml.g5.xlarge`` is real-time hosting, ``USE1-Train:ml.g5.xlarge`` training.
     """
     attributes = product.get("product", {}).get("attributes", {})
     usage = str(attributes.get("usagetype", ""))
-    if not re.fullmatch(rf"([A-Z0-9]+-)?Host:{re.escape(instance_type)}", usage):
+    if not re.fullmatch(rf"([A-Z0-9]+-)?{use}:{re.escape(instance_type)}", usage):
         return None
     prices = [(usd, date) for usd, date in _on_demand(product) if usd > 0]  # a free tier has its own row
     if not prices:

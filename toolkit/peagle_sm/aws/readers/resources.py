@@ -34,7 +34,7 @@ def quotas(session: Session, draft: Draft) -> Quotas:
         CredentialsError: a permission is missing.
     """
     wanted = {quota_name(name): name for name in draft.instance_types}
-    found = _find(session, {*wanted, ALL_INSTANCES})
+    found = find_quotas(session, {*wanted, ALL_INSTANCES})
     in_use, own = _in_use(session, draft.spec.name)
     return Quotas(
         granted={wanted[name]: value for name, value in found.items() if name in wanted},
@@ -44,8 +44,8 @@ def quotas(session: Session, draft: Draft) -> Quotas:
     )
 
 
-def _find(session: Session, wanted: set[str]) -> dict[str, float]:
-    """Return the quotas of these names: the applied value, else AWS's default."""
+def find_quotas(session: Session, wanted: set[str]) -> dict[str, float]:
+    """Return SageMaker's quotas of these names: the applied value, else AWS's default."""
     found: dict[str, float] = {}
     asked = {"ServiceCode": SERVICE, "PaginationConfig": {"PageSize": 100}}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):

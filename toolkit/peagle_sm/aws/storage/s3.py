@@ -202,10 +202,20 @@ def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
         NotFound: the bucket does not exist.
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
+    return {name: size for name, size, _ in listed_objects(session, bucket, prefix)}
+
+
+def listed_objects(session: Session, bucket: str, prefix: str) -> list[tuple[str, int, str]]:
+    """Return name below the prefix, size and ETag of all objects, without folder markers.
+
+    Raises:
+        NotFound: the bucket does not exist.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
     with absent_is_not_found(f"s3://{bucket}"):
         listed = session.api("s3").rows("list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
-        rows = [(row["Key"].removeprefix(prefix), row["Size"]) for row in listed]
-    return {name: size for name, size in rows if name and not name.endswith("/")}
+        rows = [(row["Key"].removeprefix(prefix), row["Size"], row["ETag"].strip('"')) for row in listed]
+    return [row for row in rows if row[0] and not row[0].endswith("/")]
 
 
 def read_range(session: Session, bucket: str, key: str, start: int, length: int) -> bytes:

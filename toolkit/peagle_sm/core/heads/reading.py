@@ -295,10 +295,14 @@ class Manifest:
     target: ManifestPart | None = None
     head: ManifestPart | None = None
     head_facts: HeadFacts | None = None
+    #: Of a head that `peagle-sm learn` trained: data, target, recipe, job, proof, promotion.
+    lineage: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
         """Return the file's text; the same staging gives the same bytes."""
         document = {"format": MANIFEST_FORMAT, **asdict(self)}
+        if self.lineage is None:
+            del document["lineage"]
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import cost_of
-from peagle_sm.core.plan.environment import environment
+from peagle_sm.core.plan.environment import acceptance_namespace, environment
 from peagle_sm.core.plan.memory import compute_requirements, copies_per_instance
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.plan.tags_and_schedules import (
@@ -344,11 +344,23 @@ def stale_tags(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str
     return tuple(sorted(key for key in found if key.startswith(PREFIX) and key not in wanted))
 
 
-def deployment_config(alarms: Sequence[str]) -> dict[str, Any]:
-    """Return UpdateEndpoint's DeploymentConfig: all at once, alarms roll back."""
+@dataclass(frozen=True)
+class Canary:
+    """Share of the new fleet that first serves alone, with the alarms on, and for how long."""
+
+    percent: int
+    seconds: int
+
+
+def deployment_config(alarms: Sequence[str], canary: Canary | None = None) -> dict[str, Any]:
+    """Return UpdateEndpoint's DeploymentConfig: all at once or by canary; alarms roll back."""
+    routing: dict[str, Any] = {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}
+    if canary is not None:
+        size = {"Type": "CAPACITY_PERCENT", "Value": canary.percent}
+        routing = {"Type": "CANARY", "CanarySize": size, "WaitIntervalInSeconds": canary.seconds}
     return {
         "BlueGreenUpdatePolicy": {
-            "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
+            "TrafficRoutingConfiguration": routing,
             "TerminationWaitInSeconds": BAKING_S,
             "MaximumExecutionTimeoutInSeconds": LONGEST_UPDATE_S,
         },
@@ -372,6 +384,27 @@ def update_alarm(endpoint: str) -> dict[str, Any]:
         "EvaluationPeriods": 1,
         "Threshold": 1.0,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "TreatMissingData": "notBreaching",
+    }
+
+
+def acceptance_alarm(endpoint: str, least_length: float) -> dict[str, Any]:
+    """Return the PutMetricAlarm request of a promotion: a lower acceptance length rolls it back.
+
+    The gate in this project's image writes the metric, without dimensions, in the endpoint's namespace. While
+    two fleets serve, it is the mean of both. Without the gate there is no data, and the alarm stays silent.
+    """
+    return {
+        "AlarmName": f"peagle-{endpoint}-acceptance",
+        "AlarmDescription": f"peagle-sm: undoes a promotion of endpoint {endpoint} whose head drafts worse",
+        "Namespace": acceptance_namespace(endpoint),
+        "MetricName": "AcceptanceLength",
+        "Statistic": "Average",
+        "Period": 60,
+        "EvaluationPeriods": 3,
+        "DatapointsToAlarm": 3,
+        "Threshold": round(least_length, 4),
+        "ComparisonOperator": "LessThanThreshold",
         "TreatMissingData": "notBreaching",
     }
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
-    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -26,12 +22,13 @@ from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.spec.validation import (
     SLICES_DESCRIPTION,
+    OwnTags,
     SliceChoices,
+    SpecPart,
     argument_value,
     environment_text,
     explain,
-    load_yaml,
-    show,
+    read_mapping,
     with_lines,
 )
 
@@ -58,7 +55,7 @@ ArgumentValue = Annotated[
 ]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
 S3Prefix = Annotated[str, Field(pattern=_S3_URI, max_length=1024)]
-_NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
+NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
 RoleArn = Annotated[str, Field(pattern=_ROLE_ARN, max_length=2048)]
 
 # vLLM's `num_speculative_tokens_per_batch_size`. A row is [first, last, K]: batches of ``first`` to ``last``
@@ -114,26 +111,7 @@ def table_text(rows: Sequence[Row]) -> str:
     return ", ".join([*parts, f"{rest} ({start} and more)"])
 
 
-def _allowed_in_tag(char: str) -> bool:
-    return char in "_.:/=+-@" or unicodedata.category(char)[0] in "LZN"
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse YAML's yes, on and true where a number is meant: pydantic reads them as 1."""
-        if isinstance(value, bool) and info.field_name is not None:
-            annotation = cls.model_fields[info.field_name].annotation
-            kinds = {annotation, *get_args(annotation)}
-            if kinds & {int, float} and bool not in kinds:
-                raise ValueError("a whole number" if int in kinds else "a number")
-        return value
-
-
-class SpeculationSpec(_Part):
+class SpeculationSpec(SpecPart):
     """Speculation: how draft tokens are proposed."""
 
     mode: Mode = Field(default="p-eagle", description="none, eagle3 (K draft passes) or p-eagle (one pass).")
@@ -172,7 +150,7 @@ class SpeculationSpec(_Part):
         return self
 
 
-class ServingSpec(_Part):
+class ServingSpec(SpecPart):
     """Engine settings."""
 
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs per replica.")
@@ -202,7 +180,7 @@ class ServingSpec(_Part):
     )
 
 
-class PlacementSpec(_Part):
+class PlacementSpec(SpecPart):
     """Region, instances and host of the endpoint."""
 
     region: str | None = Field(
@@ -232,7 +210,7 @@ class PlacementSpec(_Part):
         return value
 
 
-class LifecycleSpec(_Part):
+class LifecycleSpec(SpecPart):
     """When the endpoint is turned off or deleted."""
 
     idle_minutes: int = Field(
@@ -264,7 +242,7 @@ class LifecycleSpec(_Part):
     )
 
 
-class AutoscalingSpec(_Part):
+class AutoscalingSpec(SpecPart):
     """Autoscaling by requests in flight; left out, the instance count is fixed."""
 
     min_instances: int | None = Field(
@@ -293,7 +271,7 @@ class AutoscalingSpec(_Part):
         return self
 
 
-class MetricsSpec(_Part):
+class MetricsSpec(SpecPart):
     """Metrics that SageMaker writes to CloudWatch: the engine's and the GPUs'."""
 
     detailed: bool = Field(
@@ -305,14 +283,14 @@ class MetricsSpec(_Part):
     slices: SliceChoices = Field(default=(), description=SLICES_DESCRIPTION)
 
 
-class VpcSpec(_Part):
+class VpcSpec(SpecPart):
     """VPC of the containers."""
 
-    subnet_ids: list[_NetworkId] = Field(min_length=1, max_length=16, description="Subnets.")
-    security_group_ids: list[_NetworkId] = Field(min_length=1, max_length=5, description="Security groups.")
+    subnet_ids: list[NetworkId] = Field(min_length=1, max_length=16, description="Subnets.")
+    security_group_ids: list[NetworkId] = Field(min_length=1, max_length=5, description="Security groups.")
 
 
-class SecuritySpec(_Part):
+class SecuritySpec(SpecPart):
     """Network access of the containers, and the key of their volume."""
 
     network_isolation: bool = Field(
@@ -324,7 +302,7 @@ class SecuritySpec(_Part):
     vpc: VpcSpec | None = Field(default=None, description="Left out, SageMaker's own network.")
 
 
-class EndpointSpec(_Part):
+class EndpointSpec(SpecPart):
     """One endpoint.
 
     Raises:
@@ -355,7 +333,7 @@ class EndpointSpec(_Part):
     )
     metrics: MetricsSpec = Field(default_factory=MetricsSpec)
     security: SecuritySpec = Field(default_factory=SecuritySpec)
-    tags: dict[str, str] = Field(default_factory=dict, description="Your own tags for all created resources.")
+    tags: OwnTags = Field(default_factory=dict, description="Your own tags for all created resources.")
     execution_role_arn: RoleArn | None = Field(default=None, description="Role of the containers.")
     scheduler_role_arn: RoleArn | None = Field(default=None, description="Role that may delete the endpoint.")
     image: str | None = Field(
@@ -439,20 +417,6 @@ class EndpointSpec(_Part):
             return least, count
         return least if scaling.min_instances is None else scaling.min_instances, scaling.max_instances
 
-    @field_validator("tags")
-    @classmethod
-    def _tags_of_ones_own(cls, value: dict[str, str]) -> dict[str, str]:
-        for key, text in value.items():
-            if key.lower().startswith(("aws:", "peagle-sm:")):
-                raise ValueError(f"tag keys that do not begin with aws: or peagle-sm: (found {key!r})")
-            if not all(_allowed_in_tag(char) for char in key + text):
-                raise ValueError(f"letters, digits, spaces and _ . : / = + - @ (found {key!r}: {text!r})")
-            if not 1 <= len(key) <= 128 or len(text) > 256:
-                raise ValueError("keys of 1 to 128 characters and values of at most 256")
-        if len(value) > 30:
-            raise ValueError("at most 30 tags (AWS allows 50, and peagle-sm uses up to 20)")
-        return value
-
     @field_validator("model_uri", "head_uri")
     @classmethod
     def _prefix_ends_in_slash(cls, value: str | None) -> str | None:
@@ -465,22 +429,15 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
     Raises:
         SpecError: not YAML, not a mapping, or an invalid field.
     """
+    data = read_mapping(
+        text,
+        origin,
+        example="name and model",
+        advice="Write `name: …` and `model: …`; `peagle-sm init` writes a first spec.",
+        not_yaml="Correct the YAML; `peagle-sm init` writes a first spec.",
+    )
     try:
-        data = load_yaml(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SpecError(
-            f"{origin}: not YAML{where}: {getattr(error, 'problem', None) or error}",
-            next_step="Correct the YAML; `peagle-sm init` writes a first spec.",
-        ) from error
-    if not isinstance(data, dict):
-        raise SpecError(
-            f"{origin}: found {show(data)}; allowed: a mapping of fields such as name and model",
-            next_step="Write `name: …` and `model: …`; `peagle-sm init` writes a first spec.",
-        )
-    try:
-        return EndpointSpec(**{str(key): value for key, value in data.items()})
+        return EndpointSpec(**data)
     except SpecError as error:
         raise with_lines(error, text, origin) from error
 

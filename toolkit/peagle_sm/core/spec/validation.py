@@ -8,11 +8,12 @@ from __future__ import annotations
 import difflib
 import json
 import types
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from peagle_sm.core.errors import SpecError
@@ -31,6 +32,45 @@ SLICES_DESCRIPTION = (
     "Slices by which the gate counts acceptance, at most 4: format, script=latin,han or "
     "label:team=search,support. Needs an image with this project's gate."
 )
+
+
+class SpecPart(BaseModel):
+    """A part of a spec: no unknown field, no change after reading, no yes or no where a number is meant."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse YAML's yes, on and true where a number is meant: pydantic reads them as 1."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = {annotation, *get_args(annotation)}
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError("a whole number" if int in kinds else "a number")
+        return value
+
+
+def _allowed_in_tag(char: str) -> bool:
+    return char in "_.:/=+-@" or unicodedata.category(char)[0] in "LZN"
+
+
+def _own_tags(value: dict[str, str]) -> dict[str, str]:
+    """Refuse tags that AWS would not take, or that are peagle-sm's own; raises ValueError."""
+    for key, text in value.items():
+        if key.lower().startswith(("aws:", "peagle-sm:")):
+            raise ValueError(f"tag keys that do not begin with aws: or peagle-sm: (found {key!r})")
+        if not all(_allowed_in_tag(char) for char in key + text):
+            raise ValueError(f"letters, digits, spaces and _ . : / = + - @ (found {key!r}: {text!r})")
+        if not 1 <= len(key) <= 128 or len(text) > 256:
+            raise ValueError("keys of 1 to 128 characters and values of at most 256")
+    if len(value) > 30:
+        raise ValueError("at most 30 tags (AWS allows 50, and peagle-sm uses up to 20)")
+    return value
+
+
+#: The user's own tags.
+OwnTags = Annotated[dict[str, str], AfterValidator(_own_tags)]
 
 
 class UniqueKeys(yaml.SafeLoader):
@@ -67,6 +107,27 @@ def load_yaml(text: str) -> Any:
     except RecursionError as error:
         raise yaml.YAMLError("lists or mappings are nested too deeply") from error
     return data
+
+
+def read_mapping(text: str, origin: str, *, example: str, advice: str, not_yaml: str) -> dict[str, Any]:
+    """Read a spec's fields from YAML; ``example`` names two of them, the others are next steps.
+
+    Raises:
+        SpecError: not YAML, or not a mapping.
+    """
+    try:
+        data = load_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError(
+            f"{origin}: not YAML{where}: {getattr(error, 'problem', None) or error}", next_step=not_yaml
+        ) from error
+    if not isinstance(data, dict):
+        raise SpecError(
+            f"{origin}: found {show(data)}; allowed: a mapping of fields such as {example}", next_step=advice
+        )
+    return {str(key): value for key, value in data.items()}
 
 
 def _count(value: Any, counts: dict[int, int]) -> int:

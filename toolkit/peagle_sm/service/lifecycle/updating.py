@@ -21,7 +21,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan import tags_and_schedules as keys
-from peagle_sm.core.plan.payloads import BAKING_S, deployment_config, stale_tags, update_alarm
+from peagle_sm.core.plan.payloads import BAKING_S, Canary, deployment_config, stale_tags, update_alarm
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
@@ -42,10 +42,13 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One in place update; the endpoint serves during it."""
 
-    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer) -> None:
+    def __init__(
+        self, run: Deploy, found: CurrentState, offer: UpdateOffer, canary: Canary | None = None
+    ) -> None:
         """Take the present state, to restore it after a failure."""
         self._run = run
         self._offer = offer
+        self._canary = canary
         self._limit: Lifetime | None = found.one.lifetime
         self._created = None if found.facts is None else found.facts.created_at
 
@@ -101,7 +104,7 @@ class InPlace:
             if self._has_begun():
                 break
             try:
-                deployment = deployment_config(self._offer.alarms)
+                deployment = deployment_config(self._offer.alarms, self._canary)
                 retain = not self._offer.changes_field("InitialInstanceCount")
                 control.update_endpoint(run.session, run.name, config, deployment, retain=retain)
             except PeagleError as error:
@@ -127,11 +130,14 @@ class InPlace:
             run.session,
             run.name,
             run.plan.names.config,
-            patience=patience_s(run.plan.spec.startup_timeout_s) + BAKING_S,
+            patience=patience_s(run.plan.spec.startup_timeout_s) + BAKING_S + self._canary_s(),
             pacing=run.pacing,
             report=run.report,
             note=lambda facts: None,
         )
+
+    def _canary_s(self) -> int:
+        return 0 if self._canary is None else self._canary.seconds
 
     def _recover(self, cause: BaseException) -> NoReturn:
         """Restore what can be restored, and raise an error with the present state."""
@@ -219,6 +225,7 @@ def update(
     session: Session,
     strategy: Update | None = None,
     alarms: Sequence[str] = (),
+    canary: Canary | None = None,
     confirm: Callable[[UpdateOffer], bool] | None = None,
     progress: Progress | None = None,
     pacing: Pacing | None = None,
@@ -230,7 +237,8 @@ def update(
 
     ``strategy`` (None: the spec's ``update``): "in-place" starts a second fleet, which is billed until the
     first one is gone, and the endpoint serves all the time. CloudWatch alarms roll it back: one on server
-    errors, which exists during the update, and the given ``alarms``. "off-update-on" pauses the endpoint and
+    errors, which exists during the update, and the given ``alarms``. With ``canary`` a share of the second
+    fleet serves first; left out, all traffic moves at once. "off-update-on" pauses the endpoint and
     starts it with the new spec. If only tags differ, nothing is started. Each update starts the lifetime
     again. A repeated run continues a killed one.
 
@@ -269,7 +277,7 @@ def update(
         _end_the_pause(run, found.one.lifetime)  # if an earlier run could not write it
         run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
     elif found.facts is not None and offer.strategy == "in-place":
-        InPlace(run, found, offer).bring_about()
+        InPlace(run, found, offer, canary).bring_about()
         _finish(run, offer)
     else:
         _stop_and_start(run, found)

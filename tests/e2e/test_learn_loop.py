@@ -1,0 +1,137 @@
+"""Data, proof, promotion and rollback with the real engine: a better head serves, damaged ones do not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.heads.reading import parse_manifest
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
+from peagle_sm.learn.data import make_data, plan_data
+from peagle_sm.learn.promote import promote, promotions, rollback
+from peagle_sm.learn.prove import plan_prove, prove
+from peagle_sm.service import status
+from peagle_sm.service.progress import Event
+from peagle_sm.service.spec_to_plan import load_spec
+from scripts.bench.local_stack import LocalStack
+from tests.learn.damaged import make, noisy, read, write
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
+NAME, BUCKET = "learned", "learn-loop"
+
+
+def tell(event: Event) -> None:
+    print(event.phase, event.message, file=sys.stderr)
+
+
+@dataclass
+class World:
+    stack: LocalStack
+    spec: LearnSpec
+    path: Path
+    folder: Path
+
+    @property
+    def endpoint(self) -> EndpointSpec:
+        return load_spec(self.path)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """An endpoint whose head is damaged by noise, with data of its own target."""
+    folder, shipped = tmp_path_factory.mktemp("learn"), stand_in_weights()
+    config = (shipped / "p-eagle" / "config.json").read_bytes()
+    write(folder / "noisy.safetensors", noisy(read(shipped / "p-eagle" / "model.safetensors"), 0.6, 1))
+    texts = [json.loads(line)["text"] for line in (shipped / "held-out.jsonl").read_text().splitlines()]
+    for name, part in (("prompts", texts[:60]), ("general", texts[60:84])):
+        lines = [json.dumps({"prompt": text[:240], "max_tokens": 64, "temperature": 0}) for text in part]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        session = stack.session
+        session.client("s3").create_bucket(Bucket=BUCKET)
+        put_bytes(session, BUCKET, "noisy/config.json", config)
+        put_bytes(session, BUCKET, "noisy/model.safetensors", (folder / "noisy.safetensors").read_bytes())
+        served = EndpointSpec(
+            name=NAME,
+            model="tiny-code",
+            speculation={"mode": "p-eagle", "num_speculative_tokens": 7, "draft_head": "noisy"},
+            head_uri=f"s3://{BUCKET}/noisy/",
+        )
+        (folder / "peagle.yaml").write_text(dump_spec(served))
+        stack.deploy({NAME: served})
+        spec = LearnSpec(
+            name="team",
+            target={"model": "tiny-code"},
+            endpoint=NAME,
+            bucket=f"s3://{BUCKET}/x",
+            data={
+                "prompts": [str(folder / "prompts.jsonl")],
+                "general": str(folder / "general.jsonl"),
+                "held_out": 0.4,
+                "max_tokens": 64,
+            },
+            prove={"max_tokens": 64},
+        )
+        yield World(stack, spec, folder / "peagle.yaml", folder)
+        assert stack.delete_all() == []
+
+
+def proved(world: World, head: Path) -> object:
+    session, work = world.stack.session, world.folder / "work"
+    plan = plan_prove(world.spec, world.endpoint, str(head), session, work)
+    return prove(plan, session, work, confirm=lambda offer: True, progress=tell, unguarded=True)
+
+
+def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
+    session, work = world.stack.session, world.folder / "work"
+    plan = plan_data(world.spec, session, work)
+    result = make_data(plan, session, work, confirm=lambda offer: True, progress=tell)
+    assert result.end.answered == len(plan.wanted)
+    proof = proved(world, stand_in_weights() / "p-eagle")
+    print(proof, file=sys.stderr)
+    assert proof.decision.offered, proof.decision.reasons  # type: ignore[attr-defined]
+    names = [row["EndpointName"] for row in session.client("sagemaker").list_endpoints()["Endpoints"]]
+    assert names == [NAME]
+    before = world.path.read_text()
+    first = promote(world.spec, world.path, session, progress=tell, unguarded=True)
+    assert first.state == "serves"
+    assert "x/team/heads/" in str(world.endpoint.head_uri)
+    again = promote(world.spec, world.path, session, progress=tell, unguarded=True)
+    assert (again.number, len(promotions(world.spec, session))) == (1, 1)
+    manifest = world.endpoint.head_uri
+    bucket, _, key = str(manifest).removeprefix("s3://").partition("/")
+    text = session.client("s3").get_object(Bucket=bucket, Key=f"{key}manifest.json")["Body"].read()
+    assert (parse_manifest(text).lineage or {})["data"] == result.data
+    back = rollback(world.spec, world.path, session, progress=tell, unguarded=True)
+    assert back.state == "rolled-back"
+    assert world.endpoint.head_uri == f"s3://{BUCKET}/noisy/"
+    assert EndpointSpec(**world.endpoint.model_dump(exclude_unset=True)).name in before
+    assert status(NAME, session=session).summary.status == "InService"
+
+
+@pytest.mark.parametrize("kind", ["truncated", "shuffled", "untrained", "over-trained"])
+def test_a_damaged_head_is_not_promoted(world: World, kind: str) -> None:
+    shipped = stand_in_weights() / "p-eagle"
+    config = json.loads((shipped / "config.json").read_text())
+    head = make(world.folder / kind, kind, 5, config, read(shipped / "model.safetensors"))
+    proof = proved(world, head)
+    assert not proof.decision.offered  # type: ignore[attr-defined]
+    print(kind, proof.decision.reasons, file=sys.stderr)  # type: ignore[attr-defined]
+    with pytest.raises(PlanRefused, match="is not promoted: the head was not offered"):
+        promote(
+            world.spec,
+            world.path,
+            world.stack.session,
+            head=proof.bound.head,  # type: ignore[attr-defined]
+            progress=tell,
+            unguarded=True,
+        )

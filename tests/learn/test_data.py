@@ -1,0 +1,237 @@
+"""`learn data` over the local SageMaker: secrets, split, resume, refusals, and what is stored."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.storage import s3
+from peagle_sm.core.errors import Declined, NotFound, PeagleError, SpecError
+from peagle_sm.core.learn.conversations import NEAR, shingles, similarity
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.learn.token_rows import read_rows
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.learn.data import (
+    MANIFEST,
+    TRAINING,
+    VALIDATION,
+    DataResult,
+    make_data,
+    plan_data,
+    stored_manifest,
+)
+from peagle_sm.service import Endpoint, delete, deploy
+from tests.cli.running import run
+from tests.core.learn.test_conversations import words
+from tests.learn.byte_engine import ByteEngine, text_of_ids
+from tests.local.serving import Server
+from tests.traffic.planted import pieces, planted
+
+_numbers = itertools.count(1)
+EVENT = {
+    "choices": [{"text": "ok", "token_ids": [5, 6], "prompt_token_ids": [1, 2, 3], "finish_reason": "stop"}]
+}
+
+
+@pytest.fixture(scope="module")
+def session(server: Server) -> Session:
+    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
+
+
+@pytest.fixture(scope="module")
+def endpoint(session: Session) -> Any:
+    said = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
+    spec = EndpointSpec(
+        name=f"learn-data-{next(_numbers)}",
+        model="tiny-code",
+        serving={"env": {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": said}},
+    )
+    found: Endpoint = deploy(spec, session=session, unguarded=True)
+    yield found.name
+    delete([found.name], session=session)
+
+
+@pytest.fixture
+def bucket(session: Session) -> str:
+    name = f"learn-{next(_numbers)}"
+    session.client("s3").create_bucket(Bucket=name)
+    return name
+
+
+Make = Callable[..., LearnSpec]
+
+
+@pytest.fixture
+def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
+    def make(
+        lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any
+    ) -> LearnSpec:
+        (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        told = {"prompts": [str(tmp_path / "p.jsonl")], "max_tokens": 32, **data}
+        if general is not None:
+            (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
+            told["general"] = str(tmp_path / "g.jsonl")
+        return LearnSpec(
+            name="team",
+            target={"model": "tiny-code"},
+            endpoint=endpoint,
+            bucket=f"s3://{bucket}/x",
+            data=told,
+        )
+
+    return make
+
+
+def made(spec: LearnSpec, session: Session, work: Path, engine: Any = None) -> DataResult:
+    plan = plan_data(spec, session, work)
+    return make_data(
+        plan,
+        session,
+        work,
+        confirm=lambda offer: True,
+        progress=lambda event: None,
+        engine=engine or ByteEngine(),
+    )
+
+
+def texts(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    return [{"prompt": words(rng, 30)} for _ in range(count)]
+
+
+def test_planted_secrets_are_in_no_file_and_in_no_request(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    secrets, rng = planted(), random.Random(4)
+    assert len(secrets) >= 50
+    lines: list[dict[str, Any]] = []
+    for number, secret in enumerate(secrets):
+        text = f"{words(rng, 12)} {secret.text} {words(rng, 12)}"
+        lines.append({"prompt": text} if number % 2 else {"messages": [{"role": "user", "content": text}]})
+    lines.append({"turns": [words(rng, 20), f"and {secrets[0].text}"]})
+    engine = ByteEngine(lambda text: f"said {text[-400:]}")
+    result = made(spec_of(lines, general=lines[:8]), session, tmp_path / "work", engine)
+    stored = "\n".join(engine.asked)
+    for path in sorted((tmp_path / "work").rglob("*")):
+        if path.is_file():
+            stored += path.read_text()
+    for name in (TRAINING, VALIDATION):
+        for row in read_rows((result.folder / name).read_text(), name):
+            stored += text_of_ids(row["input_ids"])
+    assert [secret.name for secret in secrets if any(piece in stored for piece in pieces(secret.core))] == []
+    assert "[REDACTED:" in stored
+
+
+def test_no_held_out_prompt_has_a_relative_in_the_training_file(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    lines = texts(60)
+    lines += [{"prompt": f"now {line['prompt']}"} for line in lines[:20]] + lines[20:30]
+    result = made(spec_of(lines, held_out=0.3), session, tmp_path / "work")
+    sets = {
+        name: list(read_rows((result.folder / name).read_text(), name)) for name in (TRAINING, VALIDATION)
+    }
+    assert {row["conversation"] for row in sets[TRAINING]}.isdisjoint(
+        row["conversation"] for row in sets[VALIDATION]
+    )
+    prompts = {
+        name: [
+            shingles(
+                text_of_ids(
+                    [each for each, mask in zip(row["input_ids"], row["loss_mask"], strict=True) if not mask]
+                )
+            )
+            for row in rows
+        ]
+        for name, rows in sets.items()
+    }
+    assert max(similarity(a, b) for a in prompts[TRAINING] for b in prompts[VALIDATION]) < NEAR
+    assert result.rows[TRAINING] + result.rows[VALIDATION] == 60
+
+
+def test_what_is_stored_is_what_the_manifest_says_and_a_repeat_changes_nothing(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    spec = spec_of(texts(20), general=texts(8, seed=1))
+    first = made(spec, session, tmp_path / "work")
+    engine = ByteEngine()
+    again = made(spec, session, tmp_path / "work", engine)
+    assert (again.data, engine.asked) == (first.data, [])
+    manifest = stored_manifest(spec, session)
+    assert manifest["data"] == first.data
+    bucket, prefix = s3.split_uri(first.uri)
+    sizes = s3.list_sizes(session, bucket, prefix)
+    assert set(sizes) == {*manifest["files"], MANIFEST}
+    assert {name: each["size"] for name, each in manifest["files"].items()} == {
+        name: size for name, size in sizes.items() if name != MANIFEST
+    }
+
+
+def test_nothing_is_sent_or_stored_before_it_is_confirmed(
+    spec_of: Make, session: Session, tmp_path: Path, bucket: str
+) -> None:
+    engine = ByteEngine()
+    plan = plan_data(spec_of(texts(8)), session, tmp_path / "work")
+    with pytest.raises(Declined):
+        make_data(
+            plan, session, tmp_path / "work", confirm=lambda _: False, progress=lambda _: None, engine=engine
+        )
+    assert engine.asked == []
+    assert not (tmp_path / "work").exists()
+    assert s3.list_sizes(session, bucket, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "p.jsonl has no prompts"),
+        ([{"prompt": "def f():"}], "the prompts have 1 conversation without repeats; allowed: at least 4"),
+        ([{"prompt": "<|im_start|>user\nhello<|im_end|>"}] * 5, "another model's chat template"),
+        ([{"prompt": [1, 99_999]}] * 5, "It was made with another tokenizer"),
+        ([{"prompt": [1, 2]}] * 5, "all 5 prompts are token ids, in which secrets cannot be found"),
+        ([{"text": "x"}], "found neither messages nor prompt"),
+    ],
+)
+def test_bad_prompts_are_refused_before_anything_is_sent(
+    spec_of: Make, session: Session, tmp_path: Path, lines: list[dict[str, Any]], said: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan_data(spec_of(lines), session, tmp_path / "work")
+    assert said in caught.value.message
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_missing_bucket_or_endpoint_is_named(spec_of: Make, session: Session, tmp_path: Path) -> None:
+    spec = spec_of(texts(8))
+    with pytest.raises(NotFound, match="the bucket nowhere-at-all does not exist"):
+        plan_data(spec.model_copy(update={"bucket": "s3://nowhere-at-all/"}), session, tmp_path)
+    with pytest.raises(PeagleError, match="gone-endpoint"):
+        plan_data(spec.model_copy(update={"endpoint": "gone-endpoint"}), session, tmp_path)
+
+
+def test_the_command_sends_over_http_and_shows_what_it_made(
+    spec_of: Make, session: Session, tmp_path: Path, server: Server
+) -> None:
+    spec = spec_of(texts(12), general=texts(4, seed=5))
+    (tmp_path / "learn.yaml").write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
+    port = server.url.rpartition(":")[2]
+    shown = run("learn", "data", tmp_path / "learn.yaml", "--dry-run", "--local-port", port)
+    assert shown.exit_code == 0, shown.output
+    assert "12 to ask for, 0 there" in shown.output
+    assert max(len(line) for line in shown.output.splitlines()) <= 100
+    found = run("learn", "data", tmp_path / "learn.yaml", "--yes", "--format", "json", "--local-port", port)
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.stdout)
+    assert result["rows"] == {TRAINING: 10, VALIDATION: 2}
+    text = (tmp_path / ".peagle-learn" / "team" / "data" / TRAINING).read_text()
+    assert {tuple(row["input_ids"]) for row in read_rows(text, "t")} == {(1, 2, 3, 5, 6)}
+    refused = run("learn", "data", tmp_path / "learn.yaml", "--local-port", port)
+    assert refused.exit_code == 2
+    assert "Nothing was changed" in refused.output

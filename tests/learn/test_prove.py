@@ -1,0 +1,175 @@
+"""`learn prove` over the local SageMaker: static refusals, leftovers of a kill, and limits of money."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault, SpecError
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
+from peagle_sm.learn.promote import promote
+from peagle_sm.learn.prove import ProveDependencies, plan_prove, prove, refuse_the_price, stored_proof
+from peagle_sm.service import delete, deploy, leftovers
+from tests.learn.damaged import make, read
+from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.local.serving import Server
+
+NAME = "learn-prove"
+HEAD = stand_in_weights() / "p-eagle"
+
+
+@pytest.fixture(scope="module")
+def endpoint(session: Session) -> Iterator[str]:  # noqa: F811
+    deploy(served(), session=session, unguarded=True)
+    yield NAME
+    delete([NAME], session=session)
+
+
+def served() -> EndpointSpec:
+    return EndpointSpec(
+        name=NAME,
+        model="tiny-code",
+        speculation={"mode": "p-eagle", "num_speculative_tokens": 7},
+        serving={"env": {"SCRIPT_INVOKE": "openai"}},
+    )
+
+
+@pytest.fixture
+def spec(spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path) -> LearnSpec:  # noqa: F811
+    found = spec_of(texts(24), general=texts(10, seed=3))
+    made(found, session, tmp_path / "work")
+    return found
+
+
+def never(*_: object, **__: object) -> Any:
+    raise AssertionError("nothing may be deployed or measured")
+
+
+def test_a_damaged_head_is_refused_before_anything_is_deployed(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    config = json.loads((HEAD / "config.json").read_text())
+    head = make(tmp_path / "head", "truncated", 3, config, read(HEAD / "model.safetensors"))
+    plan = plan_prove(spec, served(), str(head), session, tmp_path / "work")
+    nothing = ProveDependencies(never, never, never, never)
+    proof = prove(
+        plan, session, tmp_path / "work", confirm=never, progress=lambda _: None, dependencies=nothing
+    )
+    assert not proof.decision.offered
+    assert proof.decision.reasons[0].startswith("heads check: model.safetensors is cut short")
+    assert stored_proof(spec, session, proof.bound.head).to_json() == proof.to_json()
+    path = tmp_path / "peagle.yaml"
+    path.write_text(dump_spec(served()))
+    with pytest.raises(PlanRefused, match="is not promoted: the head was not offered: heads check"):
+        promote(spec, path, session, progress=lambda _: None, unguarded=True)
+    assert path.read_text() == dump_spec(served())
+
+
+def test_a_failed_measurement_leaves_nothing_and_no_proof(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    def broken(*_: object, **__: object) -> Any:
+        assert len([row for row in leftovers(session) if "team-proof-" in row]) >= 2
+        raise ServiceFault("the endpoint stopped answering")
+
+    plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    assert plan.offer.deploys == ("team-proof-plain", "team-proof-candidate")
+    assert plan.arms["candidate"].lifecycle.max_lifetime_hours <= 1.0
+    with pytest.raises(ServiceFault, match="stopped answering"):
+        prove(
+            plan,
+            session,
+            tmp_path / "work",
+            confirm=lambda _: True,
+            progress=lambda _: None,
+            unguarded=True,
+            dependencies=ProveDependencies(measure=broken),
+        )
+    assert [row for row in leftovers(session) if "team-proof-" in row] == []
+    with pytest.raises(NotFound, match="has no proof"):
+        stored_proof(spec, session, plan.bound.head)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from peagle_sm.aws.session.local_server import session_for
+from peagle_sm.core.learn.spec import parse_learn_spec
+from peagle_sm.core.spec.endpoint_spec import parse_spec
+from peagle_sm.learn.prove import ProveDependencies, plan_prove, prove
+learn, served, head, work, port = sys.argv[1:]
+session = session_for(os.environ, local=True, port=int(port))
+plan = plan_prove(parse_learn_spec(learn), parse_spec(served), head, session, Path(work))
+end = lambda *a, **b: os._exit(9)
+prove(plan, session, Path(work), confirm=lambda o: True, progress=lambda e: None, unguarded=True,
+      dependencies=ProveDependencies(measure=end))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_proof_leaves_has_an_end_and_the_next_run_deletes_it(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+    server: Server,
+) -> None:
+    told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
+    arguments = [told, dump_spec(served()), str(HEAD), str(tmp_path / "work"), server.url.rpartition(":")[2]]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert killed.returncode == 9, killed.stderr
+    for name in ("team-proof-plain", "team-proof-candidate"):
+        limit = lifetime.get(session, schedule_name(name))
+        assert limit is not None
+        assert limit.guards(name, session.now())
+    plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    assert plan.offer.leftovers == ("team-proof-plain", "team-proof-candidate")
+
+    def broken(*_: object, **__: object) -> Any:
+        raise ServiceFault("enough")
+
+    with pytest.raises(ServiceFault, match="enough"):
+        prove(
+            plan,
+            session,
+            tmp_path / "work",
+            confirm=lambda _: True,
+            progress=lambda _: None,
+            unguarded=True,
+            dependencies=ProveDependencies(measure=broken),
+        )
+    assert [row for row in leftovers(session) if "team-proof-" in row] == []
+
+
+def test_a_proof_beyond_its_budget_and_a_spec_that_does_not_serve_are_refused(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    refuse_the_price(2.0, 2.0)
+    refuse_the_price(None, None)
+    for most, said in ((2.01, "the proof could cost 2.01 USD"), (None, "the proof could cost unknown")):
+        with pytest.raises(PlanRefused, match=said):
+            refuse_the_price(most, 2.0)
+    other = served().model_copy(update={"update": "off-update-on", "metrics": served().metrics})
+    changed = other.model_copy(update={"startup_timeout_s": 60})
+    with pytest.raises(SpecError, match="is not what serves"):
+        plan_prove(spec, changed, str(HEAD), session, tmp_path / "work")
+    with pytest.raises(NotFound, match="does not exist"):
+        plan_prove(spec, served(), str(tmp_path / "no-head"), session, tmp_path / "work")

@@ -1,0 +1,179 @@
+"""`learn run` after kills: each step's effect happens once, and nothing is done unconfirmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import Declined
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.learn.steps import STEPS, StepCost
+from peagle_sm.learn.run import RunOffer, RunStep, StepResult, run
+from peagle_sm.learn.sampling import Journal
+from tests.core.learn.test_conversations import words
+from tests.learn.test_data import bucket, endpoint, session, spec_of  # noqa: F401
+from tests.local.serving import Server
+
+SPEC = LearnSpec(name="team", target={"model": "tiny-code"}, endpoint="demo", bucket="s3://b")
+Results = Mapping[str, Mapping[str, Any]]
+
+
+class Killed(BaseException):
+    """The process ends here; nothing of it runs on."""
+
+
+class Clock:
+    """A session's clock, which is all that a run asks of a session."""
+
+    def now(self) -> Any:
+        from datetime import UTC, datetime
+
+        return datetime(2026, 11, 24, tzinfo=UTC)
+
+
+class World:
+    """Effects outside of the process, each found again by its name; a kill may come before or after each."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, int] = {}
+        self.left = 0
+
+    def moment(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+    def steps(self) -> list[RunStep]:
+        def step(name: Any, number: int) -> RunStep:
+            before = STEPS[number - 1] if number else None
+
+            def inputs(results: Results) -> Any:
+                return [name, results.get(before or "")]
+
+            def act(results: Results) -> StepResult:
+                assert number == 0 or results[str(before)] == {"is": before}
+                self.moment()
+                if name not in self.made:
+                    self.made[name] = 1
+                    self.moment()
+                else:
+                    self.made[name] += 0
+                return StepResult({"is": name}, 1.0)
+
+            return RunStep(name, inputs, lambda results: StepCost(name, "", 1.0, 2.0), act)
+
+        return [step(name, number) for number, name in enumerate(STEPS)]
+
+
+def go(world: World, work: Path, offers: list[RunOffer], until: Any = None) -> Any:
+    def confirm(offer: RunOffer) -> bool:
+        offers.append(offer)
+        return True
+
+    clock: Any = Clock()
+    return run(
+        SPEC,
+        world.steps(),
+        clock,
+        work,
+        until=until,
+        usd_per_hour=2.0,
+        confirm=confirm,
+        progress=lambda _: None,
+    )
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(1, 10), max_size=8))
+def test_a_run_that_is_killed_anywhere_continues_and_does_everything_once(
+    tmp_path_factory: pytest.TempPathFactory, kills: list[int]
+) -> None:
+    world, work = World(), tmp_path_factory.mktemp("run")
+    offers: list[RunOffer] = []
+    for moment in kills:
+        world.left = moment
+        try:
+            go(world, work, offers)
+        except Killed:
+            continue
+    world.left = 0
+    state = go(world, work, offers)
+    assert list(state.steps) == list(STEPS)
+    assert world.made == dict.fromkeys(STEPS, 1)
+
+
+def test_the_price_is_shown_once_and_a_finished_run_asks_nothing(tmp_path: Path) -> None:
+    world, offers = World(), list[RunOffer]()
+    go(world, tmp_path, offers, until="train")
+    assert list(world.made) == ["data", "train"]
+    go(world, tmp_path, offers)
+    assert [(offer.usd, offer.most_usd) for offer in offers] == [(2.0, 4.0), (2.0, 4.0)]
+    assert [each.is_done for each in offers[1].costs] == [True, True, False, False]
+    go(world, tmp_path, offers)
+    assert len(offers) == 2
+    assert offers[0].pays_back[1].days == pytest.approx(2.0 / (2.0 * (1 - 1 / 1.1)) / 24)
+
+
+def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:
+    world = World()
+    clock: Any = Clock()
+    with pytest.raises(Declined):
+        run(
+            SPEC,
+            world.steps(),
+            clock,
+            tmp_path,
+            usd_per_hour=None,
+            confirm=lambda _: False,
+            progress=lambda _: None,
+        )
+    assert world.made == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_data_that_is_killed_at_random_moments_asks_for_each_answer_once(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+    server: Server,
+) -> None:
+    rng = random.Random(7)
+    spec = spec_of([{"prompt": words(rng, 25)} for _ in range(60)], concurrency=2)
+    path = tmp_path / "learn.yaml"
+    path.write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
+    port = server.url.rpartition(":")[2]
+    command = [sys.executable, "-m", "peagle_sm", "learn", "data", str(path), "--yes", "--local-port", port]
+    folder = tmp_path / ".peagle-learn" / "team"
+    for wanted in sorted(rng.sample(range(1, 50), 3)):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        limit = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < limit and _answers(folder) < wanted:
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    kept = _answers(folder)
+    assert kept > 0
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (journal,) = folder.glob("answers-*.jsonl")
+    keys = [json.loads(line)["prompt"] for line in journal.read_text().splitlines() if '"turns"' in line]
+    assert len(keys) == len(set(keys)) == 60
+    assert len(Journal.open(journal).answers) == 60
+
+
+def _answers(folder: Path) -> int:
+    return sum(path.read_bytes().count(b'"turns"') for path in folder.glob("answers-*.jsonl"))

@@ -1,0 +1,148 @@
+"""Sampling: every answer is written once, and survives kills, limits and broken streams."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.core.errors import ServiceFault, SpecError, StreamError
+from peagle_sm.learn.sampling import Journal, Sampling, SamplingLimits, WantedAnswer
+from peagle_sm.measure.load.work import WorkItem
+from peagle_sm.service.progress import Event
+from tests.learn.byte_engine import ByteEngine, text_of_ids
+from tests.traffic.planted import planted
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+def wanted(*texts: str) -> list[WantedAnswer]:
+    return [
+        WantedAnswer(WorkItem(f"p{number}", {"prompt": text, "max_tokens": 9}), f"c{number}")
+        for number, text in enumerate(texts)
+    ]
+
+
+def sampling(
+    journal: Journal,
+    engine: ByteEngine,
+    limits: SamplingLimits | None = None,
+    now: Callable[[], datetime] = lambda: NOW,
+    clock: Callable[[], float] | None = None,
+) -> Sampling:
+    told: list[Event] = []
+    ticks = itertools.count()
+    return Sampling(
+        engine,
+        journal,
+        limits or SamplingLimits(),
+        2,
+        256,
+        told.append,
+        now,
+        clock or (lambda: next(ticks) * 0.01),
+    )
+
+
+def test_a_prompt_is_asked_once_over_all_runs(tmp_path: Path) -> None:
+    engine, path = ByteEngine(), tmp_path / "answers.jsonl"
+    prompts = wanted(*(f"text {number}" for number in range(12)))
+    assert sampling(Journal.open(path), engine).run(prompts[:5]).answered == 5
+    end = sampling(Journal.open(path), engine).run(prompts)
+    assert (end.answered, end.waiting, end.stopped_by) == (12, 0, None)
+    assert max(Counter(engine.asked).values()) == 1
+    (found,) = Journal.open(path).answers[prompts[3].key]
+    assert text_of_ids(list(found.answer_ids)) == "done 6"
+    assert found.conversation == "c3"
+
+
+@given(st.data())
+def test_a_journal_that_is_cut_anywhere_loses_only_what_was_cut(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "answers.jsonl"
+    prompts = wanted(*(f"text {number}" for number in range(6)))
+    sampling(Journal.open(path), ByteEngine()).run(prompts)
+    content = path.read_bytes()
+    cut = data.draw(st.integers(0, len(content)))
+    path.write_bytes(content[:cut])
+    kept = content[:cut].count(b'"turns"') - (
+        not content[:cut].endswith(b"\n") and b'"turns"' in content[:cut].rpartition(b"\n")[2]
+    )
+    engine = ByteEngine()
+    journal = Journal.open(path)
+    assert len(journal.answers) == kept
+    assert sampling(journal, engine).run(prompts).answered == 6
+    assert len(engine.asked) == 6 - kept
+    keys = [json.loads(line)["prompt"] for line in path.read_text().splitlines() if '"turns"' in line]
+    assert sorted(keys) == sorted({each.key for each in prompts})
+
+
+def test_the_budget_and_the_lifetime_stop_it_and_the_next_run_continues(tmp_path: Path) -> None:
+    prompts = wanted(*(f"text {number}" for number in range(30)))
+    seconds = itertools.count()
+    limits = SamplingLimits(usd_per_hour=3600.0, budget_usd=10.0)  # ten seconds
+    path = tmp_path / "a.jsonl"
+    end = sampling(Journal.open(path), ByteEngine(), limits, clock=lambda: next(seconds)).run(prompts)
+    assert end.stopped_by == "the budget of 10.00 USD"
+    assert 0 < end.answered < 30
+    again = sampling(Journal.open(path), ByteEngine(), limits, clock=lambda: next(seconds)).run(prompts)
+    assert again.answered == end.answered  # the budget counts over all runs
+    late = sampling(
+        Journal.open(path), ByteEngine(), SamplingLimits(until=NOW), lambda: NOW + timedelta(seconds=1)
+    )
+    assert late.run(prompts).stopped_by == "the end of the endpoint's lifetime"
+    assert sampling(Journal.open(path), ByteEngine()).run(prompts).answered == 30
+
+
+def test_broken_streams_are_tried_again_and_refused_prompts_left_out(tmp_path: Path) -> None:
+    engine = ByteEngine()
+    journal = Journal.open(tmp_path / "a.jsonl")
+    end = sampling(journal, engine).run(wanted("break it", "refuse it", "fine"))
+    assert (end.answered, end.left_out, end.waiting) == (2, 1, 0)
+    assert list(journal.left_out.values()) == ["the engine refuses the request (400): too long"]
+    with pytest.raises(SpecError, match="answered none of 1 prompts; the first: the engine refuses"):
+        sampling(Journal.open(tmp_path / "b.jsonl"), engine).run(wanted("refuse all"))
+
+
+def test_a_dead_endpoint_keeps_what_was_answered(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with pytest.raises(ServiceFault, match="gone"):
+        sampling(Journal.open(path), ByteEngine()).run(wanted("a", "b", "c", "d", "dead"))
+    assert len(Journal.open(path).answers) >= 3
+
+
+def test_an_answer_with_a_secret_is_left_out(tmp_path: Path) -> None:
+    secrets = [secret.text for secret in planted()]
+    chance = random.Random(0)
+    engine = ByteEngine(lambda text: f"the key is {chance.choice(secrets)} here" if "key" in text else "no")
+    journal = Journal.open(tmp_path / "a.jsonl")
+    end = sampling(journal, engine).run(wanted(*(f"key {number}" for number in range(9)), "plain"))
+    assert (end.answered, end.left_out) == (1, 9)
+    assert set(journal.left_out.values()) == {"the answer contains a secret"}
+    with pytest.raises(StreamError):
+        sampling(Journal.open(tmp_path / "b.jsonl"), _AlwaysBroken()).run(wanted("x"))
+
+
+class _AlwaysBroken(ByteEngine):
+    def stream(self, body: object) -> list[object]:  # type: ignore[override]
+        raise StreamError("broken")
+
+
+def test_each_turn_of_a_conversation_is_answered_with_the_answers_before(tmp_path: Path) -> None:
+    def second(answer: str) -> WorkItem:
+        return WorkItem("p", {"prompt": f"one|{answer}|two"}, turn=1)
+
+    item = WorkItem("p", {"prompt": "one"}, then=second)
+    journal = Journal.open(tmp_path / "a.jsonl")
+    sampling(journal, ByteEngine()).run([WantedAnswer(item, "c")])
+    (turns,) = journal.answers.values()
+    assert [text_of_ids(list(each.prompt_ids)) for each in turns] == ["one", "one|done 3|two"]

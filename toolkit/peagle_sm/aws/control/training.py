@@ -1,0 +1,126 @@
+"""SageMaker's training jobs: one thin function per call, and the lines of their log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound
+from peagle_sm.core.learn.job_names import LOG_GROUP
+
+RUNNING = ("InProgress", "Stopping")
+"""Statuses of a job that has not ended."""
+_PAGE = 100
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Result of DescribeTrainingJob; a time is None before it is reached."""
+
+    name: str
+    arn: str
+    status: str
+    secondary: str
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    failure_reason: str | None = None
+    artifact: str | None = None
+    instances: int = 1
+    instance_type: str = ""
+    spot: bool = False
+    max_runtime_s: int | None = None
+    billable_s: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def running(self) -> bool:
+        """True until the job has ended; it may be billed."""
+        return self.status in RUNNING
+
+    @property
+    def transitions(self) -> tuple[str, ...]:
+        """Secondary statuses so far; a spot interruption is `Interrupted`."""
+        rows = self.raw.get("SecondaryStatusTransitions") or ()
+        return tuple(str(row["Status"]) for row in rows)
+
+    def billed_seconds(self, now: datetime) -> float:
+        """Return the seconds billed for each instance up to ``now``; at the end, AWS's own figure."""
+        if self.billable_s is not None and not self.running:
+            return float(self.billable_s)
+        if self.started_at is None:
+            return 0.0
+        return max(0.0, ((self.ended_at or now) - self.started_at).total_seconds())
+
+
+def create_training_job(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateTrainingJob once; the job is billed from its start on."""
+    session.api("sagemaker", once=True).create_training_job(**parameters)
+
+
+def describe_training_job(session: Session, name: str) -> TrainingJob | None:
+    """Return the job; None if it does not exist."""
+    answer = session.api("sagemaker").find("describe_training_job", TrainingJobName=name)
+    if answer is None:
+        return None
+    resources = answer.get("ResourceConfig") or {}
+    return TrainingJob(
+        name=name,
+        arn=answer["TrainingJobArn"],
+        status=answer["TrainingJobStatus"],
+        secondary=answer.get("SecondaryStatus", ""),
+        created_at=answer["CreationTime"],
+        started_at=answer.get("TrainingStartTime"),
+        ended_at=answer.get("TrainingEndTime"),
+        failure_reason=answer.get("FailureReason") or None,
+        artifact=(answer.get("ModelArtifacts") or {}).get("S3ModelArtifacts"),
+        instances=resources.get("InstanceCount", 1),
+        instance_type=resources.get("InstanceType", ""),
+        spot=bool(answer.get("EnableManagedSpotTraining")),
+        max_runtime_s=(answer.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds"),
+        billable_s=answer.get("BillableTimeInSeconds"),
+        raw=answer,
+    )
+
+
+def stop_training_job(session: Session, name: str) -> None:
+    """Send StopTrainingJob; the job saves a checkpoint within two minutes and ends."""
+    session.api("sagemaker").stop_training_job(TrainingJobName=name)
+
+
+def training_job_names(session: Session, name_contains: str, running: bool = False) -> Iterator[str]:
+    """Yield the names of jobs that contain a text, newest first; only the running ones if asked."""
+    asked: dict[str, Any] = {
+        "NameContains": name_contains,
+        "MaxResults": _PAGE,
+        "SortBy": "CreationTime",
+        "SortOrder": "Descending",
+    }
+    if running:
+        asked["StatusEquals"] = "InProgress"
+    for row in session.api("sagemaker").rows("list_training_jobs", "TrainingJobSummaries", **asked):
+        yield str(row["TrainingJobName"])
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """One line of a job's log; ``id`` detects repeats."""
+
+    id: str
+    at: datetime
+    text: str
+
+
+def log_lines(session: Session, job: str, start: datetime) -> Iterator[JobLine]:
+    """Yield a job's log from ``start`` on, oldest first; nothing before its first line."""
+    begins = int(start.astimezone(UTC).timestamp() * 1000)
+    asked = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{job}/", "startTime": begins}
+    try:
+        for event in session.api("logs").rows("filter_log_events", "events", **asked):
+            at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+            yield JobLine(str(event.get("eventId", "")), at, str(event["message"]).rstrip("\n"))
+    except NotFound:
+        return  # the first line makes the group and the stream

@@ -1,0 +1,143 @@
+"""`peagle-sm learn data`: prompts, their split, and the target's own answers, in the spec's bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.words import elapsed, usd, when
+from peagle_sm.measure import need_packages
+
+if TYPE_CHECKING:
+    from peagle_sm.core.learn.spec import LearnSpec
+    from peagle_sm.learn.data import DataOffer, DataResult
+
+learn_spec_argument = click.argument(
+    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+def work_folder(path: Path, spec: LearnSpec) -> Path:
+    """Return the folder beside learn.yaml in which a run keeps its answers and its state."""
+    return path.absolute().parent / ".peagle-learn" / spec.name
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--budget-usd", type=click.FloatRange(0, min_open=True), metavar="USD",
+              help="Stop sampling when the endpoint has cost this much meanwhile.  [default: the"
+              " spec's]")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the prompts and the price; send and store nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@global_options
+@click.pass_obj
+def data(state: State, spec_path: Path, budget_usd: float | None, dry_run: bool, yes: bool) -> None:
+    """Make training data: your prompts with the target's own answers.
+
+    SPEC is a learn.yaml. The command reads the prompts, removes secrets and repeats, and splits them by
+    conversation, so that no held-out prompt has a near-duplicate in the training data. It shows what it would
+    send, and asks. Then the endpoint answers, and the token ids go to the spec's bucket with a manifest. If
+    the command was stopped, run it again: each answer is asked for once. Sampling ends at the budget, and
+    five minutes before the endpoint's lifetime does.
+    """
+    from peagle_sm.learn.data import make_data, plan_data
+    from peagle_sm.learn.train import load_learn_spec
+
+    need_packages()
+    spec = load_learn_spec(spec_path)
+    if budget_usd is not None:
+        spec = spec.model_copy(update={"data": spec.data.model_copy(update={"budget_usd": budget_usd})})
+    need_terminal(
+        state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}"
+    )
+    session = open_session(state)
+    work = work_folder(spec_path, spec)
+    plan = plan_data(spec, session, work)
+    if dry_run:
+        emit(state, table=lambda: render_data_offer(plan.offer), data=plan.offer.to_dict, names=[spec.name])
+        return
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "data", render_data_offer, data_question, before=follow.pause)
+        result = make_data(plan, session, work, confirm=ask, progress=follow)
+    for line in ending_notes(result):
+        note(state, line)
+    emit(state, table=lambda: render_data(result), data=result.to_dict, names=[result.data])
+
+
+def data_question(offer: DataOffer) -> str:
+    """Return the confirmation prompt."""
+    sent = f"Send {offer.to_ask:,} prompts to {offer.endpoint} and s" if offer.to_ask else "S"
+    return f"{sent}tore the data below {offer.uri}?"
+
+
+def render_data_offer(offer: DataOffer) -> str:
+    """Render the sets with their lengths and slices, what is left out, and the price."""
+    rows = [
+        (one.name, f"{one.conversations:,}" if one.name != "general" else "", f"{one.prompts:,}",
+         " / ".join(f"{each:,}" for each in one.characters))
+        for one in offer.sets
+    ]  # fmt: skip
+    table = render_table(("set", "conversations", "prompts", "characters: least / median / most"), rows)
+    slices = [
+        f"  {one.name}, {dimension}: "
+        + ", ".join(f"{value} {count:,}" for value, count in list(values.items())[:5])
+        for one in offer.sets
+        for dimension, values in one.slices.items()
+        if len(values) > 1
+    ]
+    redacted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(offer.redacted.items()))
+    left_out = [
+        f"{count:,} {what}"
+        for count, what in (
+            (offer.repeats, "repeats"),
+            (offer.near_repeats, "near-duplicates"),
+            (offer.like_general, "like general prompts"),
+            (offer.token_ids, "of token ids, in which secrets cannot be found"),
+        )
+        if count
+    ]
+    budget = "" if offer.budget_usd is None else f"; stops at {usd(offer.budget_usd)}"
+    fields = [
+        ("left out", ", ".join(left_out)),
+        ("redacted", redacted),
+        (
+            "answers",
+            f"{offer.to_ask:,} to ask for, {offer.answered:,} there; at most {offer.most_tokens:,} tokens",
+        ),
+        ("endpoint", f"{offer.endpoint}, {usd(offer.usd_per_hour, 'hour')}, also without this"),
+        ("time", f"about {elapsed(offer.seconds)} at 10 ms a token"),
+        ("cost", f"about {usd(offer.usd)}{budget}"),
+        ("until", f"the endpoint's lifetime ends {when(offer.until)}" if offer.until else ""),
+        ("stored", offer.uri),
+        ("note", "\n".join(offer.notes)),
+    ]
+    parts = [table, "\n".join(slices), render_fields([(name, value) for name, value in fields if value])]
+    return "\n\n".join(part for part in parts if part)
+
+
+def ending_notes(result: DataResult) -> list[str]:
+    """Return what the reader must know of how sampling ended."""
+    end, found = result.end, []
+    if end.waiting:
+        why = end.stopped_by or "broken streams"
+        found.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
+    if end.left_out:
+        found.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
+    return found
+
+
+def render_data(result: DataResult) -> str:
+    """Render the stored files."""
+    rows = [
+        (name, f"{result.rows[name]:,}", f"{result.tokens[name]:,}", f"{result.answer_tokens[name]:,}")
+        for name in result.rows
+    ]
+    table = render_table(("file", "rows", "tokens", "answer tokens"), rows)
+    return f"{table}\n\ndata {result.data[:16]} is stored below {result.uri}"

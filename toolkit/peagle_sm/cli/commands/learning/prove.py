@@ -1,0 +1,278 @@
+"""`peagle-sm learn prove`, `promote`, `rollback`: measure a trained head, let it serve, or take it back."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.deploy import render_update
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.commands.learning.data import learn_spec_argument, work_folder
+from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.words import usd
+from peagle_sm.measure import need_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.core.learn.proof import Proof, SetEvidence
+    from peagle_sm.learn.promote import Promotion
+    from peagle_sm.learn.prove import ProveOffer
+    from peagle_sm.service.lifecycle.existing import UpdateOffer
+
+endpoint_spec_option = click.option(
+    "--spec",
+    "endpoint_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="peagle.yaml",
+    help="Spec of the endpoint that serves.  [default: peagle.yaml]",
+)
+_unguarded = click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--head", metavar="HEAD", required=True,
+              help="Folder, s3:// prefix, or s3://…/model.tar.gz of a training job.")  # fmt: skip
+@endpoint_spec_option
+@click.option("--dry-run", is_flag=True, help="Check the head and show the price; create nothing.")
+@_unguarded
+@_yes
+@global_options
+@click.pass_obj
+def prove(
+    state: State, spec_path: Path, head: str, endpoint_path: Path, dry_run: bool, unguarded: bool, yes: bool
+) -> None:
+    """Measure a trained head beside the one that serves.
+
+    The head's files are checked first. Then the command shows the price and asks, deploys the candidate and
+    the target without speculation, measures both and the serving endpoint in turns, and deletes what it
+    deployed. The head is offered only if its acceptance is significantly better on the held-out prompts, not
+    more than prove.most_general_loss worse on the general ones, and its answers are the target's own. Exit
+    code 20 if it is not offered.
+    """
+    from peagle_sm.core.errors import NotOffered
+    from peagle_sm.learn.prove import plan_prove
+    from peagle_sm.learn.prove import prove as measure
+    from peagle_sm.learn.train import load_learn_spec
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    need_packages()
+    spec, served = load_learn_spec(spec_path), load_spec(endpoint_path)
+    need_terminal(
+        state,
+        yes or dry_run,
+        f"peagle-sm learn prove {quote(str(spec_path))} --head {quote(head)} --dry-run{state.flags}",
+    )
+    session = open_session(state, served.placement.region)
+    work = work_folder(spec_path, spec)
+    plan = plan_prove(spec, served, head, session, work)
+    if dry_run:
+        emit(
+            state,
+            table=lambda: render_prove_offer(plan.offer),
+            data=plan.offer.to_dict,
+            names=[plan.offer.head],
+        )
+        return
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "proof", render_prove_offer, prove_question, before=follow.pause)
+        proof = with_guard(
+            state,
+            session,
+            follow,
+            yes,
+            lambda: measure(plan, session, work, confirm=ask, progress=follow, unguarded=unguarded),
+        )
+    emit(state, table=lambda: render_proof(proof), data=lambda: proof_data(proof), names=[proof.bound.head])
+    if not proof.decision.offered:
+        raise NotOffered(
+            f"head {proof.bound.head[:16]} is not offered: {proof.decision.reasons[0]}",
+            next_step="Train longer, with more data or other settings, and prove the new head.",
+            details={"reasons": list(proof.decision.reasons)},
+        )
+
+
+def prove_question(offer: ProveOffer) -> str:
+    """Return the confirmation prompt of a proof."""
+    return f"Deploy {' and '.join(offer.deploys)}, measure them beside {offer.endpoint}, and delete them?"
+
+
+def render_prove_offer(offer: ProveOffer) -> str:
+    """Render what is deployed and measured, and the price."""
+    most = (
+        "" if offer.most_usd is None else f"; at most {usd(offer.most_usd)}, if nothing deleted them earlier"
+    )
+    fields = [
+        ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
+        ("beside", f"{offer.endpoint}, which is not changed"),
+        ("deploys", ", ".join(offer.deploys)),
+        ("deletes", ", ".join(f"{name} (left by a killed proof)" for name in offer.leftovers)),
+        ("prompts", f"{offer.held_out:,} held out, {offer.general:,} general, and long ones"),
+        ("time", f"about {offer.minutes:.0f} min"),
+        ("price", f"{usd(offer.usd_per_hour, 'hour')} for both"),
+        ("cost", f"about {usd(offer.usd)}{most}"),
+        ("note", "\n".join(offer.warnings)),
+    ]
+    return render_fields([(name, value) for name, value in fields if value])
+
+
+def render_proof(proof: Proof) -> str:
+    """Render the evidence and the decision."""
+    evidence, parts = proof.evidence, []
+    rows = [
+        _row(name, found)
+        for name, found in (
+            ("held out", evidence.held_out),
+            ("general", evidence.general),
+            ("long", evidence.long_context),
+        )
+        if found is not None
+    ]
+    if rows:
+        parts.append(render_table(("prompts", "n", "acceptance", "over serving", "speed over serving"), rows))
+        confidence = f"{proof.thresholds.confidence:.0%}"
+        parts.append(
+            f"({confidence} confidence intervals; acceptance: tokens for each pass, serving -> candidate)"
+        )
+    if evidence.identity:
+        words = {True: "pass", False: "FAIL", None: "undecided"}
+        parts.append(
+            "answers: " + ", ".join(f"{each.name} {words[each.passed]}" for each in evidence.identity)
+        )
+    if proof.decision.offered:
+        parts.append(f"head {proof.bound.head[:16]} is offered: `peagle-sm learn promote`")
+    else:
+        reasons = "\n".join(
+            textwrap.fill(f"- {each}", 78, subsequent_indent="  ") for each in proof.decision.reasons
+        )
+        parts.append(f"head {proof.bound.head[:16]} is not offered:\n{reasons}")
+    parts += [f"note: {each}" for each in proof.decision.notes]
+    return "\n\n".join(parts)
+
+
+def _row(name: str, found: SetEvidence) -> tuple[str, ...]:
+    lengths = [
+        f"{each:.2f}" if each is not None else "?" for each in (found.serving_length, found.candidate_length)
+    ]
+    ratios = [
+        "-" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
+        for one in (found.acceptance, found.speed)
+    ]
+    return name, f"{found.prompts:,}", " -> ".join(lengths), *ratios
+
+
+def proof_data(proof: Proof) -> dict[str, object]:
+    """Return the proof for --format json."""
+    import json
+
+    found: dict[str, object] = json.loads(proof.to_json())
+    return found
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--head", metavar="HASH", help="Beginning of the head's hash.  [default: the newest proof's]")
+@endpoint_spec_option
+@_unguarded
+@_yes
+@global_options
+@click.pass_obj
+def promote(
+    state: State, spec_path: Path, head: str | None, endpoint_path: Path, unguarded: bool, yes: bool
+) -> None:
+    """Let a proved head serve the endpoint.
+
+    The proof must be of exactly this head, data, target and serving config. The endpoint is updated in place:
+    a second fleet starts, and is billed until the first is gone. Alarms on server errors and on acceptance
+    roll it back. With several instances, a canary of promote.canary_percent serves first. Then the head's
+    fields are written into the endpoint's spec, and its origin into its manifest.
+    """
+    from peagle_sm.learn.promote import promote as bring
+    from peagle_sm.learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    need_terminal(state, yes, f"peagle-sm learn prove {quote(str(spec_path))} --dry-run{state.flags}")
+
+    def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
+        return bring(
+            spec, endpoint_path, session, head=head, confirm=ask, progress=follow, unguarded=unguarded
+        )
+
+    _change(state, endpoint_path, yes, run, lambda offer: f"Promote the head on {offer.name}?")
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@endpoint_spec_option
+@_unguarded
+@_yes
+@global_options
+@click.pass_obj
+def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool, yes: bool) -> None:
+    """Bring back the head that served before the last promotion.
+
+    The endpoint is updated in place; a second fleet is billed meanwhile. The fields of the old head are
+    written back into the endpoint's spec.
+    """
+    from peagle_sm.learn.promote import rollback as take_back
+    from peagle_sm.learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    need_terminal(state, yes, f"peagle-sm status {spec.endpoint or ''}{state.flags}")
+
+    def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
+        return take_back(spec, endpoint_path, session, confirm=ask, progress=follow, unguarded=unguarded)
+
+    _change(state, endpoint_path, yes, run, lambda offer: f"Bring back the head before on {offer.name}?")
+
+
+def _change(
+    state: State,
+    endpoint_path: Path,
+    yes: bool,
+    run: Callable[[Session, Follower, Callable[[UpdateOffer], bool]], Promotion],
+    question: Callable[[UpdateOffer], str],
+) -> None:
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    need_packages()
+    session = open_session(state, load_spec(endpoint_path, locks=False).placement.region)
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "update", render_update, question, before=follow.pause)
+        found = with_guard(state, session, follow, yes, lambda: run(session, follow, ask))
+    emit(
+        state,
+        table=lambda: render_promotion(found),
+        data=lambda: promotion_data(found),
+        names=[found.head],
+    )
+
+
+def promotion_data(found: Promotion) -> dict[str, object]:
+    """Return a promotion for --format json."""
+    from dataclasses import asdict
+
+    return asdict(found)
+
+
+def render_promotion(found: Promotion) -> str:
+    """Render what serves now."""
+    now = found.before if found.state == "rolled-back" else found.after
+    fields = [
+        ("endpoint", found.endpoint),
+        ("state", found.state),
+        ("head", str(now["speculation.draft_head"] or "the catalogue's")),
+        ("head_uri", str(now["head_uri"] or "")),
+    ]
+    return render_fields([(name, value) for name, value in fields if value])

@@ -1,0 +1,120 @@
+"""`peagle-sm learn run`: all steps of learn.yaml, one after the other; after a stop it continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.commands.learning.data import learn_spec_argument, work_folder
+from peagle_sm.cli.commands.learning.prove import endpoint_spec_option
+from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.words import usd
+from peagle_sm.measure import need_packages
+
+if TYPE_CHECKING:
+    from peagle_sm.core.learn.steps import RunState
+    from peagle_sm.learn.run import RunOffer
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@endpoint_spec_option
+@click.option("--until", type=click.Choice(("data", "train", "prove", "promote")),
+              help="Last step.  [default: promote]")  # fmt: skip
+@click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@global_options
+@click.pass_obj
+def run(
+    state: State, spec_path: Path, endpoint_path: Path, until: str | None, unguarded: bool, yes: bool
+) -> None:
+    """Make data, train, prove and promote; after a stop, continue.
+
+    Before it starts, the command shows what each step costs and when a head would have paid for itself, and
+    asks once. A step that is done is not done again. A head that is not offered is not promoted (exit code
+    20). The training job runs on when this command is stopped, up to its own limits; run the command again to
+    follow it.
+    """
+    from peagle_sm.learn.loop import Loop
+    from peagle_sm.learn.run import run as go
+    from peagle_sm.learn.train import load_learn_spec
+    from peagle_sm.service.inventory.guard_state import require_guard
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    need_packages()
+    spec, served = load_learn_spec(spec_path), load_spec(endpoint_path, locks=False)
+    need_terminal(state, yes, f"peagle-sm learn data --dry-run{state.flags}")
+    session = open_session(state, served.placement.region)
+    work = work_folder(spec_path, spec)
+    with termination_is_ctrl_c(), follower(state) as follow:
+        if not unguarded:
+            with_guard(state, session, follow, yes, lambda: require_guard(session))
+        loop = Loop(spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded)
+        ask = asking(state, yes, "run", render_run_offer, lambda _: f"Run {spec.name}?", before=follow.pause)
+        found = go(
+            spec,
+            loop.steps(),
+            session,
+            work,
+            until=until,  # type: ignore[arg-type]  # click has checked it
+            usd_per_hour=loop.usd_per_hour(),
+            confirm=ask,
+            progress=follow,
+        )
+    emit(state, table=lambda: render_run(found), data=lambda: run_data(found), names=list(found.steps))
+
+
+def render_run_offer(offer: RunOffer) -> str:
+    """Render each step's price, the sum, and when the head would have paid for itself."""
+    rows = [
+        (
+            each.step,
+            each.what,
+            "" if each.is_done else usd(each.usd),
+            "" if each.is_done else usd(each.most_usd),
+        )
+        for each in offer.costs
+    ]
+    table = render_table(("step", "what", "about", "at most"), rows)
+    days = ", ".join(
+        f"{each.ratio:g} times as fast: " + ("never" if each.days is None else f"{each.days:,.1f} days")
+        for each in offer.pays_back
+    )
+    fields = [
+        ("cost", f"about {usd(offer.usd)}, at most {usd(offer.most_usd)}"),
+        ("endpoint", usd(offer.usd_per_hour, "hour")),
+        ("paid back", f"{days} (in full use, if a faster endpoint means fewer hours)"),
+    ]
+    return f"{table}\n\n{render_fields(fields)}"
+
+
+def render_run(found: RunState) -> str:
+    """Render the finished steps."""
+    rows = [
+        (
+            name,
+            each.at,
+            usd(each.usd),
+            ", ".join(f"{key} {_short(value)}" for key, value in each.result.items()),
+        )
+        for name, each in found.steps.items()
+    ]
+    return render_table(("step", "done", "cost", "result"), rows)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else text[:16] + "…"
+
+
+def run_data(found: RunState) -> dict[str, object]:
+    """Return the state for --format json."""
+    from dataclasses import asdict
+
+    return asdict(found)

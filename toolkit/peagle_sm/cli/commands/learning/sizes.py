@@ -1,0 +1,125 @@
+"""`peagle-sm learn plan`: memory, hours and price of training a model, by sequence length and instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.arguments import open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError
+
+if TYPE_CHECKING:
+    from peagle_sm.core.learn.offers import PriceOf, TrainingOption
+    from peagle_sm.core.learn.recipes import Recipe
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from peagle_sm.core.learn.recipes import load_recipes
+
+    return [name for name in load_recipes().models if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("model", shell_complete=_complete_model)
+@click.option(
+    "--sequence-length",
+    "lengths",
+    type=click.IntRange(min=16),
+    multiple=True,
+    help="Length of a sequence in tokens. May be repeated.  [default: 4096, 10240, 20480]",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 64),
+    help="Parts of a sequence.  [default: the fewest that fit]",
+)
+@click.option("--prices", is_flag=True, help="Ask AWS's price list for the prices of training.")
+@global_options
+@click.pass_obj
+def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | None, prices: bool) -> None:
+    """Show what training a model needs: memory, hours and price.
+
+    MODEL is a catalogue id. The memory of one GPU is a sum, shown where it does not fit. Hours and price are
+    for 100 million tokens. Nothing is created, and without --prices AWS is not asked.
+    """
+    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.learn.offers import LENGTHS, training_options
+    from peagle_sm.core.learn.recipes import load_recipes
+
+    book, catalog = load_recipes(), load_catalog()
+    recipe = book.recipe(model)
+    chosen = lengths or tuple(one for one in LENGTHS if one <= (catalog.models[model].max_context or one))
+    found = training_options(
+        recipe, catalog, book, _prices(state, prices), lengths=chosen, partitions=partitions
+    )
+    emit(
+        state,
+        table=lambda: render_options(model, recipe, found),
+        data=lambda: {
+            "model": model,
+            "source": recipe.source,
+            "checked": recipe.checked,
+            "options": [one.to_dict() for one in found],
+        },
+        names=[f"{one.sequence_length} {one.instance_type}" for one in found if one.fits],
+    )
+
+
+def _prices(state: State, asked: bool) -> PriceOf:
+    if not asked:
+        return lambda _: None
+    from peagle_sm.aws.control.prices import find_training_price
+
+    session = open_session(state)
+    known: dict[str, float | None] = {}
+
+    def price_of(name: str) -> float | None:
+        if name not in known:
+            try:
+                entry, why = find_training_price(session, name, session.region)
+            except PeagleError as error:
+                entry, why = None, error.message
+            known[name] = None if entry is None else entry.usd_per_hour
+            if why:
+                note(state, f"note: {why}")
+        return known[name]
+
+    return price_of
+
+
+def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> str:
+    """Render the table, the sum of the first row that does not fit, and the sources."""
+    from peagle_sm.core.words import usd
+
+    rows = [
+        [
+            f"{one.sequence_length:,}",
+            one.instance_type,
+            str(one.partitions),
+            f"{one.needed_gb:.1f}",
+            f"{one.available_gb:.1f}",
+            "yes" if one.fits else "NO",
+            ("unknown" if one.hours is None else f"{one.hours:.1f}") if one.fits else "-",
+            usd(one.usd) if one.fits else "-",
+        ]
+        for one in found
+    ]
+    heads = ("tokens", "instance", "parts", "needs GB", "has GB", "fits", "hours", "price")
+    parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours", "price"))]
+    short = next((one for one in found if not one.fits), None)
+    if short is not None:
+        title = f"{short.sequence_length:,} tokens on {short.instance_type}, one GPU:"
+        parts.append("\n".join([title, *(f"  {line}" for line in short.lines)]))
+    fields: list[tuple[str, Any]] = [
+        ("model", model),
+        ("hours, price", "for 100 million tokens; estimated, not measured"),
+        ("memory", "calculated from the trainer's code; measured on a CPU only"),
+        ("sizes", recipe.source),
+        ("", recipe.checked or ""),
+    ]
+    parts.append(render_fields([(name, str(value)) for name, value in fields if value]))
+    return "\n\n".join(parts)

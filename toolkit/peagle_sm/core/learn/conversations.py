@@ -1,0 +1,294 @@
+"""Prompts by conversation: repeats, near-duplicates, and the split into training and held-out. Pure.
+
+Two prompts belong together if their first user message is the same, if one text begins with the other, or
+if their words are nearly the same. What belongs together is in one set of the split, so a held-out prompt
+has no relative in training.
+
+Near means a Jaccard similarity of word 5-grams of `NEAR` or more. The join is exact, not sampled: prefix
+filtering (Bayardo, Ma and Srikant, "Scaling up all pairs similarity search", WWW 2007) leaves out only pairs
+that cannot reach the threshold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from peagle_sm.core.errors import SpecError
+
+NEAR = 0.8  #: similarity from which two prompts count as one
+_GRAM = 5  #: words
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
+_LONG_PREFIX = 64  #: characters; a shorter beginning says nothing about a common origin
+FEWEST = 2  #: conversations in each set; an interval needs two prompts
+
+
+@dataclass(frozen=True)
+class LearnPrompt:
+    """One request to learn from, redacted: its OpenAI body, and its place in the source."""
+
+    id: str
+    body: Mapping[str, Any]
+    category: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the body has messages."""
+        return "messages" in self.body
+
+
+def user_text(body: Mapping[str, Any]) -> str:
+    """Return what the user wrote, and what was answered before; system messages are left out."""
+    if "messages" not in body:
+        prompt = body.get("prompt")
+        return prompt if isinstance(prompt, str) else " ".join(map(str, prompt or ()))
+    said = [each for each in body["messages"] if isinstance(each, Mapping)]
+    return "\n".join(text_of(each) for each in said if each.get("role") not in ("system", "developer"))
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a chat message; of several parts, all texts."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return str(content or "")
+
+
+def first_turn(body: Mapping[str, Any]) -> str | None:
+    """Return the first user message; None for a text to complete."""
+    for message in body.get("messages") or ():
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            return " ".join(text_of(message).casefold().split())
+    return None
+
+
+def exact_key(body: Mapping[str, Any]) -> str:
+    """Return the hash of everything that the engine is asked, without settings of the answer."""
+    asked = {name: body[name] for name in ("messages", "prompt", "tools") if name in body}
+    return hashlib.sha256(repr(_frozen(asked)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(name), _frozen(each)) for name, each in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(each) for each in value)
+    return value
+
+
+def shingles(text: str) -> frozenset[int]:
+    """Return the hashed word 5-grams of a text; of a shorter one, the whole."""
+    words = _WORDS.findall(text.casefold())
+    grams = (words[at : at + _GRAM] for at in range(max(1, len(words) - _GRAM + 1)))
+    return frozenset(_number(" ".join(gram)) for gram in grams)
+
+
+def _number(text: str) -> int:
+    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(found, "big")
+
+
+def similarity(one: frozenset[int], other: frozenset[int]) -> float:
+    """Compute the Jaccard similarity of two sets; of two empty ones 1."""
+    union = len(one | other)
+    return len(one & other) / union if union else 1.0
+
+
+def near_pairs(sets: Sequence[frozenset[int]], threshold: float = NEAR) -> Iterator[tuple[int, int]]:
+    """Yield every pair of places whose sets are at least ``threshold`` similar; none is missed."""
+    counts = Counter(item for one in sets for item in one)
+    rank = {
+        item: place
+        for place, (item, _) in enumerate(sorted(counts.items(), key=lambda each: (each[1], each[0])))
+    }
+    index: dict[int, list[int]] = defaultdict(list)
+    for place in sorted(range(len(sets)), key=lambda each: (len(sets[each]), each)):
+        one = sets[place]
+        # A pair at the threshold shares at least this many items, so their rarest items cannot all differ.
+        shared = math.ceil(threshold * len(one) - 1e-9)
+        rarest = sorted(one, key=rank.__getitem__)[: len(one) - shared + 1]
+        candidates = {other for item in rarest for other in index[item]}
+        for other in sorted(candidates):
+            if len(sets[other]) >= threshold * len(one) - 1e-9 and similarity(one, sets[other]) >= threshold:
+                yield other, place
+        for item in rarest:
+            index[item].append(place)
+
+
+class _Together:
+    """Groups of places that belong together (union-find)."""
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def of(self, place: int) -> int:
+        while self._above[place] != place:
+            self._above[place] = self._above[self._above[place]]
+            place = self._above[place]
+        return place
+
+    def join(self, one: int, other: int) -> None:
+        first, last = sorted((self.of(one), self.of(other)))
+        self._above[last] = first
+
+
+@dataclass(frozen=True)
+class PromptGroup:
+    """Prompts that belong together; ``key`` is the same in every run."""
+
+    key: str
+    prompts: tuple[LearnPrompt, ...]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Conversations, and the number of prompts that were left out as repeats."""
+
+    conversations: tuple[PromptGroup, ...]
+    repeats: int
+    near_repeats: int
+
+
+def group(prompts: Sequence[LearnPrompt]) -> Grouped:
+    """Leave out repeats, and put what belongs together into conversations.
+
+    Later turns of one conversation stay: their answers differ. A prompt that is nearly that of another
+    conversation is left out.
+    """
+    distinct = list({exact_key(each.body): each for each in reversed(prompts)}.values())[::-1]
+    texts = [user_text(each.body) for each in distinct]
+    firsts = [first_turn(each.body) for each in distinct]
+    dialogues = _Together(len(distinct))
+    seen: dict[str, int] = {}
+    for place, first in enumerate(firsts):
+        if first:
+            dialogues.join(seen.setdefault(first, place), place)
+    for one, other in _beginnings(
+        [None if each.is_chat else text for each, text in zip(distinct, texts, strict=True)]
+    ):
+        dialogues.join(one, other)
+    together = _Together(len(distinct))
+    for place in range(len(distinct)):
+        together.join(dialogues.of(place), place)
+    left_out: set[int] = set()
+    for one, other in near_pairs([shingles(text) for text in texts]):
+        earlier, later = sorted((one, other))
+        if dialogues.of(earlier) != dialogues.of(later) and earlier not in left_out:
+            left_out.add(later)
+        together.join(one, other)
+    members: dict[int, list[int]] = defaultdict(list)
+    for place in range(len(distinct)):
+        members[together.of(place)].append(place)
+    found = []
+    for places in members.values():
+        kept = tuple(distinct[place] for place in places if place not in left_out)
+        key = min(_dialogue_key(firsts[place], distinct[place]) for place in places)
+        found.append(PromptGroup(key, kept))
+    found.sort(key=lambda each: each.key)
+    return Grouped(tuple(found), len(prompts) - len(distinct), len(left_out))
+
+
+def _dialogue_key(first: str | None, prompt: LearnPrompt) -> str:
+    return (
+        exact_key(prompt.body)
+        if not first
+        else hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
+    )
+
+
+def _beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of places where the first text is the beginning of the second."""
+    ordered = sorted((text, place) for place, text in enumerate(texts) if text is not None)
+    open_: list[tuple[str, int]] = []
+    for text, place in ordered:
+        while open_ and not text.startswith(open_[-1][0]):
+            open_.pop()
+        if open_:
+            yield open_[-1][1], place
+        if len(text) >= _LONG_PREFIX:
+            open_.append((text, place))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Conversations to train with, those held out, and the general prompts, which are in neither."""
+
+    train: tuple[PromptGroup, ...]
+    held_out: tuple[PromptGroup, ...]
+    general: tuple[LearnPrompt, ...] = ()
+    repeats: int = 0
+    near_repeats: int = 0
+    like_general: int = 0  #: prompts left out because the general set has nearly the same
+
+
+def split(
+    prompts: Sequence[LearnPrompt], held_out: float, seed: int, general: Sequence[LearnPrompt] = ()
+) -> Split:
+    """Split by conversation: a conversation's draw depends on the seed and its own key alone.
+
+    Raises:
+        SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
+    """
+    grouped = group(prompts)
+    kept, dropped = _unlike(grouped.conversations, general)
+    if len(kept) < 2 * FEWEST:
+        raise SpecError(
+            f"the prompts have {_count(len(kept), 'conversation')} without repeats; allowed: at least"
+            f" {2 * FEWEST}, {FEWEST} to train with and {FEWEST} held out",
+            next_step="Add prompts of other conversations to data.prompts.",
+            details={"found": len(kept), "allowed": 2 * FEWEST},
+        )
+    drawn = sorted(kept, key=lambda each: (_draw(seed, each.key), each.key))
+    wanted = sum(_draw(seed, each.key) < held_out for each in drawn)
+    wanted = min(max(wanted, FEWEST), len(drawn) - FEWEST)
+    return Split(
+        tuple(drawn[wanted:]),
+        tuple(drawn[:wanted]),
+        tuple(general),
+        grouped.repeats,
+        grouped.near_repeats,
+        dropped,
+    )
+
+
+def _unlike(
+    conversations: Iterable[PromptGroup], general: Sequence[LearnPrompt]
+) -> tuple[list[PromptGroup], int]:
+    """Leave out every prompt that is nearly one of the general set: it would be measured with it."""
+    every = list(conversations)
+    places = [(at, prompt) for at, each in enumerate(every) for prompt in each.prompts]
+    known = [shingles(user_text(each.body)) for each in general]
+    sets = [*known, *(shingles(user_text(prompt.body)) for _, prompt in places)]
+    alike = {other - len(known) for one, other in map(sorted, near_pairs(sets)) if one < len(known) <= other}
+    if not alike:
+        return every, 0
+    # The whole conversation goes: its other turns repeat the prompt.
+    gone = {places[each][0] for each in alike}
+    return [each for at, each in enumerate(every) if at not in gone], sum(
+        len(every[at].prompts) for at in gone
+    )
+
+
+def _draw(seed: int, key: str) -> float:
+    found = hashlib.sha256(f"{seed}/{key}".encode()).digest()
+    return int.from_bytes(found[:8], "big") / 2**64
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def without_names(prompt: LearnPrompt) -> LearnPrompt:
+    """Return a prompt without the fields that name a person or an account."""
+    body = {
+        name: value
+        for name, value in prompt.body.items()
+        if name not in ("user", "metadata", "safety_identifier")
+    }
+    return replace(prompt, body=body)

@@ -1,0 +1,464 @@
+"""Plan of a training job: its exact request, memory, price and findings. Pure.
+
+A dry run prints this plan and a run sends it: they are one object.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_sm.core.catalog import InstanceEntry
+from peagle_sm.core.display import Card, Shown, Table
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of, job_tags, metric_definitions
+from peagle_sm.core.learn.memory import PARTITIONS, Load, Machine, TrainingMemory, least_partitions, memory_of
+from peagle_sm.core.learn.price import Duration, TrainingPrice, duration_of, epoch_findings, price_findings
+from peagle_sm.core.learn.recipes import HeadSizes, Recipe, chosen, head_sizes, load_recipes
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.planning import finding_rows
+from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
+
+TRAINING_ROLE_PREFIX = "peagle-training-"
+PENDING_HOURS = 24
+"""A job on demand waits this long for capacity, unbilled, then SageMaker ends it."""
+_SLACK = timedelta(minutes=30)
+_SPARE_GB = 30
+_LEAST_SEGMENT = 16
+
+
+def training_role(region: str) -> str:
+    """Return the name of the role that the stack PeagleTraining creates."""
+    return f"{TRAINING_ROLE_PREFIX}{region}"
+
+
+@dataclass(frozen=True)
+class ChannelFacts:
+    """One channel of data: its S3 prefix, a hash of its content, and its sizes; None if not counted.
+
+    ``files`` are this machine's, which are sent to the prefix once the job is confirmed.
+    """
+
+    uri: str
+    digest: str
+    bytes: int
+    tokens: int | None = None
+    conversations: int | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What was read for a plan.
+
+    ``recipe`` has the real sizes of target and head where their files were read; ``head_uri`` is None for a
+    head from nothing; ``longest`` is the target's context.
+    """
+
+    account: str
+    region: str
+    now: datetime
+    local: bool
+    recipe: Recipe
+    target_uri: str | None
+    target_digest: str
+    target_bytes: int
+    longest: int | None
+    head_uri: str | None
+    head_digest: str
+    training: ChannelFacts | None
+    validation: ChannelFacts | None
+    instance_type: str
+    instance: InstanceEntry | None
+    price: TrainingPrice
+    image: str | None
+    role_arn: str | None
+    stand_in: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class LearnPlan(Shown):
+    """The plan of one training job."""
+
+    spec: LearnSpec
+    facts: TrainingFacts
+    base: str
+    attempt: int
+    values: Mapping[str, Any]
+    memory: TrainingMemory | None
+    duration: Duration
+    request: Request
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def job(self) -> str:
+        """Name of the job."""
+        return attempt_name(self.base, self.attempt)
+
+    @property
+    def artifact(self) -> str:
+        """S3 address of the head that the job leaves."""
+        return artifact_uri(self.spec, self.job)
+
+    @property
+    def estimated_hours(self) -> float | None:
+        """Estimated hours of all epochs on all instances; None if unknown."""
+        data = self.facts.training
+        if data is None or data.tokens is None or self.values.get("max_steps") is not None:
+            return None
+        return self.duration.hours(data.tokens * int(self.values["epochs"]) / self.facts.price.instances)
+
+    @property
+    def errors(self) -> list[Finding]:
+        """Findings that forbid the job."""
+        return [one for one in self.findings if one.severity == "error"]
+
+    def refuse_errors(self) -> None:
+        """Refuse a plan with errors.
+
+        Raises:
+            PlanRefused: it has errors; ``details["findings"]`` has all findings.
+        """
+        if self.errors:
+            raise PlanRefused(
+                "The training is refused; nothing was created:\n"
+                + "\n".join(f"{one.check}: {one.message}" for one in self.errors),
+                next_step=" ".join(dict.fromkeys(one.next_step for one in self.errors if one.next_step)),
+                details={"findings": [one.to_dict() for one in self.findings]},
+            )
+
+    def as_attempt(self, attempt: int) -> LearnPlan:
+        """Return the plan of a further attempt, which goes on from the checkpoints of the others."""
+        name = attempt_name(self.base, attempt)
+        parameters = {**self.request.parameters, "TrainingJobName": name}
+        request = Request(self.request.service, self.request.operation, parameters)
+        return replace(self, attempt=attempt, request=request)
+
+    def card(self) -> Card:
+        """Return the view that terminals and notebooks show."""
+        errors = len(self.errors)
+        place = "the local SageMaker" if self.facts.local else f"account {self.facts.account}"
+        memory = tuple((line,) for line in self.memory.lines) if self.memory else ()
+        what = "one GPU" if self.facts.instance and self.facts.instance.gpu_count else "the instance"
+        verdict = "fits" if self.memory and self.memory.fits else "DOES NOT FIT"
+        tables = (
+            Table(f"Memory of {what}: {verdict}", (), memory),
+            Table("Hyperparameters", (), tuple((name, text(value)) for name, value in self.values.items())),
+            Table("Findings", (), finding_rows(self.findings)),
+        )
+        return Card(
+            f"Training of {self.spec.name} in {self.facts.region}, {place}",
+            f"The training is refused: {errors} error{'s' if errors > 1 else ''} below" if errors else "",
+            "bad" if errors else "plain",
+            tuple((name, value) for name, value in _fields(self) if value),
+            tuple(table for table in tables if table.rows),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; None for what is not known."""
+        price, memory = self.facts.price, self.memory
+        return {
+            "job": self.job,
+            "name": self.spec.name,
+            "account": self.facts.account,
+            "region": self.facts.region,
+            "local": self.facts.local,
+            "stand_in_weights": self.facts.stand_in,
+            "usd_per_hour": price.usd_per_hour,
+            "max_usd": price.max_usd,
+            "max_hours": price.max_hours,
+            "price_source": price.source,
+            "estimated_hours": self.estimated_hours,
+            "tokens_per_second": self.duration.tokens_per_second,
+            "estimate_source": self.duration.source,
+            "memory_gb": None if memory is None else memory.needed_gb,
+            "available_gb": None if memory is None else memory.available_gb,
+            "fits": None if memory is None else memory.fits,
+            "hyperparameters": dict(self.values),
+            "artifact": self.artifact,
+            "refused": bool(self.errors),
+            "findings": [one.to_dict() for one in self.findings],
+            "request": self.request.parameters,
+        }
+
+
+def artifact_uri(spec: LearnSpec, job: str) -> str:
+    """Return where SageMaker puts a job's head."""
+    return f"{spec.folder}jobs/{job}/output/model.tar.gz"
+
+
+def make_training_plan(spec: LearnSpec, facts: TrainingFacts) -> LearnPlan:
+    """Plan a training job; uses no clock and no AWS. A plan with errors must not be sent."""
+    entry = facts.instance
+    gpus = entry.gpu_count if entry else 0
+    values = chosen(spec.train, facts.recipe, warm=facts.head_uri is not None, gpus=gpus)
+    head = head_sizes(facts.recipe, values)
+    shards = int(values.get("expert_parallel_size") or 1)
+    memory = None
+    if entry is not None:
+        machine = Machine.of(entry, facts.instance_type)
+        if "sequence_partitions" not in values:
+            load = Load.of(values)
+            fewest = least_partitions(facts.recipe.target, head, load, machine, shards)
+            most = max(1, load.sequence_length // _LEAST_SEGMENT)
+            values["sequence_partitions"] = min(fewest or PARTITIONS[-1], most)
+        memory = memory_of(facts.recipe.target, head, Load.of(values), machine, shards)
+    load = Load.of(values)
+    book = load_recipes()
+    duration = duration_of(facts.recipe, head, load, book.speeds, entry.gpu if entry else None, gpus)
+    base = base_name(spec.name, _digest(spec, facts, values, gpus))
+    plan = LearnPlan(
+        spec=spec,
+        facts=facts,
+        base=base,
+        attempt=1,
+        values=values,
+        memory=memory,
+        duration=duration,
+        request=Request("sagemaker", "create_training_job", _parameters(spec, facts, values, head, base)),
+    )
+    return replace(plan, findings=(*facts.findings, *_findings(plan)))
+
+
+def _digest(spec: LearnSpec, facts: TrainingFacts, values: Mapping[str, Any], gpus: int) -> str:
+    """Hash what is trained, and on how many GPUs: a checkpoint belongs to as many processes."""
+    free = ("checkpoint_every_steps", "log_every_steps")
+    data = [channel.digest for channel in (facts.training, facts.validation) if channel]
+    return digest_of(
+        {name: value for name, value in values.items() if name not in free},
+        [facts.target_uri, facts.target_digest, spec.target.revision],
+        [facts.head_uri, facts.head_digest],
+        data,
+        spec.train.instance_count * max(1, gpus),
+    )
+
+
+def text(value: Any) -> str:
+    """Return a hyperparameter as SageMaker has it: a string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _parameters(
+    spec: LearnSpec, facts: TrainingFacts, values: Mapping[str, Any], head: HeadSizes, base: str
+) -> dict[str, Any]:
+    train = spec.train
+    request: dict[str, Any] = {
+        "TrainingJobName": base,
+        "AlgorithmSpecification": {
+            "TrainingImage": facts.image,
+            "TrainingInputMode": "File",
+            "MetricDefinitions": metric_definitions(head.depths),
+        },
+        "RoleArn": role_arn(spec, facts),
+        "HyperParameters": {name: text(value) for name, value in values.items()},
+        "InputDataConfig": list(_channels(spec, facts)),
+        "OutputDataConfig": {"S3OutputPath": f"{spec.folder}jobs"},
+        "ResourceConfig": _resources(spec, facts),
+        "StoppingCondition": _stopping(spec, facts),
+        "CheckpointConfig": {
+            "S3Uri": f"{spec.folder}checkpoints/{base}",
+            "LocalPath": "/opt/ml/checkpoints",
+        },
+        "EnableManagedSpotTraining": train.spot,
+        "EnableNetworkIsolation": train.network_isolation,
+        "EnableInterContainerTrafficEncryption": train.instance_count > 1,
+        "Tags": job_tags(spec.name, deadline(spec, facts), facts.price.usd_per_hour, train.tags),
+    }
+    if train.kms_key is not None:
+        request["OutputDataConfig"]["KmsKeyId"] = train.kms_key
+    if train.subnets:
+        request["VpcConfig"] = {
+            "Subnets": list(train.subnets),
+            "SecurityGroupIds": list(train.security_groups),
+        }
+    return request
+
+
+def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:
+    """Return the job's role: the spec's, the local server's, or that of the stack PeagleTraining."""
+    stack = f"arn:{partition(facts.region)}:iam::{facts.account}:role/{training_role(facts.region)}"
+    return spec.train.execution_role_arn or facts.role_arn or stack
+
+
+def _channels(spec: LearnSpec, facts: TrainingFacts) -> list[dict[str, Any]]:
+    named = {
+        "target": facts.target_uri,
+        "head": facts.head_uri,
+        "training": facts.training.uri if facts.training else None,
+        "validation": facts.validation.uri if facts.validation else None,
+    }
+    channels = []
+    for name, uri in named.items():
+        if uri is None:
+            continue
+        source: dict[str, Any] = {
+            "S3DataType": "S3Prefix",
+            "S3Uri": uri,
+            "S3DataDistributionType": "FullyReplicated",
+        }
+        if name == "target" and spec.target.accept_eula:
+            source["ModelAccessConfig"] = {"AcceptEula": True}
+        channels.append({"ChannelName": name, "DataSource": {"S3DataSource": source}})
+    return channels
+
+
+def _resources(spec: LearnSpec, facts: TrainingFacts) -> dict[str, Any]:
+    train, entry = spec.train, facts.instance
+    # No KeepAlivePeriodInSeconds: a warm pool would be billed after the job.
+    resources: dict[str, Any] = {"InstanceType": facts.instance_type, "InstanceCount": train.instance_count}
+    own_disks = entry is not None and entry.local_storage
+    if train.volume_gb is not None or not own_disks:
+        resources["VolumeSizeInGB"] = train.volume_gb or _volume_gb(facts)
+    if train.kms_key is not None and not own_disks:  # AWS refuses a key for an instance's own disks
+        resources["VolumeKmsKeyId"] = train.kms_key
+    return resources
+
+
+def _volume_gb(facts: TrainingFacts) -> int:
+    data = sum(channel.bytes for channel in (facts.training, facts.validation) if channel)
+    # A checkpoint has the head with its states; two lie there at once, and the head in model/.
+    head = facts.recipe.head.parameters(facts.recipe.target) * 16 * 3
+    return math.ceil((facts.target_bytes + 2 * data + head) / 1e9) + _SPARE_GB
+
+
+def _seconds(hours: float) -> int:
+    return max(1, int(hours * 3600))
+
+
+def _stopping(spec: LearnSpec, facts: TrainingFacts) -> dict[str, int]:
+    train = spec.train
+    stopping = {"MaxRuntimeInSeconds": _seconds(train.max_hours)}
+    if train.spot:
+        stopping["MaxWaitTimeInSeconds"] = _seconds(wait_hours(spec))
+    elif facts.instance is not None and facts.instance.gpu_count:
+        stopping["MaxPendingTimeInSeconds"] = _seconds(PENDING_HOURS)  # of accelerated instances only
+    return stopping
+
+
+def wait_hours(spec: LearnSpec) -> float:
+    """Return the hours that a spot job may wait and train."""
+    return spec.train.max_wait_hours or 2 * spec.train.max_hours
+
+
+def deadline(spec: LearnSpec, facts: TrainingFacts) -> datetime:
+    """Return when the guard stops the job; SageMaker's own limits end it before."""
+    hours = wait_hours(spec) if spec.train.spot else spec.train.max_hours + PENDING_HOURS
+    return facts.now + timedelta(hours=hours) + _SLACK
+
+
+def _findings(plan: LearnPlan) -> list[Finding]:
+    facts, train, values = plan.facts, plan.spec.train, plan.values
+    found: list[Finding] = []
+    if facts.image is None:
+        found.append(
+            error_finding(
+                "image",
+                "train.image is missing: AWS publishes no image with the trainer",
+                "Build the training image (docs/how-to/train-a-head.md) and write its URI into train.image.",
+            )
+        )
+    if facts.training is None:
+        found.append(
+            error_finding(
+                "data",
+                f"no training data: none lies below {plan.spec.folder}data/training/",
+                "Run `peagle-sm learn data` first, or give train.training.",
+            )
+        )
+    if facts.instance is None:
+        found.append(
+            error_finding(
+                "instance",
+                f"train.instance_type: the memory of {facts.instance_type} is not known",
+                "Take an instance type of `peagle-sm learn plan`.",
+            )
+        )
+    if plan.memory is not None and not plan.memory.fits:
+        found.append(
+            error_finding(
+                "memory",
+                f"too little memory on {facts.instance_type}: {plan.memory.needed_gb:.1f} GB needed, "
+                f"{plan.memory.available_gb:.1f} GB available\n  " + "\n  ".join(plan.memory.lines),
+                f"Take a larger instance or a train.sequence_length below {values['sequence_length']}; "
+                f"`peagle-sm learn plan {plan.spec.target.model}` lists what fits.",
+            )
+        )
+    length = int(values["sequence_length"])
+    if facts.longest is not None and length > facts.longest:
+        found.append(
+            error_finding(
+                "sequence-length",
+                f"train.sequence_length: found {length}; allowed: at most {facts.longest}, the target's "
+                "context",
+                "Make it shorter.",
+            )
+        )
+    if int(values.get("sequence_partitions", 1)) > length // _LEAST_SEGMENT:
+        found.append(
+            error_finding(
+                "partitions",
+                f"train.sequence_partitions: found {values['sequence_partitions']} parts of {length} tokens; "
+                f"allowed: parts of {_LEAST_SEGMENT} tokens or more",
+                "Give fewer parts.",
+            )
+        )
+    if float(values["down_sample_ratio_min"]) > float(values["down_sample_ratio"]):
+        found.append(
+            error_finding(
+                "down-sample-ratio",
+                f"train.down_sample_ratio_min: found {values['down_sample_ratio_min']:g}; allowed: at most "
+                f"down_sample_ratio ({values['down_sample_ratio']:g})",
+                "Make it smaller.",
+            )
+        )
+    if facts.head_uri is None and "mask_token_id" not in values:
+        found.append(
+            error_finding(
+                "mask-token",
+                "train.mask_token_id is missing: a head from nothing needs a token that the data never has",
+                "Give a reserved token of the target's tokenizer, or a head to start from.",
+            )
+        )
+    found += price_findings(train, facts.price)
+    tokens = None if facts.training is None else facts.training.tokens
+    found += epoch_findings(train, values, tokens, plan.duration, facts.price.instances)
+    return found
+
+
+def _fields(plan: LearnPlan) -> list[tuple[str, str]]:
+    facts, train = plan.facts, plan.spec.train
+    hours = plan.estimated_hours
+    return [
+        ("job", plan.job),
+        ("target", f"{plan.spec.target.model}\n({STAND_IN})" if facts.stand_in else plan.spec.target.model),
+        ("start from", facts.head_uri or "nothing: random weights"),
+        ("training", _data_words(facts.training)),
+        ("validation", _data_words(facts.validation)),
+        ("instance", f"{train.instance_count} x {facts.instance_type}{', managed spot' * train.spot}"),
+        ("price", facts.price.words()),
+        ("price from", facts.price.source),
+        ("budget", "" if train.budget_usd is None else usd(train.budget_usd)),
+        ("takes", "" if hours is None else f"about {hours:.1f} h ({plan.duration.source})"),
+        ("stops", f"after {train.max_hours:g} h of training at the latest"),
+        ("leaves", plan.artifact),
+        ("sizes", plan.facts.recipe.checked or ""),
+    ]
+
+
+def _data_words(channel: ChannelFacts | None) -> str:
+    if channel is None:
+        return "none"
+    counted = (
+        "" if channel.tokens is None else f": {channel.conversations} documents, {channel.tokens:,} tokens"
+    )
+    return f"{channel.uri}{counted}"

@@ -1,0 +1,130 @@
+"""Training rows: the target's own answers as token ids, ``*.tokens.jsonl``. Pure.
+
+One line is ``{"input_ids": [int], "loss_mask": [0|1], "conversation": "<hash>"}``: the prompt as the engine
+tokenized it, then the answer; the mask is 1 on the answer. The trainer reads nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peagle_sm.core.errors import ServiceFault, SpecError
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One answer of the target: token ids of prompt and answer, and why the answer ended."""
+
+    prompt: str  #: the prompt's key
+    conversation: str
+    prompt_ids: tuple[int, ...]
+    answer_ids: tuple[int, ...]
+    finish_reason: str | None
+    turn: int = 0
+
+
+def row(one: Sampled) -> str:
+    """Return one line of the training file, without its line end."""
+    line = {
+        "input_ids": [*one.prompt_ids, *one.answer_ids],
+        "loss_mask": [0] * len(one.prompt_ids) + [1] * len(one.answer_ids),
+        "conversation": one.conversation,
+    }
+    return json.dumps(line, separators=(",", ":"))
+
+
+def read_rows(text: str, origin: str) -> Iterator[Mapping[str, Any]]:
+    """Read a training file, line by line.
+
+    Raises:
+        SpecError: a line is not a row; the message has its number.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _bad(origin, number, f"not JSON: {error}") from error
+        if not isinstance(value, dict) or set(value) != {"input_ids", "loss_mask", "conversation"}:
+            raise _bad(origin, number, "allowed: exactly input_ids, loss_mask and conversation")
+        ids, mask = value["input_ids"], value["loss_mask"]
+        if not isinstance(ids, list) or not all(type(each) is int and each >= 0 for each in ids):
+            raise _bad(origin, number, "input_ids: allowed: whole numbers from 0")
+        if not isinstance(mask, list) or len(mask) != len(ids) or not set(mask) <= {0, 1}:
+            raise _bad(origin, number, f"loss_mask: allowed: {len(ids)} times 0 or 1")
+        if 1 not in mask:
+            raise _bad(origin, number, "loss_mask has no 1: there is nothing to learn")
+        yield value
+
+
+def _bad(origin: str, number: int, what: str) -> SpecError:
+    return SpecError(
+        f"{origin}, line {number}: {what}", next_step="Make the file again with `peagle-sm learn data`."
+    )
+
+
+def prompt_ids_of(documents: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Return the prompt's token ids from the events of a stream, as vLLM sends them in the first chunk."""
+    for document in documents:
+        ids = document.get("prompt_token_ids")
+        for choice in document.get("choices") or ():
+            ids = ids or choice.get("prompt_token_ids")
+        if ids:
+            return tuple(ids)
+    return ()
+
+
+def said(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return every text of a streamed answer: content, reasoning, names and arguments of tool calls."""
+    parts: list[str] = []
+    for document in documents:
+        for choice in document.get("choices") or ():
+            delta = choice.get("delta") or {}
+            parts += [str(choice.get("text") or ""), *(str(delta.get(name) or "") for name in _TEXTS)]
+            for call in delta.get("tool_calls") or ():
+                function = call.get("function") or {}
+                parts += [str(function.get("name") or ""), str(function.get("arguments") or "")]
+    return "".join(parts)
+
+
+_TEXTS = ("content", "reasoning", "reasoning_content")
+
+
+def checked(one: Sampled, vocab_size: int | None) -> Sampled:
+    """Return an answer that can be learned from.
+
+    Raises:
+        ServiceFault: the engine sent no token ids, or ids outside the target's vocabulary.
+    """
+    if not one.prompt_ids or not one.answer_ids:
+        missing = "the prompt" if not one.prompt_ids else "the answer"
+        raise ServiceFault(
+            f"the endpoint sends no token ids of {missing}",
+            code="NoTokenIds",
+            next_step="Use an image with vLLM 0.10.2 or later, which has return_token_ids; this"
+            " project's images"
+            " and AWS's vLLM images since 0.16 have it.",
+        )
+    worst = max((*one.prompt_ids, *one.answer_ids))
+    if vocab_size is not None and worst >= vocab_size:
+        raise ServiceFault(
+            f"the endpoint sent token id {worst:,}; the target's vocabulary has {vocab_size:,}: it serves"
+            " another"
+            " model than target.model",
+            code="OtherModel",
+            next_step="Correct target or endpoint in learn.yaml.",
+        )
+    return one
+
+
+def data_hash(files: Mapping[str, bytes]) -> str:
+    """Return the hash of the data: of the names and contents of all its files."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{hashlib.sha256(files[name]).hexdigest()}\n".encode())
+    return digest.hexdigest()

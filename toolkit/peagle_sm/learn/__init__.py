@@ -1,0 +1,1 @@
+"""Use cases of `peagle-sm learn`: data, training, proof, promotion, and all of it."""

@@ -1,0 +1,389 @@
+"""`learn data`: the target's own answers to your prompts, split by conversation, in the spec's bucket.
+
+First everything that can be known without sending: prompts, repeats, split, price. After the confirmation
+the endpoint answers; then the files are written here, and to S3 with a manifest, which is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.files import write_file
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import s3
+from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
+from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
+from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split, user_text
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
+from peagle_sm.core.request_slices import slices_of_body
+from peagle_sm.learn.prompts import Read, read_prompts, target_texts
+from peagle_sm.learn.sampling import Journal, Sampling, SamplingEnd, SamplingLimits, Streams, WantedAnswer
+from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_sm.measure.compare.measurement import SECONDS_A_TOKEN, UNDER_LOAD
+from peagle_sm.measure.verify.engines import EndpointEngine
+from peagle_sm.measure.workloads import limit_of
+from peagle_sm.service import status
+from peagle_sm.service.heads.checking import Sources
+from peagle_sm.service.progress import Event, Progress
+
+SCHEMA = "peagle-sm/learn-data/1"
+TRAINING, VALIDATION = "training/train.tokens.jsonl", "validation/held-out.tokens.jsonl"
+HELD_OUT, GENERAL = "prompts/held-out.jsonl", "prompts/general.jsonl"
+MANIFEST = "manifest.json"
+_MARGIN = timedelta(minutes=5)  #: before the end of the lifetime, for requests in flight
+
+
+@dataclass(frozen=True)
+class SetFacts:
+    """One set of the split: its size, its lengths in characters, and its slices."""
+
+    name: str
+    conversations: int
+    prompts: int
+    characters: tuple[int, int, int]  #: shortest, median and longest prompt
+    slices: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class DataOffer:
+    """What `learn data` would send and store; ``usd`` None: no price is known.
+
+    ``answered`` prompts have an answer from an earlier run. ``seconds`` is a rough estimate at 10 ms a token.
+    """
+
+    name: str
+    endpoint: str
+    sets: tuple[SetFacts, ...]
+    repeats: int
+    near_repeats: int
+    like_general: int
+    token_ids: int
+    redacted: Mapping[str, int]
+    to_ask: int
+    answered: int
+    most_tokens: int
+    seconds: float
+    usd: float | None
+    usd_per_hour: float | None
+    budget_usd: float | None
+    until: datetime | None
+    uri: str
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        found = asdict(self)
+        found["until"] = None if self.until is None else self.until.isoformat()
+        return found
+
+
+@dataclass(frozen=True)
+class DataResult:
+    """The stored data: its hash, its address, rows and tokens of each file, and how sampling ended."""
+
+    data: str
+    uri: str
+    folder: Path
+    rows: Mapping[str, int]
+    tokens: Mapping[str, int]
+    answer_tokens: Mapping[str, int]
+    end: SamplingEnd
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """Everything that is known before the first request."""
+
+    spec: LearnSpec
+    split: Split
+    read: Read
+    described: Described
+    vocab_size: int | None
+    journal: Journal
+    wanted: tuple[WantedAnswer, ...]
+    offer: DataOffer
+
+
+def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources | None = None) -> DataPlan:
+    """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
+
+    Raises:
+        SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
+        NotFound, ServiceFault: the endpoint or the bucket does not exist, or is not in service.
+    """
+    data = spec.data
+    if not data.prompts:
+        raise SpecError(
+            "data.prompts is empty", next_step="Name files, folders or s3:// prefixes of prompts."
+        )
+    endpoint = need_endpoint(spec)
+    opened = sources or Sources(lambda: session)
+    texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
+    read = read_prompts(data.prompts, lambda: session, texts, max_tokens=data.max_tokens, what="data.prompts")
+    general: Read | None = None
+    if data.general is not None:
+        general = read_prompts(
+            [data.general], lambda: session, texts, max_tokens=data.max_tokens, what="data.general"
+        )
+    chosen = _limited(read.prompts, data.limit, data.seed)
+    divided = split(chosen, data.held_out, data.seed, () if general is None else general.prompts)
+    bucket, _ = s3.split_uri(spec.folder)
+    if not s3.exists(session, bucket):
+        raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
+    described = describe_endpoint(session, endpoint)
+    journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
+    wanted = tuple(
+        WantedAnswer(read.items[prompt.id], each.key)
+        for each in (*divided.held_out, *divided.train)
+        for prompt in each.prompts
+    )
+    todo = [each for each in wanted if each.key not in journal.answers and each.key not in journal.left_out]
+    tokens = sum(limit_of(each.item) or data.max_tokens for each in todo)
+    seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
+    hourly = described.arm.usd_per_hour
+    spent = status(endpoint, session=session)
+    offer = DataOffer(
+        name=spec.name,
+        endpoint=endpoint,
+        sets=(
+            _facts("training", divided.train),
+            _facts("held out", divided.held_out),
+            *([_facts("general", [PromptGroup("", divided.general)])] if divided.general else []),
+        ),
+        repeats=divided.repeats,
+        near_repeats=divided.near_repeats,
+        like_general=divided.like_general,
+        token_ids=read.token_ids,
+        redacted=dict(Counter(read.redacted) + Counter({} if general is None else general.redacted)),
+        to_ask=len(todo),
+        answered=len(wanted) - len(todo),
+        most_tokens=tokens,
+        seconds=seconds,
+        usd=None if hourly is None else hourly * seconds / 3600,
+        usd_per_hour=hourly,
+        budget_usd=data.budget_usd,
+        until=spent.summary.expires_at,
+        uri=f"{spec.folder}data/",
+        notes=(*notes, *read.notes, *(() if general is None else general.notes)),
+    )
+    return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
+
+
+def need_endpoint(spec: LearnSpec) -> str:
+    """Return the endpoint that serves the target.
+
+    Raises:
+        SpecError: learn.yaml names none.
+    """
+    if spec.endpoint is None:
+        raise SpecError(
+            "endpoint: found nothing; allowed: the name of an endpoint that serves the target",
+            next_step="Deploy the target with `peagle-sm deploy`, and write `endpoint: NAME` into"
+            " learn.yaml.",
+        )
+    return spec.endpoint
+
+
+def _limited(prompts: Sequence[LearnPrompt], limit: int | None, seed: int) -> list[LearnPrompt]:
+    if limit is None or len(prompts) <= limit:
+        return list(prompts)
+    drawn = sorted(prompts, key=lambda each: hashlib.sha256(f"{seed}/{each.id}".encode()).digest())
+    return drawn[:limit]
+
+
+def _settings_hash(spec: LearnSpec) -> str:
+    """Answers of another target, endpoint or length are not these."""
+    told = [spec.target.model, spec.target.revision, spec.endpoint, spec.data.max_tokens]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+
+
+def _facts(name: str, conversations: Iterable[PromptGroup]) -> SetFacts:
+    every = list(conversations)
+    prompts = [prompt for each in every for prompt in each.prompts]
+    lengths = sorted(len(user_text(prompt.body)) for prompt in prompts) or [0]
+    slices: dict[str, Counter[str]] = {}
+    for prompt in prompts:
+        told = slices_of_body(prompt.body, prompt.labels)
+        for dimension, value in told.items():
+            slices.setdefault(dimension, Counter())[value] += 1
+    found = {name: dict(values.most_common()) for name, values in sorted(slices.items())}
+    return SetFacts(
+        name, len(every), len(prompts), (lengths[0], lengths[len(lengths) // 2], lengths[-1]), found
+    )
+
+
+def make_data(
+    plan: DataPlan,
+    session: Session,
+    work: Path,
+    *,
+    confirm: Callable[[DataOffer], bool],
+    progress: Progress,
+    engine: Streams | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> DataResult:
+    """Confirm, sample the answers, write the files here, and upload them; a repeated run continues.
+
+    Raises:
+        Declined: ``confirm`` declined; nothing was sent or stored.
+        SpecError, ServiceFault, StreamError: the endpoint refused or failed; what was answered is kept.
+        PlanRefused: the budget or the lifetime ended before there was an answer for each set.
+        PeagleError: S3 refused; the files are on this machine, and the next run uploads them.
+    """
+    spec, offer = plan.spec, plan.offer
+    if not confirm(offer):
+        raise Declined(
+            "Nothing was sent or stored: it was not confirmed.", next_step="Run it again and confirm."
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    arm = plan.described.arm
+    until = None if offer.until is None else offer.until - _MARGIN
+    sampling = Sampling(
+        engine=engine or EndpointEngine(session, arm.endpoint, arm.component),
+        journal=plan.journal,
+        limits=SamplingLimits(offer.usd_per_hour, spec.data.budget_usd, until),
+        concurrency=spec.data.concurrency,
+        vocab_size=plan.vocab_size,
+        progress=progress,
+        now=session.now,
+        clock=clock,
+    )
+    end = sampling.run(plan.wanted)
+    if end.stopped_by is not None:
+        progress(Event("check", f"stopped at {end.stopped_by}: {end.waiting:,} prompts have no answer"))
+    files, rows, tokens, learned = _files(plan)
+    found = data_hash(files)
+    for name, content in files.items():
+        write_file(work / "data" / name, content, parents=True)
+    text = json.dumps(_manifest(plan, session, found, files, rows, tokens, end), indent=1, sort_keys=True)
+    write_file(work / "data" / MANIFEST, text + "\n", parents=True)
+    _upload(session, offer.uri, work / "data", files, progress)
+    return DataResult(found, offer.uri, work / "data", rows, tokens, learned, end)
+
+
+def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, int], dict[str, int]]:
+    """Return the files, and the rows, tokens and answer tokens of each training file."""
+    answers, files = plan.journal.answers, dict[str, bytes]()
+    rows, tokens, learned = dict[str, int](), dict[str, int](), dict[str, int]()
+    by_key = {each.item.prompt_id: each.key for each in plan.wanted}
+    for name, conversations in ((TRAINING, plan.split.train), (VALIDATION, plan.split.held_out)):
+        turns: list[Sampled] = [
+            replace(turn, conversation=each.key)
+            for each in conversations
+            for prompt in each.prompts
+            for turn in answers.get(by_key[prompt.id], ())
+        ]
+        if not turns:
+            raise PlanRefused(
+                f"no prompt of {name} has an answer: the budget or the endpoint's lifetime is too small",
+                next_step="Raise data.budget_usd, or extend the lifetime with `peagle-sm keep`; answers so"
+                " far are"
+                " kept, and the next run continues.",
+                details={"findings": []},
+            )
+        files[name] = "".join(row(turn) + "\n" for turn in turns).encode()
+        rows[name] = len(turns)
+        tokens[name] = sum(len(turn.prompt_ids) + len(turn.answer_ids) for turn in turns)
+        learned[name] = sum(len(turn.answer_ids) for turn in turns)
+    held_out = [prompt for each in plan.split.held_out for prompt in each.prompts]
+    files[HELD_OUT] = _bodies(held_out)
+    if plan.split.general:
+        files[GENERAL] = _bodies(plan.split.general)
+    return files, rows, tokens, learned
+
+
+def _bodies(prompts: Iterable[LearnPrompt]) -> bytes:
+    """Return prompts as a workload: OpenAI bodies, one a line."""
+    lines = []
+    for prompt in prompts:
+        line: dict[str, Any] = {"id": prompt.id, **prompt.body}
+        line |= {"category": prompt.category} if prompt.category else {}
+        line |= {"labels": dict(prompt.labels)} if prompt.labels else {}
+        lines.append(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+    return "".join(lines).encode("utf-8", "replace")
+
+
+def _manifest(
+    plan: DataPlan,
+    session: Session,
+    found: str,
+    files: Mapping[str, bytes],
+    rows: Mapping[str, int],
+    tokens: Mapping[str, int],
+    end: SamplingEnd,
+) -> dict[str, Any]:
+    spec, offer = plan.spec, plan.offer
+    return {
+        "schema": SCHEMA,
+        "data": found,
+        "name": spec.name,
+        "made_at": session.now().isoformat(timespec="seconds"),
+        "target": spec.target.model_dump(mode="json", exclude={"accept_eula"}),
+        "endpoint": {"name": offer.endpoint, **plan.described.origin},
+        "settings": spec.data.model_dump(mode="json"),
+        "sources": dict(plan.read.sources),
+        "sets": [asdict(each) for each in offer.sets],
+        "left_out": {
+            "repeats": offer.repeats,
+            "near_repeats": offer.near_repeats,
+            "like_general": offer.like_general,
+            "token_ids": offer.token_ids,
+            "refused_or_secret": end.left_out,
+            "without_answer": end.waiting,
+        },
+        "redacted": dict(offer.redacted),
+        "files": {
+            name: {
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "size": len(content),
+                "rows": rows.get(name),
+                "tokens": tokens.get(name),
+            }
+            for name, content in sorted(files.items())
+        },
+    }
+
+
+def _upload(session: Session, uri: str, folder: Path, files: Mapping[str, bytes], progress: Progress) -> None:
+    """Upload the files, then the manifest: a reader of the manifest finds all of them."""
+    bucket, prefix = s3.split_uri(uri)
+    for name in files:
+        progress(Event("check", f"uploading {name} to {uri}"))
+        put_file(session, bucket, prefix + name, folder / name, digests(folder / name), lambda count: None)
+    put_bytes(session, bucket, prefix + MANIFEST, (folder / MANIFEST).read_bytes())
+
+
+def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
+    """Read the manifest of the spec's data.
+
+    Raises:
+        NotFound: `learn data` has not stored any.
+        SpecError: it is not such a manifest.
+    """
+    bucket, prefix = s3.split_uri(f"{spec.folder}data/")
+    sizes = s3.list_sizes(session, bucket, prefix)
+    if MANIFEST not in sizes:
+        raise NotFound(f"{spec.folder}data/ has no data", next_step="Make it first: `peagle-sm learn data`.")
+    try:
+        found = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise SpecError(
+            f"{spec.folder}data/{MANIFEST} is not a manifest of `learn data`",
+            next_step="Make the data again: `peagle-sm learn data`.",
+        )
+    return found

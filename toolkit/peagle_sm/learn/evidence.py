@@ -1,0 +1,68 @@
+"""From the results files of a proof to its evidence: the candidate against the serving head. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from peagle_sm.core.learn.proof import ProofCheck, Ratio, SetEvidence
+from peagle_sm.measure.compare.analysis import Cells, compare_cells, of_prompts
+from peagle_sm.measure.results.records import CheckRecord, Interval
+from peagle_sm.measure.results.result_file import Results
+
+SERVING, CANDIDATE, PLAIN = "serving", "candidate", "plain"  #: names of the arms
+
+
+def set_evidence(results: Results, confidence: float) -> SetEvidence:
+    """Compare the candidate with the serving head in a results file; arms by their names."""
+    speculates = {arm.name: None if arm.mode == "unknown" else arm.mode != "none" for arm in results.arms}
+    records = [
+        each
+        for each in results.requests
+        if each.phase == "measured" and not each.prompt_id.endswith("#warm-up")
+    ]
+    cells: dict[str, Cells] = {
+        name: of_prompts((each for each in records if each.arm == name), speculates=speculates.get(name))
+        for name in (SERVING, CANDIDATE)
+    }
+    failed = sum(each.arm == CANDIDATE and each.error is not None for each in records)
+    pair = next(
+        (each for each in results.comparisons if {each.faster, each.slower} == {SERVING, CANDIDATE}), None
+    )
+    lengths = {name: _length(each) for name, each in cells.items()}
+    shared = len(set(cells[CANDIDATE]) & set(cells[SERVING]))
+    try:
+        found = compare_cells([cells[CANDIDATE]], [cells[SERVING]], confidence=confidence)
+    except ValueError:  # too few common prompts for an interval
+        return SetEvidence(shared, None, None, lengths[SERVING], lengths[CANDIDATE], failed)
+    return SetEvidence(
+        prompts=found.units,
+        acceptance=_ratio(found.acceptance),
+        speed=_ratio(found.rate),
+        serving_length=lengths[SERVING],
+        candidate_length=lengths[CANDIDATE],
+        failed=failed,
+        identical=None if pair is None else pair.identical_outputs,
+        compared=None if pair is None else pair.compared_outputs,
+    )
+
+
+def _ratio(found: Interval | None) -> Ratio | None:
+    return None if found is None else Ratio(found.value, found.low, found.high)
+
+
+def _length(cells: Cells) -> float | None:
+    drafts = [cell.drafts for cell in cells.values()]
+    advanced = [cell.advanced for cell in cells.values()]
+    if not drafts or None in drafts or None in advanced:
+        return None
+    return sum(each or 0.0 for each in advanced) / max(1e-9, sum(each or 0.0 for each in drafts))
+
+
+def checks_of(found: Iterable[Any]) -> tuple[ProofCheck, ...]:
+    """Return the checks of `verify` that apply; its other records are slices of them."""
+    return tuple(
+        ProofCheck(each.name, each.passed, each.summary)
+        for each in found
+        if isinstance(each, CheckRecord) and each.applicable
+    )

@@ -1,0 +1,399 @@
+"""What a training plan stands on: target, head, data, price, role, quota, read from AWS; creates nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.control.prices import LOCAL, find_training_price
+from peagle_sm.aws.readers.account import read_role
+from peagle_sm.aws.readers.resources import find_quotas
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import listed_objects, read_range, s3_folder, split_uri
+from peagle_sm.core.catalog import Catalog, HeadEntry, load_catalog
+from peagle_sm.core.errors import NotFound, PeagleError, SpecError
+from peagle_sm.core.heads.inspect import inspect_head, target_facts
+from peagle_sm.core.heads.layout import read_layout
+from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
+from peagle_sm.core.learn.plan import ChannelFacts, TrainingFacts, role_arn
+from peagle_sm.core.learn.price import TrainingPrice
+from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
+from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
+from peagle_sm.core.words import Finding, error_finding
+
+SUFFIX = ".tokens.jsonl"
+"""Files of training data: one document of token ids a line."""
+COUNTED_BYTES = 64_000_000
+"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it."""
+TRAINER_IMAGE = "peagle-trainer"
+"""The local SageMaker's name for the training image."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    uri: str | None
+    digest: str
+    size: int
+    config: Mapping[str, Any] | None
+    recipe: Recipe
+    findings: tuple[Finding, ...]
+
+
+def read_facts(spec: LearnSpec, session: Session, base: Path) -> TrainingFacts:
+    """Read all that a plan needs; paths in the spec are relative to ``base``.
+
+    What is wrong with target, head, data, role, bucket or quota becomes a finding of the plan.
+
+    Raises:
+        SpecError: the model has no recipe, or its config has no sizes.
+        CredentialsError, ServiceFault: AWS refuses, or does not answer.
+    """
+    catalog = load_catalog()
+    target = _target(spec, session, catalog)
+    head_uri, head_digest, recipe, faults = _head(spec, session, catalog, target)
+    findings = [*target.findings, *faults, *_bucket_findings(spec, session)]
+    channels: dict[str, ChannelFacts | None] = {}
+    for name, given in (("training", spec.train.training), ("validation", spec.train.validation)):
+        try:
+            channels[name] = read_channel(spec, session, name, given, base)
+        except SpecError as error:
+            channels[name] = None
+            findings.append(error_finding("data", error.message, error.next_step or ""))
+    kind = spec.train.instance_type or recipe.instance_type
+    local = session.local
+    facts = TrainingFacts(
+        account=session.account(),
+        region=session.region,
+        now=session.now(),
+        local=local is not None,
+        recipe=recipe,
+        target_uri=target.uri,
+        target_digest=target.digest,
+        target_bytes=target.size,
+        longest=None if target.config is None else target_facts(target.config).context,
+        head_uri=head_uri,
+        head_digest=head_digest,
+        training=channels["training"],
+        validation=channels["validation"],
+        instance_type=kind,
+        instance=catalog.instances.get(kind),
+        price=read_price(spec, session, kind),
+        image=spec.train.image or (dict(local.image_uris).get(TRAINER_IMAGE) if local else None),
+        role_arn=local.role_arn if local else None,
+        stand_in=local is not None or (spec.target.model in catalog.models and _stand_in(spec, catalog)),
+    )
+    findings += [*_role_findings(spec, facts, session), *_quota_findings(spec, kind, session)]
+    return replace(facts, findings=tuple(findings))
+
+
+def _stand_in(spec: LearnSpec, catalog: Catalog) -> bool:
+    return catalog.models[spec.target.model].stand_in
+
+
+def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
+    model = spec.target.model
+    uri = model.rstrip("/") + "/" if model.startswith("s3://") else spec.target.uri
+    if uri is None:
+        catalog.model(model)  # raises for an unknown model
+        uri = _target_uri(model, session, catalog)
+    known = None if model.startswith("s3://") else load_recipes().recipe(model)
+    if uri is None:
+        finding = error_finding(
+            "target",
+            f"target.uri is missing: no place of the weights of {model} is known",
+            "Copy its Hugging Face folder to S3 and give the prefix as target.uri.",
+        )
+        assert known is not None
+        return _Target(None, "", 0, None, known, (finding,))
+    try:
+        folder = s3_folder(session, uri)
+        config = _config(folder)
+    except (NotFound, ValueError) as error:
+        said = error.message if isinstance(error, NotFound) else f"config.json below {uri}: {error}"
+        finding = error_finding("target", f"target: {said}", "Give the folder of a Hugging Face model.")
+        if known is None:
+            raise SpecError(f"target.model: {said}", next_step=finding.next_step) from error
+        return _Target(uri, "", 0, None, known, (finding,))
+    weights = sum(size for name, size in folder.sizes.items() if name.endswith(".safetensors"))
+    recipe = known or recipe_from_config(config, weights)
+    return _Target(uri, _digest(session, uri), sum(folder.sizes.values()), config, recipe, ())
+
+
+def _target_uri(model: str, session: Session, catalog: Catalog) -> str | None:
+    entry = catalog.models[model]
+    if session.local is not None:
+        found = dict(session.local.artifacts).get(entry.artifact or "")
+        return None if found is None else found.rstrip("/") + "/"
+    jumpstart = catalog.jumpstart.get(model)
+    return None if jumpstart is None else jumpstart.target(session.region)
+
+
+def _config(folder: Folder) -> Mapping[str, Any]:
+    text = folder.text(CONFIG)
+    config = None if text is None else read_json(text, CONFIG)
+    if not isinstance(config, dict):
+        raise ValueError("it is missing, or no JSON object")
+    return config
+
+
+def _head(
+    spec: LearnSpec, session: Session, catalog: Catalog, target: _Target
+) -> tuple[str | None, str, Recipe, list[Finding]]:
+    """Return the head to start from, a hash of its files, the recipe with its sizes, and its faults."""
+    asked = spec.head
+    if asked == FROM_NOTHING:
+        return None, "", target.recipe, []
+    entry: HeadEntry | None = None
+    if asked is None or not asked.startswith("s3://"):
+        named = asked or _default_head(spec, catalog)
+        if named is None:
+            return None, "", target.recipe, []
+        entry, uri = _catalogue_head(named, spec, session, catalog)
+        if uri is None:
+            step = f"Copy it to S3 with `peagle-sm heads stage {named}` and give the prefix as head, or none."
+            fault = error_finding("head", f"head: no place of {named} in S3 is known", step)
+            return None, "", target.recipe, [fault]
+    else:
+        uri = asked.rstrip("/") + "/"
+    try:
+        folder = s3_folder(session, uri)
+    except NotFound as error:
+        return (
+            None,
+            "",
+            target.recipe,
+            [error_finding("head", f"head: {error.message}", error.next_step or "")],
+        )
+    trained = entry.trained_depth if entry else None
+    report = inspect_head(folder, target=target.config, mode="p-eagle", trained_k=trained)
+    faults = [
+        Finding(one.severity, f"head: {one.message}", one.next_step, f"head-{one.check}")
+        for one in report.faults
+        if one.check != "licence"
+    ]
+    return uri, _digest(session, uri), _sized(target.recipe, folder, report.trained_k), faults
+
+
+def _default_head(spec: LearnSpec, catalog: Catalog) -> str | None:
+    entry = catalog.models.get(spec.target.model)
+    return None if entry is None else entry.default_heads.get("p-eagle")
+
+
+def _catalogue_head(
+    named: str, spec: LearnSpec, session: Session, catalog: Catalog
+) -> tuple[HeadEntry, str | None]:
+    entry = catalog.heads.get(named)
+    if entry is None:
+        raise SpecError(
+            f"head: found {named!r}; allowed: {', '.join(sorted(catalog.heads))}, s3:// of a head, or none",
+            next_step="Give one of these, or leave head out for the catalogue's.",
+        )
+    if session.local is not None:
+        uri = dict(session.local.artifacts).get(entry.artifact or "")
+    else:
+        jumpstart = catalog.jumpstart.get(spec.target.model)
+        default = _default_head(spec, catalog) == named
+        uri = jumpstart.draft(session.region) if jumpstart is not None and default else None
+    return entry, None if uri is None else uri.rstrip("/") + "/"
+
+
+def _sized(recipe: Recipe, folder: Folder, trained: int | None) -> Recipe:
+    layout = read_layout(_config(folder))[0]
+    if layout is None:
+        return recipe
+    sizes = HeadSizes(
+        layers=layout.layers,
+        depths=trained or recipe.head.depths,
+        attention_heads=layout.heads,
+        kv_heads=layout.kv_heads,
+        head_dim=layout.head_dim,
+        intermediate_size=layout.inner,
+        bytes_per_value=recipe.head.bytes_per_value,
+    )
+    return recipe.model_copy(update={"head": sizes, "checked": None})
+
+
+def _digest(session: Session, uri: str) -> str:
+    """Hash the names, sizes and ETags of all objects below a prefix."""
+    bucket, prefix = split_uri(uri)
+    rows = sorted(listed_objects(session, bucket, prefix))
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
+
+
+def read_channel(
+    spec: LearnSpec, session: Session, name: str, given: str | None, base: Path
+) -> ChannelFacts | None:
+    """Read a channel's data: a path of this machine, an s3:// prefix, or what `learn data` wrote.
+
+    Raises:
+        SpecError: there is no such file, or a line is none of the trainer's.
+    """
+    if given is not None and not given.startswith("s3://"):
+        return _local_channel(spec, name, base / given)
+    uri = (given or f"{spec.folder}data/{name}/").rstrip("/") + "/"
+    bucket, prefix = split_uri(uri)
+    try:
+        rows = [row for row in listed_objects(session, bucket, prefix) if row[0].endswith(SUFFIX)]
+    except NotFound:
+        rows = []
+    if not rows:
+        if given is not None:
+            raise SpecError(
+                f"train.{name}: no file {SUFFIX} lies below {uri}", next_step="Correct the s3:// prefix."
+            )
+        return None
+    size = sum(row[1] for row in rows)
+    counts: tuple[int | None, int | None] = (None, None)
+    if size <= COUNTED_BYTES:
+        lines = (
+            line
+            for key, length, _ in rows
+            for line in _numbered(read_range(session, bucket, prefix + key, 0, length), f"{uri}{key}")
+        )
+        counts = count_documents(lines, f"train.{name}")
+    return ChannelFacts(uri, _digest(session, uri), size, counts[1], counts[0])
+
+
+def _local_channel(spec: LearnSpec, name: str, path: Path) -> ChannelFacts:
+    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() and file.name.endswith(SUFFIX) for file in files):
+        raise SpecError(
+            f"train.{name}: {path} is not a file or folder of *{SUFFIX}",
+            next_step="Give one that `peagle-sm learn data` wrote.",
+        )
+    total, size = hashlib.sha256(), 0
+
+    def lines() -> Iterator[tuple[str, bytes]]:
+        nonlocal size
+        for file in files:
+            content = file.read_bytes()
+            size += len(content)
+            total.update(f"{file.name}\0{len(content)}\0".encode() + content)
+            yield from _numbered(content, str(file))
+
+    conversations, tokens = count_documents(lines(), f"train.{name}")
+    digest = total.hexdigest()[:16]
+    uri = f"{spec.folder}data/{digest}/{name}/"
+    return ChannelFacts(uri, digest, size, tokens, conversations, tuple(map(str, files)))
+
+
+def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.strip():
+            yield f"{origin} line {number}", line
+
+
+def count_documents(lines: Iterable[tuple[str, bytes]], what: str) -> tuple[int, int]:
+    """Check documents and count them and their tokens.
+
+    Raises:
+        SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of one length.
+    """
+    documents = tokens = learned = 0
+    for origin, line in lines:
+        problem = _problem(line)
+        if isinstance(problem, str):
+            raise SpecError(
+                f"{what}: {origin}: {problem}",
+                next_step="Write the data with `peagle-sm learn data`, or correct the line.",
+            )
+        documents += 1
+        tokens += problem[0]
+        learned += problem[1]
+    if not documents or not learned:
+        raise SpecError(
+            f"{what}: found {documents} documents{' without a token to learn' if documents else ''}; "
+            "allowed: at least one, with a loss_mask of 1 somewhere",
+            next_step="Run `peagle-sm learn data` with more prompts.",
+        )
+    return documents, tokens
+
+
+def _problem(line: bytes) -> str | tuple[int, int]:
+    """Return what is wrong with a document, or its tokens and those that are learned."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    ids, mask = (row.get("input_ids"), row.get("loss_mask")) if isinstance(row, dict) else (None, None)
+    if not isinstance(ids, list) or not isinstance(mask, list):
+        return 'not {"input_ids": […], "loss_mask": […]}'
+    if len(ids) != len(mask) or not ids:
+        return f"{len(ids)} input_ids and {len(mask)} in loss_mask; allowed: as many, at least one"
+    if any(type(one) is not int or one < 0 for one in ids):
+        return "input_ids has a value that is no token id"
+    if any(one not in (0, 1) or isinstance(one, bool) for one in mask):
+        return "loss_mask has a value other than 0 and 1"
+    return len(ids), sum(mask)
+
+
+def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
+    """Return the job's price: AWS's price list, else the spec's ``usd_per_hour``; local: 0."""
+    train = spec.train
+    made = {"instances": train.instance_count, "max_hours": train.max_hours, "spot": train.spot}
+    if session.is_local:
+        return TrainingPrice(0.0, source=LOCAL, **made)
+    found, why = find_training_price(session, kind, session.region)
+    if found is not None:
+        return TrainingPrice(found.usd_per_hour, source=str(found), **made)
+    if train.usd_per_hour is not None:
+        return TrainingPrice(train.usd_per_hour, source=f"train.usd_per_hour of the spec ({why})", **made)
+    return TrainingPrice(None, source=str(why), **made)
+
+
+def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:
+    bucket, _ = split_uri(spec.bucket)
+    try:
+        answer = session.api("s3").head_bucket(Bucket=bucket)
+    except PeagleError as error:
+        step = "Create the bucket in the job's region, or correct it: the stack PeagleTraining can make one."
+        yield error_finding("bucket", f"bucket: {bucket} cannot be used: {error.message}", step)
+        return
+    region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+    if region and not session.is_local and region != session.region:
+        yield error_finding(
+            "bucket",
+            f"bucket: {bucket} is in {region}; the job is in {session.region}, and SageMaker takes data of "
+            "its own region alone",
+            f"Give a bucket in {session.region}, or --region {region}.",
+        )
+
+
+def _role_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> Iterator[Finding]:
+    arn = role_arn(spec, facts)
+    try:
+        role = read_role(session, arn)
+    except PeagleError as error:
+        yield Finding("info", f"the role {arn} could not be read: {error.message}", "", "role")
+        return
+    step = "Deploy the stack PeagleTraining (docs/how-to/train-a-head.md), or give train.execution_role_arn."
+    if not role.exists:
+        yield error_finding("role", f"the role {arn} does not exist", step)
+    elif "sagemaker.amazonaws.com" not in role.trusts:
+        yield error_finding("role", f"sagemaker.amazonaws.com may not assume {arn}", step)
+
+
+def quota_name(kind: str, spot: bool) -> str:
+    """Return the name of an instance type's training quota in Service Quotas."""
+    return f"{kind} for {'spot ' * spot}training job usage"
+
+
+def _quota_findings(spec: LearnSpec, kind: str, session: Session) -> Sequence[Finding]:
+    name = quota_name(kind, spec.train.spot)
+    try:
+        granted = find_quotas(session, {name}).get(name)
+    except PeagleError as error:
+        return [Finding("info", f"the quota {name!r} could not be read: {error.message}", "", "quota")]
+    if granted is None or granted >= spec.train.instance_count:
+        return []
+    return [
+        error_finding(
+            "quota",
+            f"the quota {name!r} is {granted:g}; the job needs {spec.train.instance_count}",
+            "Request more in the Service Quotas console (Amazon SageMaker); it can take days.",
+        )
+    ]

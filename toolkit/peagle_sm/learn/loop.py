@@ -1,0 +1,183 @@
+"""The four steps of `learn run`, each by its own use case; each finds its result again after a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, NotOffered
+from peagle_sm.core.learn.proof import Proof, faults_of
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.learn.steps import StepCost
+from peagle_sm.learn.data import DataPlan, make_data, plan_data
+from peagle_sm.learn.promote import promote
+from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
+from peagle_sm.learn.run import RunStep, StepResult
+from peagle_sm.learn.train import plan_training, train
+from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
+from peagle_sm.measure.compare.measurement import LOCAL_START_UP_MINUTES, SECONDS_A_TOKEN, START_UP_MINUTES
+from peagle_sm.service.progress import Progress
+from peagle_sm.service.spec_to_plan import load_spec
+
+Results = Mapping[str, Mapping[str, Any]]
+_SETS, _ARMS = 2, 3  #: sets of prompts, and arms that answer each
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What all steps share: the two specs, the session, and the folder of the run."""
+
+    spec: LearnSpec
+    endpoint_path: Path
+    base: Path
+    session: Session
+    work: Path
+    progress: Progress
+    unguarded: bool = False
+
+    def steps(self) -> tuple[RunStep, ...]:
+        """Return the steps in order."""
+        return (
+            RunStep("data", self._data_inputs, self._data_cost, self._data),
+            RunStep("train", self._train_inputs, self._train_cost, self._train),
+            RunStep("prove", self._prove_inputs, self._prove_cost, self._prove),
+            RunStep("promote", self._promote_inputs, self._promote_cost, self._promote),
+        )
+
+    def usd_per_hour(self) -> float | None:
+        """Return the price of the endpoint, from which a head pays itself back."""
+        return describe_endpoint(self.session, str(self.spec.endpoint)).arm.usd_per_hour
+
+    def _data_plan(self) -> DataPlan:
+        return plan_data(self.spec, self.session, self.work)
+
+    def _data_inputs(self, results: Results) -> Any:
+        spec = self.spec
+        return [
+            spec.data.model_dump(mode="json"),
+            spec.target.model_dump(mode="json"),
+            spec.endpoint,
+            spec.folder,
+        ]
+
+    def _data_cost(self, results: Results) -> StepCost:
+        offer = self._data_plan().offer
+        most = [each for each in (offer.usd, offer.budget_usd) if each is not None]
+        what = f"{offer.to_ask:,} answers from {offer.endpoint}"
+        return StepCost("data", what, min(most, default=None), offer.budget_usd)
+
+    def _data(self, results: Results) -> StepResult:
+        made = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
+        hourly = self.usd_per_hour()
+        usd = None if hourly is None else round(hourly * made.end.spent_s / 3600, 4)
+        return StepResult({"data": made.data, "uri": made.uri, "rows": dict(made.rows)}, usd)
+
+    def _train_inputs(self, results: Results) -> Any:
+        spec = self.spec
+        told = [spec.train.model_dump(mode="json"), spec.head, spec.target.model_dump(mode="json")]
+        return [results.get("data", {}).get("data"), *told]
+
+    def _train_cost(self, results: Results) -> StepCost:
+        if "data" not in results:
+            # The steps of the training follow from the rows; its limits are known before.
+            asked = self.spec.train
+            rate = asked.usd_per_hour
+            most = None if rate is None else rate * asked.instance_count * asked.max_hours
+            known = [each for each in (most, asked.budget_usd) if each is not None]
+            most = min(known, default=None)
+            return StepCost("train", f"one training job, at most {asked.max_hours:g} h", most, most)
+        plan = plan_training(self.spec, self.session, self.base)
+        plan.refuse_errors()
+        price = plan.facts.price
+        usd = (
+            None
+            if price.max_usd is None or plan.estimated_hours is None
+            else min(price.max_usd, price.max_usd * plan.estimated_hours / self.spec.train.max_hours)
+        )
+        return StepCost("train", f"job {plan.job}", usd, price.max_usd)
+
+    def _train(self, results: Results) -> StepResult:
+        found = train(
+            self.spec,
+            self.session,
+            confirm=_yes,
+            progress=self.progress,
+            unguarded=self.unguarded,
+            base=self.base,
+        )
+        if found.job.artifact is None:
+            raise NotFound(
+                f"job {found.job.name} has no head",
+                next_step=f"Look at it: `peagle-sm learn status {found.job.name}`.",
+            )
+        return StepResult({"job": found.job.name, "head": found.job.artifact}, found.usd)
+
+    def _prove_inputs(self, results: Results) -> Any:
+        told = results.get("train", {}).get("head"), results.get("data", {}).get("data")
+        return [*told, self.spec.prove.model_dump(mode="json"), self.spec.endpoint]
+
+    def _prove_cost(self, results: Results) -> StepCost:
+        """Estimate two endpoints for as long as the answers of three arms take."""
+        asked = self.spec.prove
+        tokens = (asked.prompts or 100) * _SETS * _ARMS * asked.max_tokens
+        start = LOCAL_START_UP_MINUTES if self.session.is_local else START_UP_MINUTES
+        hours = tokens * SECONDS_A_TOKEN / 3600 + start / 60
+        hourly = self.usd_per_hour()
+        usd = None if hourly is None else 2 * hourly * hours
+        return StepCost("prove", "two endpoints beside the serving one", usd, asked.budget_usd)
+
+    def _prove(self, results: Results) -> StepResult:
+        head = str(results["train"]["head"])
+        served = load_spec(self.endpoint_path)
+        plan = plan_prove(self.spec, served, head, self.session, self.work)
+        proof = self._known_proof(plan.bound.head) or prove(
+            plan, self.session, self.work, confirm=_yes, progress=self.progress, unguarded=self.unguarded
+        )
+        if not proof.decision.offered:
+            raise NotOffered(
+                f"head {proof.bound.head[:16]} is not offered: {proof.decision.reasons[0]}",
+                next_step="Train longer, with more data or other settings, and run this again.",
+                details={"reasons": list(proof.decision.reasons)},
+            )
+        return StepResult({"head": proof.bound.head, "made_at": proof.made_at}, proof.usd)
+
+    def _known_proof(self, head: str) -> Proof | None:
+        """Return the head's proof if it still holds: a killed run may have finished it."""
+        try:
+            proof = stored_proof(self.spec, self.session, head)
+        except NotFound:
+            return None
+        manifest = {"data": proof.bound.data}
+        bound = bound_of(self.spec, self.session, head, proof.bound.head_uri, manifest)
+        if proof.thresholds != thresholds_of(self.spec):
+            return None
+        holds = not proof.decision.offered or not faults_of(proof, bound, proof.thresholds)
+        return proof if holds else None
+
+    def _promote_inputs(self, results: Results) -> Any:
+        return [results.get("prove"), self.spec.promote.model_dump(mode="json")]
+
+    def _promote_cost(self, results: Results) -> StepCost:
+        hourly = self.usd_per_hour()
+        most = None if hourly is None else hourly * 4  # the longest update that SageMaker is asked for
+        usd = None if hourly is None else hourly * (START_UP_MINUTES + 5) / 60
+        return StepCost("promote", "a second fleet while the endpoint is updated", usd, most)
+
+    def _promote(self, results: Results) -> StepResult:
+        found = promote(
+            self.spec,
+            self.endpoint_path,
+            self.session,
+            head=str(results["prove"]["head"]),
+            progress=self.progress,
+            unguarded=self.unguarded,
+        )
+        return StepResult({"promotion": found.number, "head": found.head})
+
+
+def _yes(_: object) -> bool:
+    """Agree: the run was confirmed as a whole."""
+    return True

@@ -1,0 +1,351 @@
+"""`learn promote` and `learn rollback`: a proved head takes over the endpoint, or the head before comes back.
+
+A promotion needs a proof of exactly these bytes, this data, this target and the config that serves now. It
+is an update in place: a second fleet, a canary where there are several instances, and alarms on server
+errors and on acceptance that roll it back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from peagle_sm.aws.control import cloudwatch
+from peagle_sm.aws.files import write_file
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import s3
+from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
+from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
+from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import Canary, acceptance_alarm
+from peagle_sm.core.spec.editing import edit_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.learn.data import need_endpoint, stored_manifest
+from peagle_sm.learn.heads import staged_hash
+from peagle_sm.learn.prove import bound_of, serving_spec, thresholds_of
+from peagle_sm.service import Endpoint, status, update
+from peagle_sm.service.lifecycle.existing import UpdateOffer
+from peagle_sm.service.progress import Event, Pacing, Progress
+from peagle_sm.service.spec_to_plan import load_spec, plan_for
+
+SCHEMA = "peagle-sm/learn-promotion/1"
+FIELDS = ("speculation.mode", "speculation.draft_head", "head_uri")
+State = Literal["begun", "serves", "rolled-back"]
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is."""
+
+    number: int
+    endpoint: str
+    head: str
+    proof_made_at: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    state: State
+    at: str
+    schema: str = SCHEMA
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+
+def fields_of(spec: EndpointSpec) -> dict[str, Any]:
+    """Return the fields of a spec that name its head."""
+    return {
+        "speculation.mode": spec.speculation.mode,
+        "speculation.draft_head": spec.speculation.draft_head,
+        "head_uri": spec.head_uri,
+    }
+
+
+def with_fields(text: str, fields: Mapping[str, Any], origin: str) -> tuple[str, EndpointSpec]:
+    """Return a spec's text with other fields of its head, and the spec itself."""
+    present = fields_of(parse_spec(text, origin))
+    written = edit_spec(text, {name: each for name, each in fields.items() if present[name] != each}, origin)
+    return written, parse_spec(written, origin)
+
+
+def proofs(spec: LearnSpec, session: Session) -> list[Proof]:
+    """Return the proofs of the spec's bucket, newest first.
+
+    Raises:
+        SpecError: one is damaged or was changed.
+    """
+    bucket, prefix = s3.split_uri(f"{spec.folder}proofs/")
+    found = [
+        parse_proof(s3.read_range(session, bucket, prefix + name, 0, size), f"s3://{bucket}/{prefix}{name}")
+        for name, size in s3.list_sizes(session, bucket, prefix).items()
+    ]
+    return sorted(found, key=lambda each: each.made_at, reverse=True)
+
+
+def chosen_proof(spec: LearnSpec, session: Session, head: str | None) -> Proof:
+    """Return the newest proof, or that of a head by the beginning of its hash.
+
+    Raises:
+        NotFound: there is none.
+    """
+    every = proofs(spec, session)
+    fitting = [each for each in every if head is None or each.bound.head.startswith(head)]
+    if not fitting:
+        named = "" if head is None else f" of head {head}"
+        raise NotFound(
+            f"no proof{named} exists below {spec.folder}proofs/",
+            next_step="Prove it: `peagle-sm learn prove`.",
+        )
+    return fitting[0]
+
+
+def promotions(spec: LearnSpec, session: Session) -> list[Promotion]:
+    """Return every promotion of the spec, oldest first.
+
+    Raises:
+        SpecError: a record is damaged.
+    """
+    bucket, prefix = s3.split_uri(f"{spec.folder}promotions/")
+    found = []
+    for name, size in s3.list_sizes(session, bucket, prefix).items():
+        try:
+            document = json.loads(s3.read_range(session, bucket, prefix + name, 0, size))
+            found.append(TypeAdapter(Promotion).validate_python(document))
+        except ValueError as error:
+            raise SpecError(
+                f"s3://{bucket}/{prefix}{name} is not the record of a promotion: {error}",
+                next_step="Restore it from the bucket's versions.",
+            ) from error
+    return sorted(found, key=lambda each: each.number)
+
+
+def _record(spec: LearnSpec, session: Session, promotion: Promotion) -> Promotion:
+    bucket, prefix = s3.split_uri(f"{spec.folder}promotions/")
+    put_bytes(session, bucket, f"{prefix}{promotion.number:05}.json", promotion.to_json().encode())
+    return promotion
+
+
+def promote(
+    spec: LearnSpec,
+    spec_path: Path,
+    session: Session,
+    *,
+    head: str | None = None,
+    confirm: Callable[[UpdateOffer], bool] | None = None,
+    progress: Progress,
+    pacing: Pacing | None = None,
+    unguarded: bool = False,
+) -> Promotion:
+    """Let a proved head take over the endpoint; a repeated run finishes what a killed one began.
+
+    Args:
+        spec: learn.yaml.
+        spec_path: the endpoint's spec; its fields of the head are changed when the new head serves.
+        session: the account and region.
+        head: beginning of the head's hash; None: that of the newest proof.
+        confirm: shown the update's price; None: no question.
+        progress: gets each step.
+        pacing: clocks and polls.
+        unguarded: promote although no guard is installed.
+
+    Raises:
+        PlanRefused: the proof does not hold; the message says why. Nothing was changed.
+        EndpointFailed: SageMaker rolled back; the head before serves.
+        PeagleError: as `peagle_sm.update`.
+    """
+    endpoint, text = need_endpoint(spec), spec_path.read_text(encoding="utf-8")
+    proof = chosen_proof(spec, session, head)
+    after = {
+        "speculation.mode": "p-eagle",
+        "speculation.draft_head": f"{spec.name}-{proof.bound.head[:8]}",
+        "head_uri": proof.bound.head_uri,
+    }
+    _, wanted = with_fields(text, after, str(spec_path))
+    known = promotions(spec, session)
+    last = known[-1] if known else None
+    ours = last is not None and last.state != "rolled-back" and last.after == after
+    tagged = status(endpoint, session=session).summary.spec_hash
+    serves = tagged == plan_for(wanted, session).spec_hash
+    if last is None or not ours or not serves:
+        # Once the update has begun, the config is another: the binding to the old one is done with.
+        _refuse_unproved(spec, proof, session, begun=ours and last is not None and last.state == "begun")
+    if last is None or not ours:
+        before = fields_of(serving_spec(spec, load_spec(spec_path), session))
+        number = 1 if last is None else last.number + 1
+        at = session.now().isoformat(timespec="seconds")
+        last = Promotion(number, endpoint, proof.bound.head, proof.made_at, before, after, "begun", at)
+    begun = last
+
+    def agreed(offer: UpdateOffer) -> bool:
+        if confirm is not None and not confirm(offer):
+            return False
+        _record(spec, session, begun)  # before the endpoint changes: a killed run is continued from it
+        return True
+
+    if not serves:
+        alarm = _alarm(spec, proof, session)
+        _bring(
+            wanted.locked_as(load_spec(spec_path)), spec, session, alarm, agreed, progress, pacing, unguarded
+        )
+    _write(spec_path, after)
+    _write_lineage(spec, session, proof)
+    progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
+    return _record(spec, session, replace(last, state="serves"))
+
+
+def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: bool) -> None:
+    """Compare the proof with everything as it is now.
+
+    Raises:
+        PlanRefused: it does not hold.
+    """
+    if not proof.decision.offered:  # of a head that failed its check, no files were copied
+        raise _unproved(proof, faults_of(proof, proof.bound, proof.thresholds))
+    manifest = stored_manifest(spec, session)
+    bound = bound_of(
+        spec, session, staged_hash(proof.bound.head_uri, session), proof.bound.head_uri, manifest
+    )
+    if begun:
+        bound = replace(bound, endpoint_config=proof.bound.endpoint_config)
+    faults = faults_of(proof, bound, thresholds_of(spec))
+    if faults:
+        raise _unproved(proof, faults)
+
+
+def _unproved(proof: Proof, faults: tuple[str, ...]) -> PlanRefused:
+    return PlanRefused(
+        f"head {proof.bound.head[:16]} is not promoted: " + "; ".join(faults),
+        next_step="Prove a head as everything is now: `peagle-sm learn prove`. Nothing was changed.",
+        details={"findings": [], "faults": list(faults)},
+    )
+
+
+def _alarm(spec: LearnSpec, proof: Proof, session: Session) -> dict[str, Any] | None:
+    """Return the alarm on acceptance: below a share of what the serving head had on held-out prompts."""
+    held_out = proof.evidence.held_out
+    length = None if held_out is None else held_out.serving_length
+    if length is None:
+        return None
+    return acceptance_alarm(need_endpoint(spec), max(1.0, length * spec.promote.least_acceptance))
+
+
+def _bring(
+    wanted: EndpointSpec,
+    spec: LearnSpec,
+    session: Session,
+    alarm: Mapping[str, Any] | None,
+    confirm: Callable[[UpdateOffer], bool] | None,
+    progress: Progress,
+    pacing: Pacing | None,
+    unguarded: bool,
+) -> Endpoint:
+    """Update the endpoint in place; the alarm exists only meanwhile."""
+    asked = spec.promote
+    several = wanted.placement.instance_count > 1
+    canary = Canary(asked.canary_percent, asked.canary_minutes * 60) if several else None
+    if alarm is not None:
+        cloudwatch.put_alarm(session, alarm)
+    try:
+        return update(
+            wanted,
+            session=session,
+            strategy="in-place",
+            alarms=() if alarm is None else (str(alarm["AlarmName"]),),
+            canary=canary,
+            confirm=confirm,
+            progress=progress,
+            pacing=pacing,
+            unguarded=unguarded,
+        )
+    finally:
+        if alarm is not None:
+            with suppress(PeagleError):  # it costs a few cents a month, and the next promotion removes it
+                cloudwatch.remove_alarm(session, str(alarm["AlarmName"]))
+
+
+def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:
+    text = spec_path.read_text(encoding="utf-8")
+    written, _ = with_fields(text, fields, str(spec_path))
+    if written != text:
+        write_file(spec_path, written)
+
+
+def _write_lineage(spec: LearnSpec, session: Session, proof: Proof) -> None:
+    """Write into the head's manifest where it comes from; the engine does not read it."""
+    bucket, prefix = s3.split_uri(proof.bound.head_uri)
+    sizes = s3.list_sizes(session, bucket, prefix)
+    manifest = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
+    training = {}
+    if "training.json" in sizes:
+        with suppress(ValueError):
+            training = json.loads(
+                s3.read_range(session, bucket, prefix + "training.json", 0, sizes["training.json"])
+            )
+    held_out = proof.evidence.held_out
+    lineage = {
+        "data": proof.bound.data,
+        "target": {"model": proof.bound.target, "revision": proof.bound.target_revision},
+        "training": training,
+        "proof": {
+            "made_at": proof.made_at,
+            "endpoint": proof.bound.endpoint,
+            "held_out": None if held_out is None else asdict(held_out),
+            "general": None if proof.evidence.general is None else asdict(proof.evidence.general),
+        },
+    }
+    text = replace(manifest, lineage=lineage).to_json()
+    put_bytes(session, bucket, prefix + MANIFEST, text.encode())
+
+
+def rollback(
+    spec: LearnSpec,
+    spec_path: Path,
+    session: Session,
+    *,
+    confirm: Callable[[UpdateOffer], bool] | None = None,
+    progress: Progress,
+    pacing: Pacing | None = None,
+    unguarded: bool = False,
+) -> Promotion:
+    """Bring back the head before the last promotion; a repeated run finishes what a killed one began.
+
+    Raises:
+        NotFound: nothing was promoted, or everything is rolled back.
+        SpecError: the endpoint's spec was changed otherwise since the promotion.
+        PeagleError: as `peagle_sm.update`.
+    """
+    open_ = [each for each in promotions(spec, session) if each.state != "rolled-back"]
+    if not open_:
+        raise NotFound(
+            f"no head of {spec.name} is promoted, so there is nothing to roll back",
+            next_step=f"`peagle-sm status {need_endpoint(spec)}{session.command_flags()}` shows what serves.",
+        )
+    last = open_[-1]
+    text = spec_path.read_text(encoding="utf-8")
+    _, old = with_fields(text, last.before, str(spec_path))
+    _, new = with_fields(text, last.after, str(spec_path))
+    tagged = status(last.endpoint, session=session).summary.spec_hash
+    hashes = {plan_for(each, session).spec_hash for each in (old, new)}
+    if tagged not in hashes:
+        raise SpecError(
+            f"endpoint {last.endpoint} serves another spec than {spec_path} (tag {tagged}), so a rollback"
+            " would"
+            " also change other fields",
+            next_step="Give the spec that serves with --spec, or write the old head into it and run"
+            " `peagle-sm update`:"
+            f" head_uri: {last.before['head_uri']}",
+        )
+    if tagged != plan_for(old, session).spec_hash:
+        _bring(old.locked_as(load_spec(spec_path)), spec, session, None, confirm, progress, pacing, unguarded)
+    _write(spec_path, last.before)
+    name = last.before["speculation.draft_head"] or "of the catalogue"
+    progress(Event("done", f"endpoint {last.endpoint} has the head before the promotion: {name}"))
+    return _record(spec, session, replace(last, state="rolled-back"))

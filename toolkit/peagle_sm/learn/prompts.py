@@ -1,0 +1,130 @@
+"""Prompts of learn.yaml: read from traffic or files, redacted, and compared with the target.
+
+Nothing is sent here. Recorded traffic is redacted already; other files are redacted here, by the same rules.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.learn.conversations import LearnPrompt
+from peagle_sm.core.learn.prompts import TargetTexts, is_token_ids, read_target, refuse_unfit
+from peagle_sm.measure.load.work import WorkItem
+from peagle_sm.measure.workloads import limit_of, load_workload
+from peagle_sm.service.heads.checking import Place, Sources
+from peagle_sm.traffic.redaction import Redactor
+
+_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja")
+#: Fields that name a person, or that change what the endpoint reports and not what it answers.
+_DROPPED = (
+    "user",
+    "metadata",
+    "safety_identifier",
+    "store",
+    "cache_salt",
+    "logprobs",
+    "top_logprobs",
+    "prompt_logprobs",
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """Prompts of all sources, redacted; ``items`` has the request of each prompt, by its id."""
+
+    prompts: tuple[LearnPrompt, ...]
+    items: Mapping[str, WorkItem]
+    sources: Mapping[str, str | None]  #: the hash of each source
+    redacted: Mapping[str, int] = field(default_factory=dict)
+    token_ids: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def read_prompts(
+    places: Sequence[str], session: Callable[[], Session], target: TargetTexts, *, max_tokens: int, what: str
+) -> Read:
+    """Read, redact and check the prompts of files, folders, globs and ``s3://`` prefixes.
+
+    Args:
+        places: the sources; a prompt's id begins with its source's number if there are several.
+        session: opens the session for ``s3://``.
+        target: what the prompts must fit.
+        max_tokens: most tokens of an answer.
+        what: the field of the spec, for messages.
+
+    Raises:
+        SpecError: a source does not exist, has no prompts or a bad line, or was made for another model.
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    redactor, found = Redactor(), dict[str, WorkItem]()
+    sources: dict[str, str | None] = {}
+    notes: list[str] = []
+    paths = [path for place in places for path in _expanded(place, what)]
+    for number, path in enumerate(paths, start=1):
+        loaded = load_workload(path, max_tokens=None, session=session)
+        sources[path], begins = loaded.sha256, f"{number}/" if len(paths) > 1 else ""
+        notes += loaded.notes
+        for item in loaded.items:
+            known = replace(item, prompt_id=begins + item.prompt_id)
+            found[known.prompt_id] = _redacting(known, redactor, max_tokens)
+    prompts = [LearnPrompt(name, item.body, item.category, item.labels) for name, item in found.items()]
+    refuse_unfit(prompts, target, what)
+    kept = tuple(each for each in prompts if not is_token_ids(each))
+    if not kept:
+        raise SpecError(
+            f"{what}: all {len(prompts):,} prompts are token ids, in which secrets cannot be found",
+            next_step="Give the prompts as text or as messages.",
+        )
+    return Read(kept, found, sources, dict(redactor.counts), len(prompts) - len(kept), tuple(notes))
+
+
+def _expanded(place: str, what: str) -> list[str]:
+    if place.startswith("s3://") or not glob.has_magic(place):
+        return [place]
+    found = sorted(glob.glob(place, recursive=True))
+    if not found:
+        raise SpecError(f"{what}: no file matches {place}", next_step="Correct the pattern.")
+    return found
+
+
+def _redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
+    """Return a request without secrets, and so for every next turn of its conversation."""
+    body: dict[str, Any] = {name: each for name, each in item.body.items() if name not in _DROPPED}
+    body = redactor.redact(body)
+    limit = limit_of(item)
+    name = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
+    body[name] = max_tokens if limit is None else min(limit, max_tokens)
+    follow = item.then
+
+    def then(answer: str) -> WorkItem | None:
+        following = None if follow is None else follow(answer)
+        return None if following is None else _redacting(following, redactor, max_tokens)
+
+    return replace(item, body=body, then=None if follow is None else then)
+
+
+def target_texts(sources: Sources, model: str, revision: str | None) -> tuple[TargetTexts, tuple[str, ...]]:
+    """Read the target's tokenizer files; what cannot be read is unknown, and noted.
+
+    Raises:
+        SpecError: the target is not a catalogue model, folder or ``s3://`` prefix.
+    """
+    try:
+        place = sources.target(model, revision)
+        return read_target({name: _text(place, name) for name in _FILES}), ()
+    except (NotFound, ServiceFault) as error:
+        return TargetTexts(), (
+            f"the target's tokenizer was not read, so the prompts are not compared: {error}",
+        )
+
+
+def _text(place: Place, name: str) -> bytes | None:
+    try:
+        return place.folder.text(name)
+    except (ValueError, PeagleError):  # too large, or not readable: its facts stay unknown
+        return None

@@ -1,0 +1,455 @@
+"""`learn prove`: what a candidate does beside the serving head, on held-out, general and long prompts.
+
+The static checks come first, and refuse most damaged heads before any engine is started. Then the candidate
+and an arm without speculation are deployed beside the serving endpoint, measured in turns, and deleted; the
+serving endpoint is not changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from peagle_sm import __version__
+from peagle_sm.aws.files import write_file
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import s3
+from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
+from peagle_sm.core.heads.layout import HeadReport
+from peagle_sm.core.learn.proof import (
+    Bound,
+    Proof,
+    ProofEvidence,
+    SetEvidence,
+    Thresholds,
+    decide,
+    parse_proof,
+)
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.planning import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.learn.data import GENERAL, HELD_OUT, need_endpoint, stored_manifest
+from peagle_sm.learn.evidence import CANDIDATE, PLAIN, SERVING, checks_of, set_evidence
+from peagle_sm.learn.heads import Candidate, open_candidate, stage_candidate
+from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_sm.measure.compare.arms import called, spec_of
+from peagle_sm.measure.compare.deployments import Fleet, refuse_taken_names
+from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
+from peagle_sm.measure.compare.run import CompareDependencies, compare
+from peagle_sm.measure.packs.long_context import make as make_long
+from peagle_sm.measure.packs.pack import Make, PackNotMeasured
+from peagle_sm.measure.packs.run import model_of
+from peagle_sm.measure.results.records import Load
+from peagle_sm.measure.results.result_file import Outcome
+from peagle_sm.measure.verify.engines import EndpointEngine, EnginePair
+from peagle_sm.measure.verify.run import QUICK, verify
+from peagle_sm.measure.workloads import Workload, load_workload
+from peagle_sm.service import delete, status
+from peagle_sm.service.heads.checking import Sources
+from peagle_sm.service.inventory.resources import belongings_of
+from peagle_sm.service.progress import Event, Progress
+from peagle_sm.service.spec_to_plan import plan_for
+
+CHECKS = ("greedy", "streaming", "long-context")  #: of verify
+_LONG_UNITS = 4
+_VERIFIED = 32  #: prompts whose answers are compared with the target's own
+_MARK = "learn"  #: tag of the arms; its value is the spec's name
+_ALONE = Load("closed", concurrency=1)
+
+
+@dataclass(frozen=True)
+class ProveOffer:
+    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end."""
+
+    head: str
+    head_uri: str
+    endpoint: str
+    deploys: tuple[str, ...]
+    held_out: int
+    general: int
+    minutes: float
+    usd_per_hour: float | None
+    usd: float | None
+    most_usd: float | None
+    warnings: tuple[str, ...]
+    leftovers: tuple[str, ...] = ()  #: endpoints of a killed proof, which are deleted first
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ProvePlan:
+    """Everything that is known before anything is created."""
+
+    spec: LearnSpec
+    candidate: Candidate
+    bound: Bound
+    arms: dict[str, EndpointSpec]
+    held_out: Workload | None
+    general: Workload | None
+    offer: ProveOffer
+
+
+def thresholds_of(spec: LearnSpec) -> Thresholds:
+    """Return what learn.yaml asks of a proof."""
+    asked = spec.prove
+    return Thresholds(asked.confidence, asked.least_gain, asked.most_general_loss)
+
+
+def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manifest: dict[str, Any]) -> Bound:
+    """Return what a proof of this head holds for now.
+
+    Raises:
+        NotFound, ServiceFault: the endpoint does not exist, or is not in service.
+    """
+    described = describe_endpoint(session, need_endpoint(spec))
+    found = status(described.arm.endpoint, session=session)
+    return Bound(
+        head=head,
+        head_uri=head_uri,
+        data=str(manifest["data"]),
+        target=spec.target.model,
+        target_revision=spec.target.revision,
+        endpoint=described.arm.endpoint,
+        endpoint_config=found.config_name,
+        num_speculative_tokens=described.arm.num_speculative_tokens,
+    )
+
+
+def serving_spec(spec: LearnSpec, served: EndpointSpec, session: Session) -> EndpointSpec:
+    """Check that an endpoint's spec is the one that serves, by the hash in its tags.
+
+    Raises:
+        SpecError: it is another endpoint's, another model's, or was changed since the last deploy.
+    """
+    endpoint = need_endpoint(spec)
+    if served.name != endpoint:
+        raise SpecError(
+            f"the endpoint's spec has name {served.name!r}; learn.yaml has endpoint: {endpoint}",
+            next_step="Give the spec of that endpoint with --spec.",
+        )
+    if served.model != spec.target.model and not spec.target.model.startswith("s3://"):
+        raise SpecError(
+            f"the endpoint serves model {served.model}; learn.yaml has target.model: {spec.target.model}",
+            next_step="Correct target or endpoint in learn.yaml.",
+        )
+    tagged, planned = status(endpoint, session=session).summary.spec_hash, plan_for(served, session).spec_hash
+    if tagged != planned:
+        raise SpecError(
+            f"the spec of {endpoint} is not what serves: its hash is {planned}, the endpoint's tag has"
+            f" {tagged}",
+            next_step=f"Run `peagle-sm update` with it first, or give the spec that serves with --spec"
+            f" (`peagle-sm status {endpoint}{session.command_flags()}`).",
+            details={"found": planned, "allowed": tagged},
+        )
+    return served
+
+
+def plan_prove(
+    spec: LearnSpec,
+    served: EndpointSpec,
+    head: str,
+    session: Session,
+    work: Path,
+    *,
+    sources: Sources | None = None,
+) -> ProvePlan:
+    """Fetch and check the head, and plan its arms; create nothing.
+
+    Raises:
+        SpecError, NotFound: the spec, the head, the data or the endpoint does not fit or exist.
+        PlanRefused: an arm's plan has an error, a name is taken, or the proof costs more than its budget.
+    """
+    opened = sources or Sources(lambda: session)
+    served = serving_spec(spec, served, session)
+    manifest = stored_manifest(spec, session)
+    endpoint = describe_endpoint(session, need_endpoint(spec))
+    k = endpoint.arm.num_speculative_tokens
+    candidate = open_candidate(
+        head, session, work, target=spec.target.model, num_speculative_tokens=k, sources=opened
+    )
+    uri = f"{spec.folder}heads/{candidate.sha256[:16]}/"
+    bound = bound_of(spec, session, candidate.sha256, uri, manifest)
+    if not candidate.report.ok:
+        offer = ProveOffer(
+            candidate.sha256, uri, endpoint.arm.endpoint, (), 0, 0, 0, 0, 0, 0, _warnings(candidate.report)
+        )
+        return ProvePlan(spec, candidate, bound, {}, None, None, offer)
+    held_out = _workload(spec, session, work, manifest, HELD_OUT)
+    if GENERAL not in manifest["files"]:
+        raise SpecError(
+            "data.general: found nothing; a head is offered only if it is no worse on general prompts",
+            next_step="Name a file of general prompts in data.general, and run `peagle-sm learn data` again.",
+        )
+    general = _workload(spec, session, work, manifest, GENERAL)
+    name = f"{spec.name}-{candidate.sha256[:8]}"
+    setup = Setup((*held_out.items, *general.items), (_ALONE,))
+    hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
+    arms = {
+        PLAIN: _arm(spec, spec_of(served, "none"), PLAIN, hours),
+        CANDIDATE: _arm(spec, spec_of(served, "p-eagle", k=k, head=name, head_uri=uri), CANDIDATE, hours),
+    }
+    leftovers = _leftovers(spec, session, arms)
+    refuse_taken_names(session, [each.name for each in arms.values() if each.name not in leftovers])
+    plans = [plan_for(each, session) for each in arms.values()]
+    for plan in plans:
+        plan.refuse_errors()
+    offer = _offer(candidate, uri, endpoint, plans, held_out, general, leftovers)
+    refuse_the_price(offer.most_usd, spec.prove.budget_usd)
+    return ProvePlan(spec, candidate, bound, arms, held_out, general, offer)
+
+
+def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
+    """Refuse a proof that could cost more than its budget, or whose price is unknown.
+
+    Raises:
+        PlanRefused: it could; nothing was created.
+    """
+    if budget is not None and (most_usd is None or most_usd > budget):
+        found = "unknown" if most_usd is None else f"{most_usd:,.2f} USD"
+        raise PlanRefused(
+            f"prove.budget_usd: the proof could cost {found}; allowed: {budget:,.2f} USD. Nothing was"
+            " created.",
+            next_step="Raise the budget, or lower lifecycle.max_lifetime_hours in the endpoint's spec.",
+            details={"findings": []},
+        )
+
+
+def _arm(spec: LearnSpec, made: EndpointSpec, name: str, hours: float) -> EndpointSpec:
+    """Name an arm after the spec, so that the next run finds a killed one's, and limit its lifetime."""
+    lifetime = min(made.lifecycle.max_lifetime_hours, hours)
+    return made.model_copy(
+        update={
+            "name": f"{spec.name}-proof-{name}",
+            "lifecycle": made.lifecycle.model_copy(update={"max_lifetime_hours": lifetime}),
+            "tags": {**made.tags, _MARK: spec.name},
+        }
+    )
+
+
+def _leftovers(spec: LearnSpec, session: Session, arms: Mapping[str, EndpointSpec]) -> tuple[str, ...]:
+    """Return the arms that a killed proof of this spec left behind."""
+    found = []
+    for arm in arms.values():
+        one = belongings_of(session, arm.name)
+        if one.resources and one.tags.get(_MARK, spec.name) == spec.name:
+            found.append(arm.name)
+    return tuple(found)
+
+
+def _warnings(report: HeadReport) -> tuple[str, ...]:
+    return tuple(f"{fault.severity}: {fault.message}" for fault in report.faults if fault.severity != "info")
+
+
+def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str, Any], name: str) -> Workload:
+    """Read a set of prompts as it was stored, and check it against the manifest."""
+    bucket, prefix = s3.split_uri(f"{spec.folder}data/")
+    told = manifest["files"][name]
+    content = s3.read_range(session, bucket, prefix + name, 0, told["size"])
+    if hashlib.sha256(content).hexdigest() != told["sha256"]:
+        raise SpecError(
+            f"{spec.folder}data/{name} is not the file of its manifest",
+            next_step="Make the data again: `peagle-sm learn data`.",
+        )
+    path = work / "prove" / name.rpartition("/")[2]
+    write_file(path, content, parents=True)
+    asked = spec.prove
+    whole = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens, temperature=0.0)
+    if asked.prompts is None or len(whole.items) <= asked.prompts:
+        return whole
+    return replace(whole, items=whole.items[: asked.prompts])
+
+
+def _offer(
+    candidate: Candidate,
+    uri: str,
+    endpoint: Described,
+    plans: Sequence[Plan],
+    held_out: Workload,
+    general: Workload,
+    leftovers: tuple[str, ...],
+) -> ProveOffer:
+    every = Setup((*held_out.items, *general.items), (_ALONE,))
+    found = estimate(plans, every, arms=len(plans) + 1, deployments=1)
+    return ProveOffer(
+        head=candidate.sha256,
+        head_uri=uri,
+        endpoint=endpoint.arm.endpoint,
+        deploys=tuple(plan.names.endpoint for plan in plans),
+        held_out=len(held_out.items),
+        general=len(general.items),
+        minutes=found.minutes,
+        usd_per_hour=found.usd_per_hour,
+        usd=found.usd,
+        most_usd=found.most_usd,
+        warnings=_warnings(candidate.report),
+        leftovers=leftovers,
+    )
+
+
+@dataclass(frozen=True)
+class ProveDependencies:
+    """What a proof stands on; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
+
+    fleet: Callable[..., Any] = Fleet
+    measure: Callable[..., Outcome] = compare
+    identity: Callable[..., Iterator[Any]] = verify
+    engine: Callable[..., Any] = EndpointEngine
+
+
+def prove(
+    plan: ProvePlan,
+    session: Session,
+    work: Path,
+    *,
+    confirm: Callable[[ProveOffer], bool],
+    progress: Progress,
+    unguarded: bool = False,
+    sources: Sources | None = None,
+    dependencies: ProveDependencies | None = None,
+) -> Proof:
+    """Confirm, measure, decide, and store the proof; everything deployed is deleted before this returns.
+
+    Raises:
+        Declined: ``confirm`` declined; nothing was created.
+        BillableLeft: the deletion of an endpoint could not be confirmed; it names the command.
+        PeagleError: a deployment or a measurement failed; nothing billable remains.
+    """
+    given = dependencies or ProveDependencies()
+    files: dict[str, Path] = {}
+    if plan.candidate.report.ok:
+        if not confirm(plan.offer):
+            raise Declined(
+                "Nothing was created: the proof was not confirmed.", next_step="Run it again and confirm."
+            )
+        opened = sources or Sources(lambda: session)
+        progress(Event("check", f"copying the head to {plan.bound.head_uri}"))
+        stage_candidate(
+            plan.candidate, plan.bound.head_uri, session, opened, cache=work / "cache", version=__version__
+        )
+        if plan.offer.leftovers:
+            delete(plan.offer.leftovers, session=session, progress=progress)
+        began = session.now()
+        evidence = _measured(plan, session, work, progress, unguarded, given, files)
+        hours = (session.now() - began).total_seconds() / 3600
+        hourly = plan.offer.usd_per_hour
+        usd = None if hourly is None else round(hours * hourly, 4)
+    else:
+        errors = [fault.message for fault in plan.candidate.report.faults if fault.severity == "error"]
+        evidence, usd = ProofEvidence(head_faults=tuple(errors)), 0.0
+    wanted = thresholds_of(plan.spec)
+    proof = Proof(
+        bound=plan.bound,
+        thresholds=wanted,
+        evidence=evidence,
+        decision=decide(evidence, wanted),
+        made_at=session.now().isoformat(timespec="seconds"),
+        tool_version=__version__,
+        usd=usd,
+        results={name: _sha256(path) for name, path in files.items() if path.is_file()},
+    )
+    _store(plan.spec, session, work, proof)
+    return proof
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _measured(
+    plan: ProvePlan,
+    session: Session,
+    work: Path,
+    progress: Progress,
+    unguarded: bool,
+    given: ProveDependencies,
+    files: dict[str, Path],
+) -> ProofEvidence:
+    assert plan.held_out is not None  # of a head that passed its check
+    assert plan.general is not None
+    asked = plan.spec.prove
+    folder = work / "prove" / plan.candidate.sha256[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    services = CompareDependencies.of(session, progress, seed=asked.seed)
+    with given.fleet(plan.arms, session, unguarded=unguarded, progress=progress):
+        arms = _arms(plan, session)
+
+        def measured(name: str, workload: Workload) -> SetEvidence:
+            progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
+            path = files[name] = folder / f"{name}.jsonl"
+            path.unlink(missing_ok=True)  # of a proof that was killed
+            setup = Setup(workload.items, (_ALONE,), temperature=0.0, slices=())
+            outcome = given.measure([nullcontext(arms)], setup, workload, path, services, control=False)
+            return set_evidence(outcome.results, asked.confidence)
+
+        held_out = measured("held-out", plan.held_out)
+        general = measured("general", plan.general)
+        plain, candidate = (given.engine(session, plan.arms[name].name) for name in (PLAIN, CANDIDATE))
+        long_work = _long_prompts(arms[0], plain, asked.seed)
+        long_context = None if long_work is None else measured("long", long_work)
+        progress(Event("check", "comparing the candidate's answers with the target's own"))
+        options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
+        items = plan.held_out.items[:_VERIFIED]
+        told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
+        checks = checks_of(told)
+    return ProofEvidence(
+        held_out=held_out,
+        general=general,
+        long_context=long_context,
+        identity=checks,
+    )
+
+
+def _arms(plan: ProvePlan, session: Session) -> list[Described]:
+    """Describe the arms: the plain one first, then the serving head, then the candidate."""
+    serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
+    new = {name: called(describe_endpoint(session, each.name), name, 1) for name, each in plan.arms.items()}
+    return [new[PLAIN], serving, new[CANDIDATE]]
+
+
+def _long_prompts(plain: Described, engine: Any, seed: int) -> Workload | None:
+    try:
+        work = make_long(Make(model_of(plain, engine, None), seed, _LONG_UNITS))
+    except PackNotMeasured:
+        return None
+    return Workload(
+        "long context", work.items, work.license, None, work.source, len(work.items), temperature=0.0
+    )
+
+
+def proof_uri(spec: LearnSpec, head: str) -> str:
+    """Return where a head's proof is stored."""
+    return f"{spec.folder}proofs/{head[:16]}.json"
+
+
+def _store(spec: LearnSpec, session: Session, work: Path, proof: Proof) -> None:
+    text = proof.to_json()
+    write_file(work / "proofs" / f"{proof.bound.head[:16]}.json", text, parents=True)
+    bucket, key = s3.split_uri(proof_uri(spec, proof.bound.head))
+    put_bytes(session, bucket, key, text.encode())
+
+
+def stored_proof(spec: LearnSpec, session: Session, head: str) -> Proof:
+    """Read a head's proof from the spec's bucket.
+
+    Raises:
+        NotFound: the head has none.
+        SpecError: it is damaged, or was changed.
+    """
+    uri = proof_uri(spec, head)
+    bucket, key = s3.split_uri(uri)
+    folder, _, name = key.rpartition("/")
+    size = s3.list_sizes(session, bucket, folder + "/").get(name)
+    if size is None:
+        raise NotFound(
+            f"the head {head[:16]} has no proof ({uri})", next_step="Prove it: `peagle-sm learn prove`."
+        )
+    return parse_proof(s3.read_range(session, bucket, key, 0, size), uri)

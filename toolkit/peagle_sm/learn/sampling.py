@@ -1,0 +1,253 @@
+"""The target's own answers, from an endpoint that serves it; each is written once, as it ends.
+
+A kill loses at most the requests in flight: the journal has one line for each prompt, and the next run goes
+on after the last whole one. Sampling stops by itself at the budget, and before the endpoint's lifetime ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from peagle_sm.aws.files import writing
+from peagle_sm.core.errors import SpecError, StreamError
+from peagle_sm.core.learn.conversations import exact_key
+from peagle_sm.core.learn.token_rows import Sampled, checked, prompt_ids_of, said
+from peagle_sm.core.words import elapsed
+from peagle_sm.measure.load.work import WorkItem
+from peagle_sm.measure.verify.answers import join_stream
+from peagle_sm.service.progress import Event, Progress
+from peagle_sm.traffic.redaction import Redactor
+
+ATTEMPTS = 3  #: of a prompt whose stream breaks
+_FAILURES = 20  #: prompts in a row that fail, before the endpoint counts as broken
+
+
+class Streams(Protocol):
+    """An engine that streams, as `peagle_sm.measure.verify.engines.EndpointEngine`."""
+
+    def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return all events of a streamed answer."""
+
+
+@dataclass(frozen=True)
+class WantedAnswer:
+    """One prompt to answer: its first request, and the conversation that it belongs to."""
+
+    item: WorkItem
+    conversation: str
+
+    @property
+    def key(self) -> str:
+        """Hash of the request, by which its answers are found again."""
+        return exact_key(self.item.body)
+
+
+@dataclass(frozen=True)
+class SamplingLimits:
+    """When sampling stops: USD that the endpoint costs meanwhile, and the time by which it must end."""
+
+    usd_per_hour: float | None = None
+    budget_usd: float | None = None
+    until: datetime | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the budget pays for; without a budget or a price, infinity."""
+        if self.budget_usd is None or not self.usd_per_hour:
+            return float("inf")
+        return self.budget_usd / self.usd_per_hour * 3600
+
+
+@dataclass
+class Journal:
+    """Answers on disk, one line for each prompt; a line that a kill cut is not an answer."""
+
+    path: Path
+    answers: dict[str, tuple[Sampled, ...]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  #: why a prompt has no answer
+    spent_s: float = 0.0
+
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """Read a journal, or begin one; a cut end is removed."""
+        found = cls(path)
+        if not path.exists():
+            return found
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            found._take(json.loads(line))
+        if len(whole) < len(content):
+            with writing(path), path.open("r+b") as file:
+                file.truncate(len(whole))
+        return found
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        if "spent_s" in line:
+            self.spent_s += float(line["spent_s"])
+        elif "why" in line:
+            self.left_out[line["prompt"]] = line["why"]
+        else:
+            self.answers[line["prompt"]] = tuple(_sampled(turn) for turn in line["turns"])
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Write one line whole; it survives a kill of this process and of the machine."""
+        with writing(self.path), self.path.open("ab") as file:
+            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._take(line)
+
+
+def _sampled(turn: Mapping[str, Any]) -> Sampled:
+    ids = {name: tuple(turn[name]) for name in ("prompt_ids", "answer_ids")}
+    return Sampled(**{**turn, **ids})
+
+
+@dataclass(frozen=True)
+class SamplingEnd:
+    """How sampling ended: prompts with an answer, refused ones, and those still without one."""
+
+    answered: int
+    left_out: int
+    waiting: int
+    spent_s: float
+    stopped_by: str | None = None
+
+
+@dataclass
+class Sampling:
+    """One run over prompts that have no answer yet.
+
+    ``now`` is the time of the lifetime schedule, ``clock`` counts the seconds that are paid for.
+    """
+
+    engine: Streams
+    journal: Journal
+    limits: SamplingLimits
+    concurrency: int
+    vocab_size: int | None
+    progress: Progress
+    now: Callable[[], datetime]
+    clock: Callable[[], float] = time.monotonic
+    every_s: float = 1.0
+    _broken: StreamError | None = None
+
+    def run(self, wanted: Sequence[WantedAnswer]) -> SamplingEnd:
+        """Ask for every answer that the journal does not have.
+
+        Raises:
+            ServiceFault: the endpoint fails, or sends no token ids; what was answered is kept.
+            StreamError: many streams broke one after the other, or all of them.
+            SpecError: the endpoint refused every prompt.
+        """
+        journal = self.journal
+        todo = [
+            each for each in wanted if each.key not in journal.left_out and each.key not in journal.answers
+        ]
+        stopped = self._ask(todo, len(wanted)) if todo else None
+        answered = sum(each.key in journal.answers for each in wanted)
+        refused = sum(each.key in journal.left_out for each in wanted)
+        if refused and not answered:
+            raise SpecError(
+                f"the endpoint answered none of {len(wanted):,} prompts; the first:"
+                f" {next(journal.left_out[each.key] for each in wanted if each.key in journal.left_out)}",
+                next_step="Send one with `peagle-sm invoke`, and correct the prompts.",
+            )
+        waiting = len(wanted) - answered - refused
+        if self._broken is not None and not answered:
+            raise self._broken
+        return SamplingEnd(answered, refused, waiting, journal.spent_s, stopped)
+
+    def _ask(self, todo: Sequence[WantedAnswer], of: int) -> str | None:
+        """Keep ``concurrency`` requests in flight until all are answered; return what stopped it early."""
+        began = written = self.clock()
+        before, told = self.journal.spent_s, float("-inf")
+        flying: set[Future[Mapping[str, Any] | StreamError]] = set()
+        queue, done, failures = list(reversed(todo)), 0, 0
+        stopped: str | None = None
+        pool = ThreadPoolExecutor(max_workers=self.concurrency)
+        try:
+            while queue or flying:
+                stopped = stopped or self._limit(before + self.clock() - began)
+                while queue and not stopped and len(flying) < self.concurrency:
+                    flying.add(pool.submit(self._answer, queue.pop()))
+                if not flying:
+                    break
+                finished, flying = wait(flying, timeout=self.every_s, return_when=FIRST_COMPLETED)
+                for each in finished:
+                    line = each.result()
+                    if isinstance(line, StreamError):
+                        failures, self._broken = failures + 1, line
+                        if failures >= _FAILURES:
+                            raise line
+                        continue
+                    failures, done = 0, done + 1
+                    self.journal.add(line)
+                if self.clock() - told >= self.every_s:
+                    told = self.clock()
+                    self.journal.add({"spent_s": round(told - written, 3)})
+                    written = told
+                    self.progress(self._event(of - len(todo) + done, of, done, len(todo), told - began))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        finally:
+            self.journal.add({"spent_s": round(self.clock() - written, 3)})
+        pool.shutdown()
+        return stopped
+
+    def _limit(self, spent_s: float) -> str | None:
+        if spent_s >= self.limits.seconds:
+            return f"the budget of {self.limits.budget_usd:,.2f} USD"
+        until = self.limits.until
+        return "the end of the endpoint's lifetime" if until is not None and self.now() >= until else None
+
+    def _event(self, at: int, of: int, done: int, todo: int, seconds: float) -> Event:
+        left = (todo - done) * seconds / done if done else None
+        usd = None if self.limits.usd_per_hour is None else self.limits.usd_per_hour * seconds / 3600
+        said = f"{at:,} of {of:,} prompts answered"
+        said += "" if left is None else f", about {elapsed(left)} left"
+        return Event("waiting", said, None, seconds, usd, done=at, total=of, left_s=left)
+
+    def _answer(self, one: WantedAnswer) -> Mapping[str, Any] | StreamError:
+        """Ask for one prompt's answer and those of its next turns; return the journal's line."""
+        turns: list[Sampled] = []
+        item: WorkItem | None = one.item
+        while item is not None:
+            try:
+                events = self._stream({**item.body, "return_token_ids": True})
+            except StreamError as error:
+                return error
+            except SpecError as error:  # the engine refuses this prompt; others may be fine
+                return {"prompt": one.key, "why": error.message}
+            text = said(events)
+            if Redactor().text(text) != text:
+                # Its tokens cannot be changed: the answer would no longer be the target's own.
+                return {"prompt": one.key, "why": "the answer contains a secret"}
+            joined = join_stream(events)
+            if not joined.ids and not text:
+                return {"prompt": one.key, "why": "the answer is empty"}
+            found = Sampled(
+                one.key, one.conversation, prompt_ids_of(events), joined.ids, joined.finish_reason, item.turn
+            )
+            turns.append(checked(found, self.vocab_size))
+            item = item.then(joined.text) if item.then else None
+        return {"prompt": one.key, "turns": [asdict(each) for each in turns]}
+
+    def _stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self.engine.stream(body)
+            except StreamError:
+                if attempt == ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")

@@ -1,0 +1,423 @@
+"""train(): plan a head's training, start its job once, follow it to its end; and its status and stop.
+
+A job belongs to what it trains: the same spec finds its running or finished job again, and after a failure
+goes on from its checkpoints. Nothing is sent or created before the plan is confirmed. A job runs on when this
+program ends; it stops at its own limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control import training
+from peagle_sm.aws.control.training import TrainingJob
+from peagle_sm.aws.session.errors import is_taken, is_unsettled
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import split_uri
+from peagle_sm.aws.storage.uploads import checksum_of, digests, put_file
+from peagle_sm.core.errors import (
+    Declined,
+    Interrupted,
+    NotFound,
+    PlanRefused,
+    ServiceFault,
+    SpecError,
+    TrainingFailed,
+)
+from peagle_sm.core.learn.job_names import TrainerLine, attempt_of, read_lines
+from peagle_sm.core.learn.plan import ChannelFacts, LearnPlan, make_training_plan
+from peagle_sm.core.learn.spec import LearnSpec, parse_learn_spec
+from peagle_sm.core.plan.tags_and_schedules import LEARN, MANAGED_BY, MANAGER, USD_PER_HOUR
+from peagle_sm.core.words import elapsed, usd
+from peagle_sm.learn.facts import read_facts
+from peagle_sm.service.inventory.guard_state import require_guard
+from peagle_sm.service.progress import Event, Pacing, Progress
+
+_REPEAT = timedelta(minutes=1)
+"""Log lines may arrive late: each look begins this much before the newest line."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """One job as it is: billed seconds of each instance, cost so far, and the trainer's lines."""
+
+    job: TrainingJob
+    spec_name: str
+    billed_s: float
+    usd: float | None
+    usd_per_hour: float | None
+    lines: tuple[TrainerLine, ...] = ()
+
+    @property
+    def last(self) -> TrainerLine | None:
+        """Newest line about a training step."""
+        return next((one for one in reversed(self.lines) if one.kind == "training"), None)
+
+    @property
+    def checked(self) -> TrainerLine | None:
+        """Newest line about the validation data."""
+        return next((one for one in reversed(self.lines) if one.kind == "validation"), None)
+
+    @property
+    def interruptions(self) -> int:
+        """Spot interruptions so far."""
+        return self.job.transitions.count("Interrupted")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; None for what is not known."""
+        last, checked = self.last, self.checked
+        return {
+            "job": self.job.name,
+            "name": self.spec_name,
+            "status": self.job.status,
+            "secondary_status": self.job.secondary,
+            "running": self.job.running,
+            "step": None if last is None else last.step,
+            "steps": None if last is None else last.steps,
+            "training": None if last is None else dict(last.figures),
+            "validation": None if checked is None else dict(checked.figures),
+            "billed_seconds": round(self.billed_s, 1),
+            "usd": None if self.usd is None else round(self.usd, 4),
+            "usd_per_hour": self.usd_per_hour,
+            "interruptions": self.interruptions,
+            "failure_reason": self.job.failure_reason,
+            "artifact": self.job.artifact,
+        }
+
+
+@dataclass(frozen=True)
+class TrainingOffer:
+    """What `train` asks about: the plan, and the earlier job that it continues or replaces."""
+
+    plan: LearnPlan
+    earlier: TrainingJob | None = None
+
+    def __str__(self) -> str:
+        if self.earlier is None:
+            return str(self.plan)
+        what = f"{self.earlier.name} ended as {self.earlier.status}"
+        return f"{self.plan}\n\n{what}; this job goes on from its last checkpoint, if it saved one."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**self.plan.to_dict(), "earlier": None if self.earlier is None else self.earlier.name}
+
+
+Confirm = Callable[[TrainingOffer], bool]
+
+
+def load_learn_spec(path: Path | str) -> LearnSpec:
+    """Read learn.yaml.
+
+    Raises:
+        SpecError: it cannot be read, is not YAML, or has a bad field.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
+            next_step="Give an existing learn.yaml; docs/how-to/train-a-head.md has one.",
+        ) from error
+    return parse_learn_spec(text, origin=str(path))
+
+
+def plan_training(spec: LearnSpec, session: Session, base: Path = Path()) -> LearnPlan:
+    """Plan the job of a spec for the session's account and region; reads only.
+
+    Raises:
+        SpecError: the model has no recipe, or the spec names an unknown head.
+        CredentialsError, ServiceFault: AWS refuses, or does not answer.
+    """
+    return make_training_plan(spec, read_facts(spec, session, base))
+
+
+def train(
+    spec: LearnSpec,
+    session: Session,
+    *,
+    confirm: Confirm,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+    wait: bool = True,
+    unguarded: bool = False,
+    base: Path = Path(),
+) -> TrainingState:
+    """Train the head of a spec, unless a job of the same data, target and recipe runs or is done.
+
+    ``confirm`` is asked before anything is sent or created; a running or finished job needs no question.
+
+    Raises:
+        PlanRefused: the plan has an error; nothing was created.
+        Declined: it was not confirmed; nothing was created.
+        GuardMissing: no guard is installed, and ``unguarded`` is False.
+        Interrupted: Ctrl-C; the job runs on.
+        TrainingFailed: the job failed or was stopped.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    plan = plan_training(spec, session, base)
+    found = find_job(session, plan.base)
+    if found is None or found.status in ("Failed", "Stopped"):
+        plan.refuse_errors()
+        if found is not None:
+            plan = plan.as_attempt((attempt_of(found.name, plan.base) or 1) + 1)
+        if not unguarded:
+            require_guard(session)
+        if not confirm(TrainingOffer(plan, found)):
+            raise Declined(
+                "Nothing was created: it was not confirmed.", next_step="Run it again and confirm."
+            )
+        _send_data(plan, session, progress)
+        _start(plan, session)
+    name = plan.job if found is None or found.status in ("Failed", "Stopped") else found.name
+    if not wait:
+        return training_state(session, name, lines=False)
+    return follow(session, name, progress=progress, pacing=pacing, budget_usd=spec.train.budget_usd)
+
+
+def find_job(session: Session, base: str) -> TrainingJob | None:
+    """Return the newest attempt of a job, by the name of the first; None without one."""
+    attempts = {
+        attempt: name
+        for name in training.training_job_names(session, base)
+        if (attempt := attempt_of(name, base)) is not None
+    }
+    if not attempts:
+        return None
+    return training.describe_training_job(session, attempts[max(attempts)])
+
+
+def _send_data(plan: LearnPlan, session: Session, progress: Progress | None) -> None:
+    for channel in (plan.facts.training, plan.facts.validation):
+        if channel is not None and channel.files:
+            _send_channel(channel, session, progress)
+
+
+def _send_channel(channel: ChannelFacts, session: Session, progress: Progress | None) -> None:
+    """Upload a channel's files; one that is there with the same checksum is kept."""
+    bucket, prefix = split_uri(channel.uri)
+    for name in channel.files:
+        path = Path(name)
+        found = digests(path)
+        key = f"{prefix}{path.name}"
+        if checksum_of(session, bucket, key) == (found.size, found.s3):
+            continue
+        if progress is not None:
+            progress(
+                Event("check", f"sending {path.name} ({found.size / 1e6:.1f} MB) to s3://{bucket}/{key}")
+            )
+        put_file(session, bucket, key, path, found, lambda _: None)
+
+
+def _start(plan: LearnPlan, session: Session) -> None:
+    """Create the job once; one that another run of the same spec created is taken.
+
+    Raises:
+        ServiceFault: refused; the message says that nothing is billed, or how to look.
+    """
+    try:
+        training.create_training_job(session, plan.request.parameters)
+    except ServiceFault as error:
+        if is_taken(error):
+            return
+        if not is_unsettled(error):
+            error.message += "\nNo job was created, and nothing is billed."
+            raise
+        if training.describe_training_job(session, plan.job) is not None:
+            return
+        flags = session.command_flags()
+        error.next_step = (
+            f"Look with `peagle-sm learn status {plan.job}{flags}`: if it is there, it is billed, and "
+            f"`peagle-sm learn stop {plan.job}{flags}` stops it. If not, run this command again."
+        )
+        raise
+
+
+def training_state(session: Session, name: str, *, lines: bool = True) -> TrainingState:
+    """Return one job as it is now.
+
+    Raises:
+        NotFound: there is no such job.
+        PlanRefused: peagle-sm did not create it.
+    """
+    job, tags = _ours(session, name)
+    texts = [line.text for line in training.log_lines(session, name, job.created_at)] if lines else []
+    return _state(job, tags, session.now(), tuple(read_lines(texts)))
+
+
+def _ours(session: Session, name: str) -> tuple[TrainingJob, dict[str, str]]:
+    job = training.describe_training_job(session, name)
+    if job is None:
+        raise NotFound(
+            f"there is no training job {name} in {session.region}",
+            next_step=f"List them with `peagle-sm learn status{session.command_flags()}`.",
+        )
+    tags = control.tags_of(session, job.arn) or {}
+    if tags.get(MANAGED_BY) != MANAGER or LEARN not in tags:
+        raise PlanRefused(
+            f"peagle-sm did not create the training job {name}",
+            next_step="Use SageMaker's console or the AWS CLI for it.",
+        )
+    return job, tags
+
+
+def _state(
+    job: TrainingJob, tags: dict[str, str], now: datetime, lines: tuple[TrainerLine, ...]
+) -> TrainingState:
+    billed = job.billed_seconds(now)
+    price = _price(tags)
+    return TrainingState(
+        job=job,
+        spec_name=tags.get(LEARN, ""),
+        billed_s=billed,
+        usd=None if price is None else billed / 3600 * price,
+        usd_per_hour=price,
+        lines=lines,
+    )
+
+
+def _price(tags: dict[str, str]) -> float | None:
+    """Return the price of all instances from the job's tag; absent means that nothing is billed, as local."""
+    try:
+        return float(tags.get(USD_PER_HOUR, "0"))
+    except ValueError:
+        return None
+
+
+def jobs_of(session: Session, name: str | None = None) -> list[TrainingState]:
+    """Return peagle-sm's jobs, newest first: those whose name has the text, else all that run."""
+    found = []
+    for job_name in training.training_job_names(session, name or "", running=name is None):
+        try:
+            found.append(training_state(session, job_name, lines=False))
+        except (NotFound, PlanRefused):
+            continue  # another program's, or gone
+    return found
+
+
+def stop(session: Session, name: str) -> TrainingState:
+    """Stop a job; one that has ended stays as it is.
+
+    Raises:
+        NotFound: there is no such job.
+        PlanRefused: peagle-sm did not create it.
+    """
+    job, _ = _ours(session, name)
+    if job.status == "InProgress":
+        training.stop_training_job(session, name)
+    return training_state(session, name, lines=False)
+
+
+def follow(
+    session: Session,
+    name: str,
+    *,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+    budget_usd: float | None = None,
+) -> TrainingState:
+    """Follow a job to its end; stop it if it costs more than the budget.
+
+    Raises:
+        NotFound, PlanRefused: there is no such job of peagle-sm.
+        Interrupted: Ctrl-C; the job runs on.
+        TrainingFailed: the job failed or was stopped.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    job, tags = _ours(session, name)
+    began = pacing.monotonic()
+    texts: dict[str, str] = {}
+    stopped_for: str | None = None
+    since = job.created_at
+    try:
+        while True:
+            for line in training.log_lines(session, name, since - _REPEAT):
+                texts[line.id] = line.text
+                since = max(since, line.at)
+            state = _state(job, tags, session.now(), tuple(read_lines(texts.values())))
+            if progress is not None:
+                progress(_event(state, pacing.monotonic() - began))
+            if not job.running:
+                break
+            if stopped_for is None and budget_usd is not None and (state.usd or 0.0) > budget_usd:
+                stopped_for = f"its budget of {usd(budget_usd)} is spent"
+                training.stop_training_job(session, name)
+            pacing.sleep(pacing.poll_s)
+            job = training.describe_training_job(session, name) or job
+    except KeyboardInterrupt as error:
+        raise _left_running(session, job, tags) from error
+    return _ended(state, session, stopped_for)
+
+
+def _left_running(session: Session, job: TrainingJob, tags: dict[str, str]) -> Interrupted:
+    price, flags = _price(tags), session.command_flags()
+    limit = "" if job.max_runtime_s is None else f", for at most {elapsed(job.max_runtime_s)} of training"
+    cost = f" for {usd(price, 'hour')}" if price else ""
+    return Interrupted(
+        f"Stopped following. The job {job.name} runs on{cost}{limit}.",
+        next_step=f"Follow it with `peagle-sm learn status {job.name} --follow{flags}`; stop it with "
+        f"`peagle-sm learn stop {job.name}{flags}`.",
+        details={"job": job.name, "status": job.status, "usd_per_hour": price},
+    )
+
+
+def _event(state: TrainingState, elapsed_s: float) -> Event:
+    last = state.last
+    return Event(
+        "waiting",
+        f"{state.job.name} is {state.job.secondary or state.job.status}{_figures(state)}",
+        status=state.job.secondary or state.job.status,
+        elapsed_s=elapsed_s,
+        spent_usd=state.usd,
+        resource=f"training-job/{state.job.name}",
+        done=None if last is None else last.step,
+        total=None if last is None else last.steps,
+        left_s=None if last is None else last.figures.get("seconds_left"),
+    )
+
+
+def _figures(state: TrainingState) -> str:
+    last = state.last
+    if last is None or not state.job.running:
+        return ""
+    parts = [f"step {last.step}{f'/{last.steps}' if last.steps else ''}"]
+    named = {"loss": "loss {:.3f}", "accuracy": "accuracy {:.2f}", "tokens_per_second": "{:.0f} tokens/s"}
+    parts += [form.format(last.figures[name]) for name, form in named.items() if name in last.figures]
+    depths = list(last.depth_accuracies().values())
+    if depths:
+        parts.insert(-1, "by depth " + " ".join(f"{value:.2f}" for value in depths))
+    left = last.figures.get("seconds_left")
+    if left:
+        parts.append(f"{elapsed(left)} left")
+    return ": " + ", ".join(parts)
+
+
+def _ended(state: TrainingState, session: Session, stopped_for: str | None) -> TrainingState:
+    job, flags = state.job, session.command_flags()
+    if job.status == "Completed":
+        return state
+    cost = "" if not state.usd else f" It cost {usd(state.usd)}."
+    details = state.to_dict()
+    again = "Run the same command again: it goes on from the last checkpoint, if one was saved"
+    if job.status == "Stopped":
+        why = {
+            "MaxRuntimeExceeded": "it reached train.max_hours",
+            "MaxWaitTimeExceeded": "it reached train.max_wait_hours",
+        }.get(job.secondary, stopped_for or "somebody, or the guard, stopped it")
+        raise TrainingFailed(
+            f"The job {job.name} was stopped: {why}.{cost} Nothing is billed any more.",
+            next_step=f"{again}; a higher train.max_hours or budget lets it train longer.",
+            details=details,
+        )
+    reason = job.failure_reason or "SageMaker gives no reason"
+    raise TrainingFailed(
+        f"The job {job.name} failed: {reason}{cost} Nothing is billed any more.",
+        next_step=f"Correct what the reason names. {again}. Its log: `peagle-sm learn status {job.name} "
+        f"--lines{flags}`.",
+        details=details,
+    )
