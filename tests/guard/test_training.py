@@ -70,7 +70,9 @@ def test_a_dry_run_says_what_it_would_stop_and_stops_nothing() -> None:
     assert told["reason"].startswith("its run time passed at 2026-11-")
 
 
-@pytest.mark.parametrize("operation", ["ListTrainingJobs", "DescribeTrainingJob", "ListTags", "StopTrainingJob"])
+@pytest.mark.parametrize(
+    "operation", ["ListTrainingJobs", "DescribeTrainingJob", "ListTags", "StopTrainingJob"]
+)
 def test_a_fault_is_told_and_the_next_sweep_stops_the_job(operation: str) -> None:
     aws = world(job(30 * HOUR), OURS)
     aws.faults[operation] = [Refused("not now")]
@@ -108,7 +110,9 @@ def test_the_switch_refuses_what_is_not_ours(event: dict[str, str], tags: dict[s
 minutes = st.integers(-3000, 3000)
 
 
-@given(started=st.none() | minutes, ends=st.none() | minutes, runtime=st.integers(1, 3000), spot=st.booleans())
+@given(
+    started=st.none() | minutes, ends=st.none() | minutes, runtime=st.integers(1, 3000), spot=st.booleans()
+)
 def test_no_job_within_both_limits_is_stopped_and_none_beyond_one_runs_on(
     started: int | None, ends: int | None, runtime: int, spot: bool
 ) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import sagemaker_local
-
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.learn.spec import LearnSpec
 from tests.local.serving import Server

@@ -124,7 +124,10 @@ class BotoAws:
     def describe_job(self, name: str) -> Job:
         """DescribeTrainingJob."""
         answer = self._sagemaker.describe_training_job(TrainingJobName=name)
-        started, seconds = answer.get("TrainingStartTime"), answer["StoppingCondition"].get("MaxRuntimeInSeconds")
+        started, seconds = (
+            answer.get("TrainingStartTime"),
+            answer["StoppingCondition"].get("MaxRuntimeInSeconds"),
+        )
         return Job(
             name=name,
             started_at=None if started is None else started.astimezone(UTC),

@@ -57,7 +57,9 @@ def over_limit(job: Job, tags: Mapping[str, str], now: datetime) -> str | None:
     return f"its run time passed at {ends.isoformat(timespec='seconds')}" if now > ends else None
 
 
-def watch(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> tuple[list[TrainingEntry], list[str]]:
+def watch(
+    aws: Aws, settings: Settings, now: datetime, dry_run: bool
+) -> tuple[list[TrainingEntry], list[str]]:
     """Stop the jobs that are over their limit; return an entry for each of ours, and what failed."""
     try:
         jobs = list(_running(aws))
