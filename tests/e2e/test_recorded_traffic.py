@@ -21,7 +21,7 @@ from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 from tests.traffic.planted import pieces, planted
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME = "tiny-p-eagle"
 
 

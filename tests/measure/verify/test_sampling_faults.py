@@ -183,6 +183,7 @@ def test_a_parameter_that_the_baseline_does_not_keep_either_is_undecided() -> No
     assert judge_parameters([], 0.01).passed is None
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("fault", "found"), [("speculates", False), ("residual", True)])
 def test_an_engine_that_takes_the_target_for_the_residual(fault: str, found: bool) -> None:
     """As a whole engine: the best token's share had Z = 1.24 over 16,190 tokens, places 6.2 to 8.6."""

@@ -38,6 +38,7 @@ def test_the_page_says_what_holds(cost: float, noise: float, said: str) -> None:
     assert said in text
 
 
+@pytest.mark.campaign
 def test_the_paced_server_is_measured_with_slices_and_without(tmp_path: Path) -> None:
     options = arguments(
         ["--pairs", "2", "--requests", "1", "--servers", PACED, "--page", str(tmp_path / "page.md")]

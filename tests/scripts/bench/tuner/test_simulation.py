@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from scripts.bench.tuner import page
 from scripts.bench.tuner.simulate import always, by_deployment, by_runtime, exhaustive, simulate
@@ -13,6 +14,7 @@ from scripts.bench.tuner.surface import draw_surface
 ENDPOINTS = 80
 
 
+@pytest.mark.campaign
 def test_four_deployments_are_enough() -> None:
     outcome = simulate(by_deployment(), ENDPOINTS, seed=7)
     assert outcome.mean <= page.MOST_MEAN
@@ -21,6 +23,7 @@ def test_four_deployments_are_enough() -> None:
     assert (outcome.unmeasured, outcome.unsound) == (0, 0)
 
 
+@pytest.mark.campaign
 def test_one_engine_in_which_k_changes() -> None:
     outcome = simulate(by_runtime(), 30, seed=7)
     assert outcome.mean <= page.MOST_MEAN
