@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The CDK app: guard, a stack for each spec of `-c spec=…`, PeagleImage on wish. No AWS call, no clock."""
+"""The CDK app: guard, a stack for each spec of `-c spec=…`, on wish PeagleImage and PeagleTraining.
+
+It calls no AWS and reads no clock.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ def build(app: App, environment: Mapping[str, str]) -> None:
         from stacks.image_stack import ImageStack
 
         ImageStack(app, env=Environment(region=wanted.region))
+    if wanted.training:
+        from stacks.training_stack import TrainingStack
+
+        TrainingStack(app, env=Environment(region=wanted.region))
     plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)

@@ -23,6 +23,7 @@ KEYS = {
     "spec": "spec files, separated by commas, or a folder with spec files",
     "email": "mail address for the alarms of these endpoints",
     "image": "on: the app also contains PeagleImage, which builds the serving image",
+    "training": "on: the app also contains PeagleTraining, the role of training jobs",
     "stand_ins": "in cdk.json: location of image and weights of the small stand-in models",
 }
 # The CDK CLI's own keys contain a colon, a slash or an @; this one is the exception.
@@ -47,6 +48,7 @@ class Wanted:
     email: str | None
     stand_ins: StandIns
     image: bool = False
+    training: bool = False
 
     @property
     def region(self) -> str | None:
@@ -69,7 +71,8 @@ def read_context(context: Mapping[str, Any]) -> Wanted:
         specs=tuple(spec for _, spec in specs),
         email=_email(context.get("email")),
         stand_ins=_stand_ins(context.get("stand_ins")),
-        image=_image(context.get("image")),
+        image=_switch("image", context.get("image")),
+        training=_switch("training", context.get("training")),
     )
 
 
@@ -136,11 +139,11 @@ def _email(value: Any) -> str | None:
     )
 
 
-def _image(value: Any) -> bool:
+def _switch(key: str, value: Any) -> bool:
     if value not in (None, "on", "off"):
         raise SpecError(
-            f"context key 'image': found {show(value)}; allowed: on, off",
-            next_step="Give -c image=on, or leave it out.",
+            f"context key {key!r}: found {show(value)}; allowed: on, off",
+            next_step=f"Give -c {key}=on, or leave it out.",
         )
     return bool(value == "on")
 

@@ -85,6 +85,9 @@ Measuring:
   report      Summarise results files: in the terminal, as an HTML page, or as
               Markdown.
 
+Learning:
+  learn       Train a draft head on your traffic, prove it, and promote it.
+
 Account and region:
   guard       Install, inspect and remove the guard, which turns off unused
               endpoints.

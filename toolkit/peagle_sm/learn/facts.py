@@ -334,15 +334,19 @@ def _problem(line: bytes) -> str | tuple[int, int]:
 def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
     """Return the job's price: AWS's price list, else the spec's ``usd_per_hour``; local: 0."""
     train = spec.train
-    made = {"instances": train.instance_count, "max_hours": train.max_hours, "spot": train.spot}
+    each, source = _hourly(train.usd_per_hour, session, kind)
+    return TrainingPrice(each, train.instance_count, train.max_hours, train.spot, source)
+
+
+def _hourly(given: float | None, session: Session, kind: str) -> tuple[float | None, str]:
     if session.is_local:
-        return TrainingPrice(0.0, source=LOCAL, **made)
+        return 0.0, LOCAL
     found, why = find_training_price(session, kind, session.region)
     if found is not None:
-        return TrainingPrice(found.usd_per_hour, source=str(found), **made)
-    if train.usd_per_hour is not None:
-        return TrainingPrice(train.usd_per_hour, source=f"train.usd_per_hour of the spec ({why})", **made)
-    return TrainingPrice(None, source=str(why), **made)
+        return found.usd_per_hour, str(found)
+    if given is not None:
+        return given, f"train.usd_per_hour of the spec ({why})"
+    return None, str(why)
 
 
 def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:

@@ -94,11 +94,12 @@ def stop_training_job(session: Session, name: str) -> None:
 def training_job_names(session: Session, name_contains: str, running: bool = False) -> Iterator[str]:
     """Yield the names of jobs that contain a text, newest first; only the running ones if asked."""
     asked: dict[str, Any] = {
-        "NameContains": name_contains,
         "MaxResults": _PAGE,
         "SortBy": "CreationTime",
         "SortOrder": "Descending",
     }
+    if name_contains:
+        asked["NameContains"] = name_contains
     if running:
         asked["StatusEquals"] = "InProgress"
     for row in session.api("sagemaker").rows("list_training_jobs", "TrainingJobSummaries", **asked):

@@ -60,6 +60,7 @@ _ABSENT_WORDS = (
     re.compile(r"(?:endpoint|inference component) \S+ of account \S+ not found", re.IGNORECASE),
     re.compile(r"\bstack(?: with id | for |[ :])\S+ does not exist", re.IGNORECASE),
     re.compile(r"resource \S+ does not exist for stack ", re.IGNORECASE),
+    re.compile(r"requested resource not found", re.IGNORECASE),  # of a training job
 )
 _QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
 _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})

@@ -56,7 +56,7 @@ class TrainingMemory:
 
 
 @dataclass(frozen=True)
-class Load:
+class TrainingLoad:
     """What goes through the head at once."""
 
     sequence_length: int
@@ -67,7 +67,7 @@ class Load:
     checkpointing: bool = False
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], partitions: int | None = None) -> Load:
+    def of(cls, values: Mapping[str, Any], partitions: int | None = None) -> TrainingLoad:
         """Read it from hyperparameters."""
         return cls(
             sequence_length=int(values["sequence_length"]),
@@ -80,7 +80,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Machine:
+class TrainingMachine:
     """GPUs of one instance, with the memory of each; 0 GPUs: a host."""
 
     gpus: int
@@ -88,7 +88,7 @@ class Machine:
     name: str = ""
 
     @classmethod
-    def of(cls, entry: InstanceEntry, name: str = "") -> Machine:
+    def of(cls, entry: InstanceEntry, name: str = "") -> TrainingMachine:
         """Read it from the catalogue's instance."""
         if entry.gpu_count == 0:
             return cls(0, entry.host_memory_gb or 0.0, name)
@@ -100,7 +100,7 @@ def rows_per_token(depths: int, ratio: float, floor: float) -> float:
     return sum(max(ratio**depth, floor) for depth in range(1, depths)) + 1.0
 
 
-def rows_of(load: Load, depths: int) -> float:
+def rows_of(load: TrainingLoad, depths: int) -> float:
     """Return the rows of the largest partition."""
     every = rows_per_token(depths, load.down_sample_ratio, load.down_sample_ratio_min)
     return load.sequence_length * (1.0 + (every - 1.0) / load.partitions)
@@ -116,7 +116,7 @@ class _Sum:
 
 
 def memory_of(
-    target: TargetSizes, head: HeadSizes, load: Load, machine: Machine, shards: int = 1
+    target: TargetSizes, head: HeadSizes, load: TrainingLoad, machine: TrainingMachine, shards: int = 1
 ) -> TrainingMemory:
     """Return the sum for one GPU, or for a host; ``shards`` GPUs share the target, and none the head."""
     total = _Sum()
@@ -157,7 +157,7 @@ def memory_of(
     )
 
 
-def _lines(total: _Sum, needed: float, available: float, machine: Machine) -> Iterator[str]:
+def _lines(total: _Sum, needed: float, available: float, machine: TrainingMachine) -> Iterator[str]:
     for name, size, why in total.parts:
         yield f"{name:<15} {size:9.2f} GB  {why}"
     each = f"{GPU_SHARE:.0%} of one {machine.name}" if machine.gpus else f"memory of {machine.name}"
@@ -168,7 +168,7 @@ def _lines(total: _Sum, needed: float, available: float, machine: Machine) -> It
 
 
 def least_partitions(
-    target: TargetSizes, head: HeadSizes, load: Load, machine: Machine, shards: int = 1
+    target: TargetSizes, head: HeadSizes, load: TrainingLoad, machine: TrainingMachine, shards: int = 1
 ) -> int | None:
     """Return the fewest partitions with which the sum fits; None if none do."""
     for partitions in PARTITIONS:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from peagle_sm.core.catalog import Catalog
-from peagle_sm.core.learn.memory import PARTITIONS, Load, Machine, least_partitions, memory_of
+from peagle_sm.core.learn.memory import PARTITIONS, TrainingLoad, TrainingMachine, least_partitions, memory_of
 from peagle_sm.core.learn.price import duration_of
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, RecipeBook, chosen, head_sizes
 from peagle_sm.core.learn.spec import TrainSpec
@@ -78,8 +78,8 @@ def _option(
     partitions: int | None,
 ) -> TrainingOption:
     entry = catalog.instances[name]
-    machine, shards = Machine.of(entry, name), int(values.get("expert_parallel_size") or 1)
-    load = Load.of(values)
+    machine, shards = TrainingMachine.of(entry, name), int(values.get("expert_parallel_size") or 1)
+    load = TrainingLoad.of(values)
     parts = partitions or least_partitions(recipe.target, head, load, machine, shards) or PARTITIONS[-1]
     load = replace(load, partitions=parts)
     memory = memory_of(recipe.target, head, load, machine, shards)

@@ -15,7 +15,14 @@ from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.display import Card, Shown, Table
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of, job_tags, metric_definitions
-from peagle_sm.core.learn.memory import PARTITIONS, Load, Machine, TrainingMemory, least_partitions, memory_of
+from peagle_sm.core.learn.memory import (
+    PARTITIONS,
+    TrainingLoad,
+    TrainingMachine,
+    TrainingMemory,
+    least_partitions,
+    memory_of,
+)
 from peagle_sm.core.learn.price import Duration, TrainingPrice, duration_of, epoch_findings, price_findings
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, chosen, head_sizes, load_recipes
 from peagle_sm.core.learn.spec import LearnSpec
@@ -202,14 +209,14 @@ def make_training_plan(spec: LearnSpec, facts: TrainingFacts) -> LearnPlan:
     shards = int(values.get("expert_parallel_size") or 1)
     memory = None
     if entry is not None:
-        machine = Machine.of(entry, facts.instance_type)
+        machine = TrainingMachine.of(entry, facts.instance_type)
         if "sequence_partitions" not in values:
-            load = Load.of(values)
+            load = TrainingLoad.of(values)
             fewest = least_partitions(facts.recipe.target, head, load, machine, shards)
             most = max(1, load.sequence_length // _LEAST_SEGMENT)
             values["sequence_partitions"] = min(fewest or PARTITIONS[-1], most)
-        memory = memory_of(facts.recipe.target, head, Load.of(values), machine, shards)
-    load = Load.of(values)
+        memory = memory_of(facts.recipe.target, head, TrainingLoad.of(values), machine, shards)
+    load = TrainingLoad.of(values)
     book = load_recipes()
     duration = duration_of(facts.recipe, head, load, book.speeds, entry.gpu if entry else None, gpus)
     base = base_name(spec.name, _digest(spec, facts, values, gpus))

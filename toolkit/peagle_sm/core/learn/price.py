@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.learn.memory import Load, rows_per_token
+from peagle_sm.core.learn.memory import TrainingLoad, rows_per_token
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, Speeds
 from peagle_sm.core.learn.spec import TrainSpec
 from peagle_sm.core.words import Finding, error_finding, usd
@@ -93,7 +93,7 @@ class Duration:
         return tokens / self.tokens_per_second / 3600
 
 
-def operations_per_token(recipe: Recipe, head: HeadSizes, load: Load) -> float:
+def operations_per_token(recipe: Recipe, head: HeadSizes, load: TrainingLoad) -> float:
     """Return the floating-point operations of one token: the target's forward pass, and the head's both.
 
     Two for each parameter that a forward pass uses, and two such for a backward one; attention over half of
@@ -112,7 +112,7 @@ def operations_per_token(recipe: Recipe, head: HeadSizes, load: Load) -> float:
 
 
 def duration_of(
-    recipe: Recipe, head: HeadSizes, load: Load, speeds: Speeds, gpu: str | None, gpus: int
+    recipe: Recipe, head: HeadSizes, load: TrainingLoad, speeds: Speeds, gpu: str | None, gpus: int
 ) -> Duration:
     """Estimate the speed on ``gpus`` GPUs of a kind; measured where the recipe has a measured speed."""
     if gpu is None or gpus == 0:

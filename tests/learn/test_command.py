@@ -1,0 +1,78 @@
+"""`peagle-sm learn`: the front door, against the local SageMaker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from peagle_sm.aws.control.training import TrainingJob
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.learn.job_names import read_lines
+from peagle_sm.learn.report import training_page
+from peagle_sm.learn.train import TrainingState
+from tests.learn.conftest import WEIGHTS
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+def command(local: Session, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "peagle_sm", "learn", *words, *local.command_flags().split()]
+    return subprocess.run(program, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def project(folder: Path) -> Path:
+    document = {
+        "name": "front-door",
+        "target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"},
+        "head": f"{WEIGHTS}p-eagle/",
+        "bucket": "s3://learn-tests/front",
+        "train": {"training": "training.tokens.jsonl", "validation": "validation.tokens.jsonl"},
+    }
+    (folder / "learn.yaml").write_text(yaml.safe_dump(document))
+    return folder
+
+
+@pytest.mark.slow
+def test_dry_run_train_status_and_stop(local: Session, project: Path) -> None:
+    dry = command(local, project, "train", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    request = json.loads(dry.stdout)
+    assert "needed" in dry.stderr
+    trained = command(
+        local, project, "train", "--yes", "--unguarded", "--report", "page.html", "--format", "json"
+    )
+    assert trained.returncode == 0, trained.stderr
+    told = json.loads(trained.stdout)
+    assert (told["job"], told["status"]) == (request["TrainingJobName"], "Completed")
+    assert request["TrainingJobName"] in (project / "page.html").read_text()
+    shown = command(local, project, "status", told["job"])
+    assert told["artifact"] in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) < 200
+    assert command(local, project, "stop", told["job"]).returncode == 0
+    assert command(local, project, "stop", "no-such-job").returncode == 4
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_done(local: Session, project: Path) -> None:
+    refused = command(local, project, "train")
+    assert refused.returncode == 2
+    assert "Nothing was changed" in refused.stderr
+
+
+def test_the_page_has_the_curves_and_the_facts() -> None:
+    lines = [
+        f"peagle-train step={n}/4 loss={3 - n / 2} accuracy_1=0.{n} tokens_per_second=500" for n in (1, 2, 4)
+    ]
+    job = TrainingJob("a-<b>", "arn", "InProgress", "Training", NOW)
+    page = training_page(TrainingState(job, "a", 60.0, 1.5, 90.0, tuple(read_lines(lines))), NOW)
+    assert "a-&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert all(title in page for title in ("Loss by step", "for each drafted token", "Tokens a second"))
+    empty = training_page(TrainingState(job, "a", 0.0, None, None), NOW)
+    assert "has not written a step yet" in empty

@@ -1,0 +1,140 @@
+"""Memory, hours, price and budget of training, and the trainer's lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.learn.job_names import attempt_name, attempt_of, metric_definitions, read_line, read_lines
+from peagle_sm.core.learn.memory import HOST_BASE_GB, TrainingLoad, TrainingMachine, memory_of, rows_of
+from peagle_sm.core.learn.price import TrainingPrice, operations_per_token, price_findings
+from peagle_sm.core.learn.recipes import load_recipes
+from peagle_sm.core.learn.spec import LearnSpec, TrainSpec, parse_learn_spec
+
+BOOK = load_recipes()
+#: GiB above the process's base, by tokens and partitions; measured by the prototype on a CPU, 2026-11-22.
+MEASURED = {
+    (2048, 1): 1.19,
+    (2048, 4): 0.63,
+    (2048, 8): 0.55,
+    (8192, 1): 4.37,
+    (8192, 4): 2.51,
+    (8192, 8): 2.07,
+}
+
+
+@pytest.mark.parametrize(("tokens", "partitions"), MEASURED)
+def test_the_sum_is_near_each_measured_point(tokens: int, partitions: int) -> None:
+    recipe = BOOK.recipe("tiny-code")
+    head = recipe.head.model_copy(update={"depths": 8})
+    found = memory_of(recipe.target, head, TrainingLoad(tokens, partitions, 0.7, 0.2), TrainingMachine(0, 16))
+    above = (found.needed_gb - HOST_BASE_GB - recipe.target.weights_bytes / 1e9) * 1e9 / 2**30
+    assert above == pytest.approx(MEASURED[tokens, partitions], rel=0.13)
+
+
+def test_the_rows_are_those_that_the_prototype_counted() -> None:
+    assert rows_of(TrainingLoad(8192, 1, 0.7, 0.2), 8) == pytest.approx(27_600, rel=0.005)
+
+
+def test_the_heads_have_as_many_parameters_as_their_cards_say() -> None:
+    for model, billions in (("gpt-oss-20b", 1.8), ("gpt-oss-120b", 1.7)):
+        recipe = BOOK.recipe(model)
+        assert recipe.head.parameters(recipe.target) / 1e9 == pytest.approx(billions, rel=0.06)
+
+
+def test_the_utilization_gives_back_the_paper_s_seconds() -> None:
+    recipe = BOOK.recipe("gpt-oss-120b")
+    operations = operations_per_token(recipe, recipe.head, TrainingLoad(2048, 1, 0.8, 0.2)) * 128 * 2048
+    seconds = operations / (8 * BOOK.speeds.teraflops["H200"] * 1e12 * BOOK.speeds.utilization)
+    assert seconds == pytest.approx(17.5, rel=0.01)
+
+
+@given(st.integers(64, 40_000), st.sampled_from([1, 2, 4, 8, 16]))
+def test_more_partitions_never_need_more_and_more_tokens_never_less(tokens: int, parts: int) -> None:
+    recipe = BOOK.recipe("gpt-oss-120b")
+
+    def need(length: int, partitions: int) -> float:
+        load = TrainingLoad(length, partitions, 0.8, 0.2, checkpointing=True)
+        return memory_of(recipe.target, recipe.head, load, TrainingMachine(8, 141, "H200"), 8).needed_gb
+
+    assert need(tokens, 2 * parts) <= need(tokens, parts) <= need(tokens + 100, parts)
+
+
+@given(
+    st.floats(0.01, 200, allow_nan=False),
+    st.integers(1, 16),
+    st.floats(0.01, 100, allow_nan=False),
+    st.floats(0.01, 10_000, allow_nan=False),
+)
+def test_no_job_above_its_budget_passes_and_the_advised_hours_keep_it(
+    price: float, count: int, hours: float, budget: float
+) -> None:
+    train = TrainSpec(instance_count=count, max_hours=hours, budget_usd=budget)
+    made = TrainingPrice(price, count, hours, False, "test")
+    found = list(price_findings(train, made))
+    assert bool(found) == (price * count * hours > budget)
+    if found and "or less" in found[0].next_step:
+        advised = float(found[0].next_step.split("max_hours to ")[1].split(" ")[0])
+        assert price * count * advised <= budget * (1 + 1e-9)
+
+
+def test_an_unknown_price_is_asked_for() -> None:
+    (found,) = price_findings(TrainSpec(), TrainingPrice(None, 1, 8, False, "no price"))
+    assert found.severity == "error"
+    assert "train.usd_per_hour" in found.next_step
+
+
+@given(st.from_regex(r"[a-z0-9][a-z0-9-]{0,30}[a-z0-9]", fullmatch=True), st.integers(1, 99))
+def test_an_attempt_is_read_back_from_its_name(base: str, attempt: int) -> None:
+    assert attempt_of(attempt_name(base, attempt), base) == attempt
+
+
+def test_other_jobs_names_are_no_attempts() -> None:
+    assert [
+        attempt_of(name, "a-0123456789") for name in ("a-01234567890", "b-0123456789", "a-0123456789-x")
+    ] == ([None, None, None])
+
+
+def test_the_trainer_s_lines_are_read_and_the_last_of_a_step_counts() -> None:
+    texts = [
+        "2026 INFO peagle-train step=5/50 epoch=1 loss=2.5 accuracy_1=0.5",
+        "peagle-train step=5/50 epoch=1 loss=2.0 accuracy_1=0.6 accuracy_2=0.3 learning_rate=1e-4",
+        "peagle-train validation step=5 loss=0.9",
+        "peagle-train checkpoint step=5",
+        "loss=3",
+    ]
+    training, validation, checkpoint = read_lines(texts)
+    assert (training.figures["loss"], training.steps) == (2.0, 50)
+    assert training.depth_accuracies() == {1: 0.6, 2: 0.3}
+    assert (validation.kind, validation.figures) == ("validation", {"loss": 0.9})
+    assert (checkpoint.kind, checkpoint.step) == ("checkpoint", 5)
+
+
+@given(st.text())
+def test_no_line_breaks_the_reader(text: str) -> None:
+    read_line(text)
+    read_line(f"peagle-train {text}")
+
+
+def test_aws_takes_the_metric_definitions() -> None:
+    found = metric_definitions(32)
+    assert len(found) <= 40
+    assert all(len(one["Regex"]) <= 500 for one in found)
+
+
+def test_all_that_is_wrong_in_a_spec_is_told_with_its_line() -> None:
+    text = "name: a b\ntarget: {model: tiny-code}\nbucket: b\ntrain:\n  spoot: true\n  subnets: [subnet-1]\n"
+    with pytest.raises(SpecError) as caught:
+        parse_learn_spec(text, "learn.yaml")
+    said = str(caught.value)
+    assert "line 1: name" in said
+    assert "line 3: bucket: found 'b'; allowed: s3://BUCKET" in said
+    assert "line 5: unknown field 'train.spoot'" in said
+    assert "Did you mean 'spot'?" in said
+
+
+def test_a_spec_of_three_lines_is_enough() -> None:
+    spec = LearnSpec(name="team-a", target={"model": "tiny-code"}, bucket="s3://b/x")
+    assert spec.folder == "s3://b/x/team-a/"
