@@ -195,6 +195,65 @@ def test_a_component_that_is_going_already_is_left_alone(session: Session) -> No
     stub.assert_no_pending_responses()
 
 
+ENDED = [
+    "The request was rejected because the training job is in status Completed.",
+    "Requested resource not found.",
+]
+
+
+@pytest.mark.parametrize("message", ENDED)
+def test_a_training_job_that_has_ended_is_left_alone(session: Session, message: str) -> None:
+    aws = BotoSwitch(SETTINGS, session)
+    stub = session.stubs["sagemaker"]
+    stub.add_response("stop_training_job", {}, {"TrainingJobName": "job"})
+    aws.stop_job("job")
+    stub.add_client_error("stop_training_job", "ValidationException", message)
+    aws.stop_job("job")
+    stub.assert_no_pending_responses()
+
+
+def test_any_other_refusal_to_stop_a_job_is_an_error(session: Session) -> None:
+    aws = BotoSwitch(SETTINGS, session)
+    stub = session.stubs["sagemaker"]
+    for code, message in (("ValidationException", "1 validation error"), ("AccessDeniedException", "no")):
+        stub.add_client_error("stop_training_job", code, message)
+        with pytest.raises(ClientError, match=message):
+            aws.stop_job("job")
+
+
+def test_jobs_in_progress_are_listed_by_page_and_described_in_utc(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    stub = session.stubs["sagemaker"]
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:training-job/job"
+    row = {
+        "TrainingJobName": "job",
+        "TrainingJobArn": arn,
+        "CreationTime": START,
+        "TrainingJobStatus": "InProgress",
+    }
+    asked = {"StatusEquals": "InProgress", "MaxResults": 100}
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": [], "NextToken": "n"}, asked)
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": [row]}, {**asked, "NextToken": "n"})
+    assert (aws.running_jobs(None).items, aws.running_jobs("n").items) == ((), (("job", arn),))
+    described = {
+        "TrainingJobName": "job",
+        "TrainingJobArn": arn,
+        "ModelArtifacts": {"S3ModelArtifacts": "s3://b/k"},
+        "TrainingJobStatus": "InProgress",
+        "SecondaryStatus": "Training",
+        "ResourceConfig": {"VolumeSizeInGB": 1},
+        "AlgorithmSpecification": {"TrainingInputMode": "File"},
+        "CreationTime": START,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+        "TrainingStartTime": START.astimezone(BERLIN),
+    }
+    stub.add_response("describe_training_job", described, {"TrainingJobName": "job"})
+    job = aws.describe_job("job")
+    assert (job.started_at, job.max_runtime, job.spot) == (START, timedelta(hours=1), False)
+    assert job.started_at is not None
+    assert job.started_at.tzinfo is UTC
+
+
 def test_a_schedule_that_is_not_there_is_none_and_deleting_it_is_fine(session: Session) -> None:
     aws = BotoSwitch(SETTINGS, session)
     stub = session.stubs["scheduler"]

@@ -438,7 +438,9 @@ class BotoSwitch:
         try:
             self._sagemaker.stop_training_job(TrainingJobName=name)
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationException":  # it ended meanwhile
+            text = error.response["Error"].get("Message", "")
+            ended = "is in status" in text or "not found" in text.lower()
+            if error.response["Error"]["Code"] != "ValidationException" or not ended:
                 raise
 
     def delete_endpoint(self, name: str) -> None:
