@@ -31,7 +31,8 @@ class Bucket:
         )
         stub = Stubber(self.client_)
         for keys in answers:
-            stub.add_response("list_objects_v2", {"Contents": [{"Key": key, "Size": 9} for key in keys]})
+            rows = [{"Key": key, "Size": 9, "ETag": '"0"'} for key in keys]
+            stub.add_response("list_objects_v2", {"Contents": rows})
         stub.activate()
         self.stub = stub
 
