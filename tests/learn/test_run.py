@@ -144,6 +144,7 @@ def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_data_that_is_killed_at_random_moments_asks_for_each_answer_once(
     spec_of: Any,  # noqa: F811
