@@ -1,10 +1,11 @@
 """Cost of counting by slice in the gate: OTPS with it over OTPS without, in turns on two engines.
 
-    python -m scripts.bench.gate_slices [--pairs 12]
+    python -m scripts.bench.gate_slices [--pairs 24]
 
 Two engines with the small P-EAGLE serve the same streams, one engine at a time; only one has metrics.slices.
-A pair is one block of each, in turns (ABBA). The interval is Student's t over the logarithms of the pairs'
-ratios. Nothing else should run on the machine; the load average is printed.
+A pair is one block of each, in turns (ABBA); blocks are short, since the machine's speed drifts. The interval
+is Student's t over the logarithms of the pairs' ratios. Nothing else should run on the machine; the load
+average is printed.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ HEAD = "/opt/ml/additional-model-data-sources/head"
 CONFIG = {"model": HEAD, "method": "eagle3", "num_speculative_tokens": 7, "parallel_drafting": True}
 SLICES = "script;format=text,json schema;prompt tokens;label:team=search,support"
 TOKENS = 64
-#: Requests of a block, by concurrency: some seconds.
-REQUESTS = {1: 8, 32: 96}
+#: Requests of a block, by concurrency: 0.3 and some 4 seconds.
+REQUESTS = {1: 2, 32: 48}
+#: Pairs, by concurrency, for each that the command asks for.
+TIMES = {1: 4, 32: 1}
 
 
 async def block(url: str, concurrency: int, prompts: list[str]) -> float:
@@ -63,18 +66,18 @@ async def measure(engines: dict[str, str], pairs: int) -> None:
         for url in engines.values():
             await block(url, concurrency, prompts[: min(count, 32)])
         ratios, plain = [], []
-        for pair in range(pairs):
+        for pair in range(pairs * TIMES[concurrency]):
             chosen = [prompts[(pair * count + place) % len(prompts)] for place in range(count)]
             order = ("plain", "slices") if pair % 2 == 0 else ("slices", "plain")
             otps = {name: await block(engines[name], concurrency, chosen) for name in order}
             ratios.append(math.log(otps["slices"] / otps["plain"]))
             plain.append(otps["plain"])
-        mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(pairs)
-        half = t_quantile(pairs - 1) * error
+        mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
+        half = t_quantile(len(ratios) - 1) * error
         low, value, high = (math.exp(mean + shift) for shift in (-half, 0.0, half))
         print(
             f"c={concurrency}: {value:.4f} [{low:.4f}, {high:.4f}] of {statistics.fmean(plain):.0f} OTPS, "
-            f"{pairs} pairs of {count} streams of {TOKENS} tokens; load {os.getloadavg()[0]:.1f}",
+            f"{len(ratios)} pairs of {count} streams of {TOKENS} tokens; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 
@@ -113,5 +116,5 @@ async def main(pairs: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--pairs", type=int, default=24)
     asyncio.run(main(parser.parse_args().pairs))

@@ -10,12 +10,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.packs.arms import CLEAN, OTHER, PLAIN, QUICK, SHORT, specs, write_plugin
+from scripts.bench.packs.arms import CLEAN, OTHER, PLAIN, SHORT, specs, write_plugin
 from scripts.bench.packs.campaign import PackRuns
 from scripts.bench.packs.cases import CASES, needed
 from scripts.bench.packs.page import did_what_it_must
@@ -33,18 +32,13 @@ FAULTS = (
     ("guardrails", "keeps-generating"),
     ("structured-output", "no-format"),
 )
-#: Packs by the clean endpoint that they run on: each group has its engines to itself.
-GROUPS = {
-    clean: [name for name in dict.fromkeys((*CLEAN_RUNS, *dict(FAULTS))) if CASES[name].clean == clean]
-    for clean in (CLEAN, QUICK)
-}
 
 
 @pytest.fixture(scope="module")
-def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """The endpoints of one group of packs."""
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """The endpoints of all packs that are tried here."""
     every = specs(write_plugin(tmp_path_factory.mktemp("plugin")))
-    wanted = needed(GROUPS[request.param])
+    wanted = needed([*((pack, CLEAN) for pack in CLEAN_RUNS), *FAULTS])
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
         stack.deploy({name: every[name] for name in every if name in wanted}, together=False)
         yield stack
@@ -57,34 +51,18 @@ def runs(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> PackRun
     return PackRuns(stack, print, tmp_path_factory.mktemp("runs"))
 
 
-def of(clean: str, *cells: tuple[str, ...]) -> list[Any]:
-    """Parameters of the tests on one group of endpoints."""
-    return [pytest.param(clean, *cell, id="-".join(cell) or clean) for cell in cells]
-
-
-@pytest.mark.parametrize(
-    ("stack", "pack"),
-    [of(CASES[pack].clean, (pack,))[0] for pack in CLEAN_RUNS],
-    indirect=["stack"],
-    scope="module",
-)
+@pytest.mark.parametrize("pack", CLEAN_RUNS)
 def test_a_clean_run_passes(runs: PackRuns, pack: str) -> None:
     found = runs.run(CASES[pack], CLEAN, SEED)
     assert found.result == "pass", found
 
 
-@pytest.mark.parametrize(
-    ("stack", "pack", "fault"),
-    [of(CASES[pack].clean, (pack, fault))[0] for pack, fault in FAULTS],
-    indirect=["stack"],
-    scope="module",
-)
+@pytest.mark.parametrize(("pack", "fault"), FAULTS)
 def test_a_seeded_fault_is_found(runs: PackRuns, pack: str, fault: str) -> None:
     found = runs.run(CASES[pack], fault, SEED)
     assert did_what_it_must(asdict(found)), found
 
 
-@pytest.mark.parametrize("stack", of(CLEAN, ()), indirect=True, scope="module")
 def test_the_scorecard_from_the_command_line(stack: LocalStack, tmp_path: Path) -> None:
     port = (stack.session.local_url or "").rpartition(":")[2]
     size = ("--context", "480", "--prompts", str(CASES["rag"].units), "--out", tmp_path / "r.jsonl")
@@ -108,7 +86,6 @@ def test_the_scorecard_from_the_command_line(stack: LocalStack, tmp_path: Path) 
     assert "Workload packs" in page.read_text()
 
 
-@pytest.mark.parametrize("stack", of(CLEAN, ()), indirect=True, scope="module")
 def test_bench_takes_a_pack_as_its_workload(stack: LocalStack, tmp_path: Path) -> None:
     port = (stack.session.local_url or "").rpartition(":")[2]
     size = ("--context", "480", "--prompts", "8", "--concurrency", "1,2", "--out", tmp_path / "b.jsonl")

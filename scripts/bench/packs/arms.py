@@ -1,4 +1,4 @@
-"""Endpoints for the packs on the local engine: a plain one, clean ones, and others with seeded faults.
+"""Endpoints for the packs on the local engine: a plain one, a clean one, and others with seeded faults.
 
 Some faults are faults of the local SageMaker (`LOCAL_FAULTS`), on a clean endpoint. The others are in the
 engine's process: a vLLM plugin on its PYTHONPATH damages the draft head, or the target
@@ -19,9 +19,10 @@ from scripts.bench.comparison import spec_of
 REPORTS_CACHE = {"SM_VLLM_ENABLE_PROMPT_TOKENS_DETAILS": "true"}
 NO_CACHE = {"SM_VLLM_NO_ENABLE_PREFIX_CACHING": "true"}
 PLAIN, CLEAN, SHORT, OTHER = "packs-plain", "packs-clean", "packs-short-head", "packs-other-target"
-#: A clean endpoint for packs that need tool calls, or a speed-up: at the default K of 11 this CPU gains
-#: nothing on text of low acceptance. Beside it a head that guesses nothing at all, at K=11.
-QUICK, BLIND = "packs-clean-k5", "packs-blind-head"
+#: A head that guesses nothing at all.
+BLIND = "packs-blind-head"
+#: Of the clean endpoint: at the default of 11 this CPU gains nothing on text of low acceptance.
+CLEAN_K = 5
 TOOLS = {"SM_VLLM_TOOL_CALL_PARSER": "hermes", "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true"}
 #: Faults of the local SageMaker (`peagle-sm local fault`), on a pack's clean endpoint.
 LOCAL_FAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -80,9 +81,8 @@ def specs(plugin: Path) -> dict[str, EndpointSpec]:
     damaged = {**REPORTS_CACHE, "PYTHONPATH": str(plugin), "PEAGLE_GATE": "off"}
     return {
         PLAIN: _named(PLAIN, "none", {**REPORTS_CACHE, **TOOLS}),
-        QUICK: _named(QUICK, "p-eagle", {**REPORTS_CACHE, **TOOLS}, k=5),
+        CLEAN: _named(CLEAN, "p-eagle", {**REPORTS_CACHE, **TOOLS}, k=CLEAN_K),
         BLIND: _named(BLIND, "p-eagle", {**damaged, "PEAGLE_DAMAGE": "head:0"}),
-        CLEAN: _named(CLEAN, "p-eagle", REPORTS_CACHE),
         SHORT: _named(SHORT, "p-eagle", {**damaged, **NO_CACHE, "PEAGLE_DAMAGE": f"head:{FROM}"}),
         OTHER: _named(OTHER, "p-eagle", {**damaged, "PEAGLE_DAMAGE": f"target:{FROM}"}),
     }

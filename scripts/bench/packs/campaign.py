@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from scripts.bench.comparison import dependencies
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
 from scripts.bench.packs.arms import CLEAN, LOCAL_FAULTS, PLAIN, specs, write_plugin
-from scripts.bench.packs.cases import CASES, REFUSED, Case, needed, speed_bench_file
+from scripts.bench.packs.cases import CASES, Case, needed, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
 from scripts.bench.progress import Reporter
 
@@ -79,8 +80,7 @@ class PackRuns:
 
     def run(self, case: Case, arm: str, seed: int) -> PackRun:
         """Run a case on an arm beside the plain one; ``arm`` may name a fault of the data."""
-        clean = arm in (CLEAN, *LOCAL_FAULTS) or case.faults.get(arm) == REFUSED
-        endpoint = case.clean if clean else arm
+        endpoint = case.endpoint(arm)
         described = [describe_endpoint(self._stack.session, name) for name in (PLAIN, endpoint)]
         file = None
         if load_pack(case.pack).takes_file:
@@ -151,17 +151,38 @@ def run_all(
     work: Sequence[tuple[str, str, int]],
     say: Say,
     ended: Callable[[], bool],
+    together: int = 1,
 ) -> None:
-    """Add the runs of the work to ``runs``, until it is done or the time is over."""
-    for number, (pack, arm, seed) in enumerate(work, start=1):
+    """Add the runs of the work to ``runs``, until it is done or the time is over.
+
+    ``together`` runs share the engines at a time; those that need the engines to themselves follow.
+    """
+    left = len(work)
+
+    def one(pack: str, arm: str, seed: int) -> None:
+        nonlocal left
         if ended():
-            say(f"   time is over: {len(work) - number + 1} runs are left for the next call")
             return
-        one = each.run(CASES[pack], arm, seed)
-        runs.append(one)
-        say(f"   {number} of {len(work)}: {pack} on {arm}, seed {seed}: {one.result}, {one.seconds} s")
-        if not did_what_it_must(asdict(one)):
-            say(f"      not as it must be: {one.why}")
+        found = each.run(CASES[pack], arm, seed)
+        runs.append(found)
+        left -= 1
+        say(f"   {left} left: {pack} on {arm}, seed {seed}: {found.result}, {found.seconds} s")
+        if not did_what_it_must(asdict(found)):
+            say(f"      not as it must be: {found.why}")
+
+    apart = [row for row in work if CASES[row[0]].apart or row[1] in LOCAL_FAULTS]
+    shared = [row for row in work if row not in apart]
+    for rows, workers in ((shared, together), (apart, 1)):
+        with ThreadPoolExecutor(workers) as pool:
+            started = [pool.submit(one, *row) for row in rows]
+            try:
+                for future in started:
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    if left:
+        say(f"   time is over: {left} runs are left for the next call")
 
 
 def joined(runs: Sequence[PackRun], others: Sequence[PackRun]) -> list[PackRun]:
@@ -199,6 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faulty", type=int, default=5, help="runs of each pack on each of its faults")
     parser.add_argument("--packs", default=",".join(CASES), help="packs to run")
     parser.add_argument("--minutes", type=float, default=1e9, help="end after this time; the rest is left")
+    parser.add_argument("--together", type=int, default=1, help="runs that share the engines at a time")
     parser.add_argument("--join", type=Path, help="only add the runs of another record, made elsewhere")
     given = parser.parse_args(arguments)
     if given.join is not None:
@@ -213,13 +235,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plugin = Path(folder) / "plugin"
             plugin.mkdir()
             with reporter.phase("deploy"):
-                every, wanted = specs(write_plugin(plugin)), needed(packs)
+                every, wanted = specs(write_plugin(plugin)), needed((pack, arm) for pack, arm, _ in work)
                 stack.deploy({name: every[name] for name in every if name in wanted}, together=False)
             end = time.monotonic() + 60 * given.minutes
             with reporter.phase("runs"):
                 each = PackRuns(stack, reporter.say, Path(folder))
                 try:
-                    run_all(each, runs, work, reporter.say, lambda: time.monotonic() > end)
+                    run_all(each, runs, work, reporter.say, lambda: time.monotonic() > end, given.together)
                 finally:
                     write(runs, stack)
             stack.delete_all()

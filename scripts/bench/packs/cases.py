@@ -9,51 +9,51 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.bench.packs.arms import BLIND, CLEAN, LOCAL_FAULTS, OTHER, PLAIN, QUICK, SHORT
+from scripts.bench.packs.arms import BLIND, CLEAN, LOCAL_FAULTS, OTHER, PLAIN, SHORT
 
 REFUSED = "refused"  #: instead of a failed check: the pack's data is refused
 
 
 @dataclass(frozen=True)
 class Case:
-    """A pack, its size, and the check that must fail on each faulty arm; ``clean`` is its clean endpoint."""
+    """A pack, its size, and the check that must fail on each faulty arm.
+
+    ``apart``: it compares speeds, or counts what an engine generates, so nothing else may use the engines.
+    """
 
     pack: str
     context: int
     units: int
     faults: Mapping[str, str]
-    clean: str = CLEAN
+    apart: bool = False
 
-    @property
-    def endpoints(self) -> list[str]:
-        """Return the endpoints that it needs."""
-        faulty = [
-            name for name, check in self.faults.items() if name not in LOCAL_FAULTS and check != REFUSED
-        ]
-        return [PLAIN, self.clean, *faulty]
+    def endpoint(self, arm: str) -> str:
+        """Return the endpoint beside the plain one that shows a fault; that of `CLEAN` is clean."""
+        on_clean = arm in LOCAL_FAULTS or self.faults.get(arm) == REFUSED
+        return CLEAN if on_clean else arm
 
 
 CASES = {
     one.pack: one
     for one in (
         Case("rag", 480, 16, {SHORT: "acceptance by length", OTHER: "identity"}),
-        Case("long-context", 480, 24, {SHORT: "acceptance by position", OTHER: "identity"}),
-        Case("agents", 512, 24, {SHORT: "prefix cache", OTHER: "identity"}),
+        Case("long-context", 480, 12, {SHORT: "acceptance by position", OTHER: "identity"}),
+        Case("agents", 576, 12, {SHORT: "prefix cache", OTHER: "identity"}),
         Case("speed-bench", 8192, 22, {"placeholders": REFUSED}),
-        Case("guardrails", 8192, 6, {"draft-tokens": "verified", "keeps-generating": "cancelled"}, QUICK),
-        Case("structured-output", 8192, 2, {"no-format": "forms"}, QUICK),
-        Case("adversarial", 8192, 6, {BLIND: "speed"}, QUICK),
+        Case("guardrails", 8192, 6, {"draft-tokens": "verified", "keeps-generating": "cancelled"}, True),
+        Case("structured-output", 8192, 2, {"no-format": "forms"}),
+        Case("adversarial", 8192, 6, {BLIND: "speed"}, True),
     )
 }
 
 
-def needed(packs: Sequence[str]) -> set[str]:
-    """Return the endpoints that the packs need; each is an engine of 3 GB."""
-    return {name for pack in packs for name in CASES[pack].endpoints}
+def needed(cells: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the endpoints that packs and arms need; each is an engine of 3 GB."""
+    return {PLAIN, *(CASES[pack].endpoint(arm) for pack, arm in cells)}
 
 
 _WORDS = [

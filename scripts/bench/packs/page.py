@@ -21,9 +21,9 @@ A clean run must pass. A run on a fault must fail by the check that is named, or
 `scripts/bench/packs/cases.py`, the faults in `scripts/bench/packs/arms.py`: a draft head or a target that is
 damaged from position 200 on; an engine without a prefix cache (it has the damaged head, too); a file with
 placeholders; a head that guesses nothing; and faults of the local SageMaker: tokens in a stream that were
-not verified, an engine that generates on after its client left, an engine that gets no format. The packs
-guardrails, structured-output and adversarial run on an arm with K=5. [The packs](../how-to/packs.md) says
-what each pack shows."""
+not verified, an engine that generates on after its client left, an engine that gets no format. The clean arm
+has K=5, those with a damaged head or target K=11. [The packs](../how-to/packs.md) says what each pack
+shows."""
 
 
 def page(document: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -151,7 +152,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
             alone_us=alone,
             origin=provenance.origin(seed=options.seed),
             load=(before, provenance.load_now()),
-            command=" ".join(["scripts/bench-slicing", *sys.argv[1:]]),
+            command=shlex.join(["scripts/bench-slicing", *sys.argv[1:]]),
         )
         options.page.write_text(text, encoding="utf-8")  # after each server, so that Ctrl-C keeps the first
     print(text)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from itertools import chain, repeat
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -37,9 +39,35 @@ def test_a_campaign_goes_on_after_the_seeds_that_were_recorded() -> None:
 def test_runs_are_kept_when_the_time_is_over() -> None:
     runs: list[PackRun] = []
     left = work_left([], ["rag", "agents"], clean=3, faulty=0)
-    times = iter([False, False, True])
+    times = chain([False, False], repeat(True))
     run_all(Done(), runs, left, lambda line: None, lambda: next(times))  # type: ignore[arg-type]
     assert [(one.pack, one.seed) for one in runs] == [("agents", 0), ("rag", 0)]
+
+
+class Watched(Done):
+    """Runs that note how many are in flight; two of them can only end together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_flight = 0
+        self.beside: dict[str, int] = {}
+        self.pair = Barrier(2, timeout=30)
+
+    def run(self, case: Case, arm: str, seed: int) -> PackRun:
+        self.in_flight += 1
+        self.beside[case.pack] = max(self.in_flight, self.beside.get(case.pack, 0))
+        if not case.apart:
+            self.pair.wait()
+        self.in_flight -= 1
+        return super().run(case, arm, seed)
+
+
+def test_runs_share_the_engines_but_those_that_count_or_time_run_apart() -> None:
+    watched = Watched()
+    left = work_left([], ["rag", "guardrails", "adversarial"], clean=2, faulty=0)
+    run_all(watched, [], left, lambda line: None, lambda: False, together=2)  # type: ignore[arg-type]
+    assert watched.beside == {"rag": 2, "guardrails": 1, "adversarial": 1}
+    assert sorted(watched.done) == sorted(left)
 
 
 @pytest.mark.parametrize(
