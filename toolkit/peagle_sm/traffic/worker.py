@@ -154,7 +154,7 @@ def need_library() -> None:
 
 
 def _read(source: int) -> bytes:
-    data = os.read(source, 1 << 20)
+    data = os.read(source, 1 << 16)
     if not data:
         raise EOFError
     return data
