@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,43 +46,51 @@ class World:
         return load_spec(self.path)
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """An endpoint whose head is damaged by noise, with data of its own target."""
-    folder, shipped = tmp_path_factory.mktemp("learn"), stand_in_weights()
+def world_in(
+    folder: Path, stack: LocalStack, served: dict[str, Any], learn: dict[str, Any], texts: int = 60
+) -> World:
+    """Deploy an endpoint whose head is damaged by noise, and write prompts for its own target."""
+    shipped = stand_in_weights()
     config = (shipped / "p-eagle" / "config.json").read_bytes()
     write(folder / "noisy.safetensors", noisy(read(shipped / "p-eagle" / "model.safetensors"), 0.6, 1))
-    texts = [json.loads(line)["text"] for line in (shipped / "held-out.jsonl").read_text().splitlines()]
-    for name, part in (("prompts", texts[:60]), ("general", texts[60:84])):
+    known = [json.loads(line)["text"] for line in (shipped / "held-out.jsonl").read_text().splitlines()]
+    for name, part in (("prompts", known[:texts]), ("general", known[60:84])):
         lines = [json.dumps({"prompt": text[:240], "max_tokens": 64, "temperature": 0}) for text in part]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    session = stack.session
+    session.client("s3").create_bucket(Bucket=BUCKET)
+    put_bytes(session, BUCKET, "noisy/config.json", config)
+    put_bytes(session, BUCKET, "noisy/model.safetensors", (folder / "noisy.safetensors").read_bytes())
+    endpoint = EndpointSpec(
+        name=NAME,
+        model="tiny-code",
+        speculation={"mode": "p-eagle", "num_speculative_tokens": 7, "draft_head": "noisy"},
+        head_uri=f"s3://{BUCKET}/noisy/",
+        **served,
+    )
+    (folder / "peagle.yaml").write_text(dump_spec(endpoint))
+    stack.deploy({NAME: endpoint})
+    spec = LearnSpec(
+        name="team",
+        target={"model": "tiny-code"},
+        endpoint=NAME,
+        bucket=f"s3://{BUCKET}/x",
+        data={
+            "prompts": [str(folder / "prompts.jsonl")],
+            "general": str(folder / "general.jsonl"),
+            "held_out": 0.4,
+            "max_tokens": 64,
+        },
+        prove={"max_tokens": 64},
+        **learn,
+    )
+    return World(stack, spec, folder / "peagle.yaml", folder)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        session = stack.session
-        session.client("s3").create_bucket(Bucket=BUCKET)
-        put_bytes(session, BUCKET, "noisy/config.json", config)
-        put_bytes(session, BUCKET, "noisy/model.safetensors", (folder / "noisy.safetensors").read_bytes())
-        served = EndpointSpec(
-            name=NAME,
-            model="tiny-code",
-            speculation={"mode": "p-eagle", "num_speculative_tokens": 7, "draft_head": "noisy"},
-            head_uri=f"s3://{BUCKET}/noisy/",
-        )
-        (folder / "peagle.yaml").write_text(dump_spec(served))
-        stack.deploy({NAME: served})
-        spec = LearnSpec(
-            name="team",
-            target={"model": "tiny-code"},
-            endpoint=NAME,
-            bucket=f"s3://{BUCKET}/x",
-            data={
-                "prompts": [str(folder / "prompts.jsonl")],
-                "general": str(folder / "general.jsonl"),
-                "held_out": 0.4,
-                "max_tokens": 64,
-            },
-            prove={"max_tokens": 64},
-        )
-        yield World(stack, spec, folder / "peagle.yaml", folder)
+        yield world_in(tmp_path_factory.mktemp("learn"), stack, {}, {})
         assert stack.delete_all() == []
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -258,6 +258,7 @@ class Assembly:
             trainings=self._trainings(),
             permitted=Roles(self._moto).allows,
             prefix_exists=self._prefix_exists,
+            tripped=self._tripped,
             timing=options.timing,
         )
 
@@ -332,6 +333,9 @@ class Assembly:
 
     async def _prefix_exists(self, uri: str) -> bool:
         return bool(await self._moto.call(self._artifacts.beginning_with, uri))
+
+    async def _tripped(self, alarms: Sequence[str]) -> str | None:
+        return await self._moto.call(self._moto.tripped_alarm, alarms)
 
     async def _model_data_exists(self, uri: str) -> bool:
         return await self._moto.call(self._artifacts.exists, uri)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sagemaker_local.control.launching import engine_plan
+from sagemaker_local.control.engines import engine_plan
 from tests.local.control.conftest import IMAGE, PREFIX, Account, MakeAccount
 from tests.local.scripted_engine import ScriptedLauncher
 

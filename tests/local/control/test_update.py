@@ -2,11 +2,13 @@
 
 import asyncio
 import urllib.request
+from collections.abc import Sequence
 
 import pytest
 
 from sagemaker_local.control import ApiError
-from tests.local.control.conftest import PREFIX, Account
+from sagemaker_local.control.endpoints import traffic_shift
+from tests.local.control.conftest import PREFIX, Account, MakeAccount
 
 
 async def version(aws: Account, name: str = "e") -> str:
@@ -222,6 +224,115 @@ async def test_deployment_configs_that_aws_takes(aws: Account) -> None:
     await update(aws, DeploymentConfig=linear)
     await aws.until("InService")
     assert (await aws.describe())["LastDeploymentConfig"] == linear
+
+
+CANARY = {
+    **blue_green(
+        {
+            "Type": "CANARY",
+            "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10},
+            "WaitIntervalInSeconds": 600,
+        },
+        TerminationWaitInSeconds=300,
+    ),
+    "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "acceptance"}]},
+}
+
+
+def size(kind: str, unit: str, value: int, wait: int = 60) -> dict[str, object]:
+    member = "CanarySize" if kind == "CANARY" else "LinearStepSize"
+    return blue_green({"Type": kind, member: {"Type": unit, "Value": value}, "WaitIntervalInSeconds": wait})
+
+
+@pytest.mark.parametrize(
+    ("config", "instances", "steps"),
+    [
+        (blue_green({}, TerminationWaitInSeconds=300), 2, None),
+        (size("CANARY", "CAPACITY_PERCENT", 10), 2, ((0.5, 60), (1, 0))),
+        (size("CANARY", "CAPACITY_PERCENT", 10), 20, ((0.1, 60), (1, 0))),
+        (size("CANARY", "INSTANCE_COUNT", 3), 8, ((0.375, 60), (1, 0))),
+        (size("CANARY", "CAPACITY_PERCENT", 50), 1, ((1, 0),)),
+        (size("LINEAR", "CAPACITY_PERCENT", 25), 4, ((0.25, 60), (0.5, 60), (0.75, 60), (1, 0))),
+    ],
+)
+def test_a_step_is_a_whole_number_of_instances(
+    config: dict[str, object], instances: int, steps: tuple[tuple[float, float], ...] | None
+) -> None:
+    shift = traffic_shift(config, [instances])
+    assert (shift.steps if shift is not None else None) == steps
+
+
+class Alarms:
+    """The alarms of a test: those in `tripped` are in state ALARM."""
+
+    def __init__(self) -> None:
+        self.tripped: set[str] = set()
+
+    async def __call__(self, names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in self.tripped), None)
+
+
+async def canary(make_account: MakeAccount, alarms: Alarms) -> Account:
+    """An endpoint of two instances whose update has its canary on the new fleet."""
+    aws = make_account(tripped=alarms)
+    await aws.model("m", SCRIPT_VERSION="old")
+    await aws.model("m2", SCRIPT_VERSION="new")
+    await aws.config("c", "m", InitialInstanceCount=2)
+    await aws.config("c2", "m2", InitialInstanceCount=2)
+    await aws.endpoint()
+    await aws.until("InService")
+    await update(aws, DeploymentConfig=CANARY)
+
+    async def both_serve() -> bool:
+        return await share_of_the_new(aws) not in (0, 1)
+
+    await aws.wait(both_serve, "a canary")
+    return aws
+
+
+async def share_of_the_new(aws: Account) -> float:
+    answers = [await version(aws) for _ in range(24)]
+    return answers.count("new") / len(answers)
+
+
+async def test_a_canary_serves_beside_the_old_fleet_until_its_time_is_over(make_account: MakeAccount) -> None:
+    aws = await canary(make_account, Alarms())
+    assert (await aws.describe())["EndpointConfigName"] == "c"
+    aws.clock.advance(600)
+
+    async def all_shifted() -> bool:
+        return await share_of_the_new(aws) == 1
+
+    await aws.wait(all_shifted, "all traffic on the new fleet")
+    assert await aws.status() == "Updating"
+    await aws.wait(lambda: running(aws, 2), "both fleets in the final baking period")
+    aws.clock.advance(300)
+    assert (await aws.until("InService"))["EndpointConfigName"] == "c2"
+    await aws.wait(lambda: running(aws, 1), "the old fleet's end")
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+async def test_an_alarm_takes_all_traffic_back_while_the_fleet_bakes(
+    make_account: MakeAccount, seconds: int
+) -> None:
+    alarms = Alarms()
+    aws = await canary(make_account, alarms)
+    aws.clock.advance(seconds)
+    alarms.tripped = {"another", "acceptance"}
+    done = await aws.until("InService")
+    assert aws.statuses() == ["Creating", "InService", "Updating", "RollingBack", "InService"]
+    assert done["EndpointConfigName"] == "c"
+    assert await share_of_the_new(aws) == 0
+    (row,) = aws.plane.describe_engines()
+    assert row["last_update_failure"].startswith("alarm acceptance is in state ALARM with ")
+    await aws.wait(lambda: running(aws, 1), "the new fleet's end")
+
+
+async def test_a_fleet_that_dies_as_a_canary_rolls_back(make_account: MakeAccount) -> None:
+    aws = await canary(make_account, Alarms())
+    await aws.tell("exit")
+    assert (await aws.until("InService"))["EndpointConfigName"] == "c"
+    assert await share_of_the_new(aws) == 0
 
 
 async def noticed(aws: Account) -> bool:

@@ -84,6 +84,9 @@ def follower(state: State) -> Follower:
 spec_argument = click.argument(
     "spec_path", metavar="[SPEC]", default="peagle.yaml", type=click.Path(path_type=Path, dir_okay=False)
 )
+learn_spec_argument = click.argument(
+    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
+)
 
 
 def given(path: Path) -> str:

@@ -120,14 +120,14 @@ class Loop:
         return [*told, self.spec.prove.model_dump(mode="json"), self.spec.endpoint]
 
     def _prove_cost(self, results: Results) -> StepCost:
-        """Estimate two endpoints for as long as the answers of three arms take."""
+        """Estimate two endpoints of one instance each; arms that fit as components cost less."""
         asked = self.spec.prove
         tokens = (asked.prompts or 100) * _SETS * _ARMS * asked.max_tokens
         start = LOCAL_START_UP_MINUTES if self.session.is_local else START_UP_MINUTES
         hours = tokens * SECONDS_A_TOKEN / 3600 + start / 60
-        hourly = self.usd_per_hour()
-        usd = None if hourly is None else 2 * hourly * hours
-        return StepCost("prove", "two endpoints beside the serving one", usd, asked.budget_usd)
+        hourly, count = self.usd_per_hour(), describe_endpoint(self.session, str(self.spec.endpoint)).arm
+        usd = None if hourly is None else 2 * hourly / max(1, count.instance_count) * hours
+        return StepCost("prove", "two arms beside the serving head", usd, asked.budget_usd)
 
     def _prove(self, results: Results) -> StepResult:
         head = str(results["train"]["head"])

@@ -24,6 +24,7 @@ from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
+from peagle_sm.core.learn.registry import check_group, model_package
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Canary, acceptance_alarm
 from peagle_sm.core.spec.editing import edit_spec
@@ -31,6 +32,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.learn.data import need_endpoint, stored_manifest
 from peagle_sm.learn.heads import staged_hash
 from peagle_sm.learn.prove import bound_of, serving_spec, thresholds_of
+from peagle_sm.learn.registry import register, reject
 from peagle_sm.service import Endpoint, status, update
 from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event, Pacing, Progress
@@ -43,7 +45,10 @@ State = Literal["begun", "serves", "rolled-back"]
 
 @dataclass(frozen=True)
 class Promotion:
-    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is."""
+    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is.
+
+    ``model_packages`` are the ARNs of its versions in SageMaker's Model Registry.
+    """
 
     number: int
     endpoint: str
@@ -53,6 +58,7 @@ class Promotion:
     after: Mapping[str, Any]
     state: State
     at: str
+    model_packages: tuple[str, ...] = ()
     schema: str = SCHEMA
 
     def to_json(self) -> str:
@@ -139,6 +145,7 @@ def promote(
     session: Session,
     *,
     head: str | None = None,
+    model_package_group: str | None = None,
     confirm: Callable[[UpdateOffer], bool] | None = None,
     progress: Progress,
     pacing: Pacing | None = None,
@@ -151,16 +158,22 @@ def promote(
         spec_path: the endpoint's spec; its fields of the head are changed when the new head serves.
         session: the account and region.
         head: beginning of the head's hash; None: that of the newest proof.
+        model_package_group: also register a version there, once the head serves; ``progress`` says if
+            SageMaker refuses that, and the promotion is done.
         confirm: shown the update's price; None: no question.
         progress: gets each step.
         pacing: clocks and polls.
         unguarded: promote although no guard is installed.
 
     Raises:
-        PlanRefused: the proof does not hold; the message says why. Nothing was changed.
+        SpecError: no valid name of a group. Nothing was changed.
+        PlanRefused: the proof does not hold, or the endpoint is a stack's; the message says why. Nothing was
+            changed.
         EndpointFailed: SageMaker rolled back; the head before serves.
         PeagleError: as `peagle_sm.update`.
     """
+    if model_package_group is not None:
+        check_group(model_package_group)
     endpoint, text = need_endpoint(spec), spec_path.read_text(encoding="utf-8")
     proof = chosen_proof(spec, session, head)
     after = {
@@ -168,12 +181,13 @@ def promote(
         "speculation.draft_head": f"{spec.name}-{proof.bound.head[:8]}",
         "head_uri": proof.bound.head_uri,
     }
-    _, wanted = with_fields(text, after, str(spec_path))
+    wanted = with_fields(text, after, str(spec_path))[1].locked_as(load_spec(spec_path))
     known = promotions(spec, session)
     last = known[-1] if known else None
     ours = last is not None and last.state != "rolled-back" and last.after == after
-    tagged = status(endpoint, session=session).summary.spec_hash
-    serves = tagged == plan_for(wanted, session).spec_hash
+    summary = status(endpoint, session=session).summary
+    planned = plan_for(wanted, session, stack=summary.stack is not None)
+    serves = summary.spec_hash == planned.spec_hash
     if last is None or not ours or not serves:
         # Once the update has begun, the config is another: the binding to the old one is done with.
         _refuse_unproved(spec, proof, session, begun=ours and last is not None and last.state == "begun")
@@ -190,15 +204,36 @@ def promote(
         _record(spec, session, begun)  # before the endpoint changes: a killed run is continued from it
         return True
 
+    if not serves and summary.stack is not None:
+        _record(spec, session, begun)
+        raise _a_stacks(summary.stack, spec_path, after, "promote")
     if not serves:
         alarm = _alarm(spec, proof, session)
-        _bring(
-            wanted.locked_as(load_spec(spec_path)), spec, session, alarm, agreed, progress, pacing, unguarded
-        )
+        _bring(wanted, spec, session, alarm, agreed, progress, pacing, unguarded)
     _write(spec_path, after)
-    _write_lineage(spec, session, proof)
+    training = _write_lineage(session, proof)
+    promoted = _record(spec, session, replace(last, state="serves"))
+    if model_package_group is not None:
+        container = planned.parameters("create_model")["PrimaryContainer"]
+        request = model_package(model_package_group, proof, container, training, promoted.number)
+        arn = register(request, session, progress)
+        if arn is not None and arn not in promoted.model_packages:
+            registered = (*promoted.model_packages, arn)
+            promoted = _record(spec, session, replace(promoted, model_packages=registered))
     progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
-    return _record(spec, session, replace(last, state="serves"))
+    return promoted
+
+
+def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: str) -> PlanRefused:
+    """Return the refusal for a stack's endpoint, with the fields that its deploy must bring."""
+    told = ", ".join(f"{name}: {value}" for name, value in fields.items())
+    return PlanRefused(
+        f"the endpoint belongs to stack {stack}, and only a deploy of the stack changes it. Nothing was"
+        " changed.",
+        next_step=f"Write into {spec_path}: {told}. Run `cdk deploy {stack} -c spec={spec_path}`, and then"
+        f" `peagle-sm learn {command}` again, which records it.",
+        details={"findings": [], "fields": dict(fields)},
+    )
 
 
 def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: bool) -> None:
@@ -278,17 +313,18 @@ def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:
         write_file(spec_path, written)
 
 
-def _write_lineage(spec: LearnSpec, session: Session, proof: Proof) -> None:
-    """Write into the head's manifest where it comes from; the engine does not read it."""
+def _write_lineage(session: Session, proof: Proof) -> dict[str, Any]:
+    """Write into the head's manifest where it comes from; return what its training wrote, {} if nothing."""
     bucket, prefix = s3.split_uri(proof.bound.head_uri)
     sizes = s3.list_sizes(session, bucket, prefix)
     manifest = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
-    training = {}
+    training: dict[str, Any] = {}
     if "training.json" in sizes:
         with suppress(ValueError):
-            training = json.loads(
+            found = json.loads(
                 s3.read_range(session, bucket, prefix + "training.json", 0, sizes["training.json"])
             )
+            training = found if isinstance(found, dict) else {}
     held_out = proof.evidence.held_out
     lineage = {
         "data": proof.bound.data,
@@ -303,6 +339,7 @@ def _write_lineage(spec: LearnSpec, session: Session, proof: Proof) -> None:
     }
     text = replace(manifest, lineage=lineage).to_json()
     put_bytes(session, bucket, prefix + MANIFEST, text.encode())
+    return training
 
 
 def rollback(
@@ -317,9 +354,13 @@ def rollback(
 ) -> Promotion:
     """Bring back the head before the last promotion; a repeated run finishes what a killed one began.
 
+    Versions of the promoted head in the Model Registry become Rejected; if SageMaker refuses that,
+    ``progress`` says so, and the rollback is done.
+
     Raises:
         NotFound: nothing was promoted, or everything is rolled back.
         SpecError: the endpoint's spec was changed otherwise since the promotion.
+        PlanRefused: the endpoint is a stack's; the message has the fields for its deploy.
         PeagleError: as `peagle_sm.update`.
     """
     open_ = [each for each in promotions(spec, session) if each.state != "rolled-back"]
@@ -329,11 +370,12 @@ def rollback(
             next_step=f"`peagle-sm status {need_endpoint(spec)}{session.command_flags()}` shows what serves.",
         )
     last = open_[-1]
-    text = spec_path.read_text(encoding="utf-8")
-    _, old = with_fields(text, last.before, str(spec_path))
-    _, new = with_fields(text, last.after, str(spec_path))
-    tagged = status(last.endpoint, session=session).summary.spec_hash
-    hashes = {plan_for(each, session).spec_hash for each in (old, new)}
+    text, locked = spec_path.read_text(encoding="utf-8"), load_spec(spec_path)
+    old = with_fields(text, last.before, str(spec_path))[1].locked_as(locked)
+    new = with_fields(text, last.after, str(spec_path))[1].locked_as(locked)
+    summary = status(last.endpoint, session=session).summary
+    tagged, stack = summary.spec_hash, summary.stack
+    hashes = [plan_for(each, session, stack=stack is not None).spec_hash for each in (old, new)]
     if tagged not in hashes:
         raise SpecError(
             f"endpoint {last.endpoint} serves another spec than {spec_path} (tag {tagged}), so a rollback"
@@ -343,9 +385,12 @@ def rollback(
             " `peagle-sm update`:"
             f" head_uri: {last.before['head_uri']}",
         )
-    if tagged != plan_for(old, session).spec_hash:
-        _bring(old.locked_as(load_spec(spec_path)), spec, session, None, confirm, progress, pacing, unguarded)
+    if tagged != hashes[0] and stack is not None:
+        raise _a_stacks(stack, spec_path, last.before, "rollback")
+    if tagged != hashes[0]:
+        _bring(old, spec, session, None, confirm, progress, pacing, unguarded)
     _write(spec_path, last.before)
+    reject(last.model_packages, session, progress)
     name = last.before["speculation.draft_head"] or "of the catalogue"
     progress(Event("done", f"endpoint {last.endpoint} has the head before the promotion: {name}"))
     return _record(spec, session, replace(last, state="rolled-back"))

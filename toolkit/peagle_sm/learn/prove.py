@@ -1,16 +1,17 @@
 """`learn prove`: what a candidate does beside the serving head, on held-out, general and long prompts.
 
 The static checks come first, and refuse most damaged heads before any engine is started. Then the candidate
-and an arm without speculation are deployed beside the serving endpoint, measured in turns, and deleted; the
-serving endpoint is not changed.
+and an arm without speculation run beside the serving head, are measured in turns, and deleted; what serves is
+not changed. `learn/arms.py` says where they run.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
+from peagle_sm.core.learn.homes import Home
 from peagle_sm.core.learn.proof import (
     Bound,
     Proof,
@@ -33,12 +35,21 @@ from peagle_sm.core.learn.proof import (
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.learn.arms import (
+    arm_spec,
+    described_arm,
+    homes_of,
+    leftovers_of,
+    needs_with,
+    remove_leftovers,
+    running,
+)
 from peagle_sm.learn.data import GENERAL, HELD_OUT, need_endpoint, stored_manifest
 from peagle_sm.learn.evidence import CANDIDATE, PLAIN, SERVING, checks_of, set_evidence
 from peagle_sm.learn.heads import Candidate, open_candidate, stage_candidate
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_sm.measure.compare.arms import called, spec_of
-from peagle_sm.measure.compare.deployments import Fleet, refuse_taken_names
+from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
 from peagle_sm.measure.compare.run import CompareDependencies, compare
 from peagle_sm.measure.packs.long_context import make as make_long
@@ -49,22 +60,25 @@ from peagle_sm.measure.results.result_file import Outcome
 from peagle_sm.measure.verify.engines import EndpointEngine, EnginePair
 from peagle_sm.measure.verify.run import QUICK, verify
 from peagle_sm.measure.workloads import Workload, load_workload
-from peagle_sm.service import delete, status
+from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
-from peagle_sm.service.inventory.resources import belongings_of
 from peagle_sm.service.progress import Event, Progress
 from peagle_sm.service.spec_to_plan import plan_for
 
 CHECKS = ("greedy", "streaming", "long-context")  #: of verify
 _LONG_UNITS = 4
 _VERIFIED = 32  #: prompts whose answers are compared with the target's own
-_MARK = "learn"  #: tag of the arms; its value is the spec's name
 _ALONE = Load("closed", concurrency=1)
 
 
 @dataclass(frozen=True)
 class ProveOffer:
-    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end."""
+    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end.
+
+    ``components`` are those of ``deploys`` that run as inference components of the serving endpoint; ``why``
+    says of each arm why it runs where it does. A component adds nothing to the price, unless it alone keeps
+    an instance from being scaled in: ``most_usd`` has that.
+    """
 
     head: str
     head_uri: str
@@ -77,7 +91,9 @@ class ProveOffer:
     usd: float | None
     most_usd: float | None
     warnings: tuple[str, ...]
-    leftovers: tuple[str, ...] = ()  #: endpoints of a killed proof, which are deleted first
+    components: tuple[str, ...] = ()
+    why: Mapping[str, str] = field(default_factory=dict)
+    leftovers: tuple[str, ...] = ()  #: arms of a killed proof, which are deleted first
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -92,6 +108,7 @@ class ProvePlan:
     candidate: Candidate
     bound: Bound
     arms: dict[str, EndpointSpec]
+    homes: dict[str, Home]
     held_out: Workload | None
     general: Workload | None
     offer: ProveOffer
@@ -140,7 +157,9 @@ def serving_spec(spec: LearnSpec, served: EndpointSpec, session: Session) -> End
             f"the endpoint serves model {served.model}; learn.yaml has target.model: {spec.target.model}",
             next_step="Correct target or endpoint in learn.yaml.",
         )
-    tagged, planned = status(endpoint, session=session).summary.spec_hash, plan_for(served, session).spec_hash
+    summary = status(endpoint, session=session).summary
+    planned = plan_for(served, session, stack=summary.stack is not None).spec_hash
+    tagged = summary.spec_hash
     if tagged != planned:
         raise SpecError(
             f"the spec of {endpoint} is not what serves: its hash is {planned}, the endpoint's tag has"
@@ -181,7 +200,7 @@ def plan_prove(
         offer = ProveOffer(
             candidate.sha256, uri, endpoint.arm.endpoint, (), 0, 0, 0, 0, 0, 0, _warnings(candidate.report)
         )
-        return ProvePlan(spec, candidate, bound, {}, None, None, offer)
+        return ProvePlan(spec, candidate, bound, {}, {}, None, None, offer)
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     if GENERAL not in manifest["files"]:
         raise SpecError(
@@ -192,18 +211,23 @@ def plan_prove(
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
-    arms = {
-        PLAIN: _arm(spec, spec_of(served, "none"), PLAIN, hours),
-        CANDIDATE: _arm(spec, spec_of(served, "p-eagle", k=k, head=name, head_uri=uri), CANDIDATE, hours),
+    made = {
+        CANDIDATE: spec_of(served, "p-eagle", k=k, head=name, head_uri=uri),
+        PLAIN: spec_of(served, "none"),
     }
-    leftovers = _leftovers(spec, session, arms)
-    refuse_taken_names(session, [each.name for each in arms.values() if each.name not in leftovers])
-    plans = [plan_for(each, session) for each in arms.values()]
-    for plan in plans:
+    arms = {arm: arm_spec(each, spec.name, arm, hours) for arm, each in made.items()}
+    leftovers = leftovers_of(session, arms.values())
+    plans = {arm: plan_for(each, session) for arm, each in arms.items()}
+    for plan in plans.values():
         plan.refuse_errors()
-    offer = _offer(candidate, uri, endpoint, plans, held_out, general, leftovers)
+    weights = sum(path.stat().st_size for path in candidate.folder.glob("*.safetensors"))
+    heads = {CANDIDATE: math.ceil(weights / 1e6), PLAIN: 0}
+    needs = {arm: needs_with(plan, heads[arm]) for arm, plan in plans.items()}
+    homes = homes_of(session, endpoint.arm.endpoint, plans, needs, hours)
+    offer = _offer(candidate, uri, endpoint, plans, homes, held_out, general)
+    offer = replace(offer, leftovers=leftovers)
     refuse_the_price(offer.most_usd, spec.prove.budget_usd)
-    return ProvePlan(spec, candidate, bound, arms, held_out, general, offer)
+    return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer)
 
 
 def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
@@ -220,28 +244,6 @@ def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
             next_step="Raise the budget, or lower lifecycle.max_lifetime_hours in the endpoint's spec.",
             details={"findings": []},
         )
-
-
-def _arm(spec: LearnSpec, made: EndpointSpec, name: str, hours: float) -> EndpointSpec:
-    """Name an arm after the spec, so that the next run finds a killed one's, and limit its lifetime."""
-    lifetime = min(made.lifecycle.max_lifetime_hours, hours)
-    return made.model_copy(
-        update={
-            "name": f"{spec.name}-proof-{name}",
-            "lifecycle": made.lifecycle.model_copy(update={"max_lifetime_hours": lifetime}),
-            "tags": {**made.tags, _MARK: spec.name},
-        }
-    )
-
-
-def _leftovers(spec: LearnSpec, session: Session, arms: Mapping[str, EndpointSpec]) -> tuple[str, ...]:
-    """Return the arms that a killed proof of this spec left behind."""
-    found = []
-    for arm in arms.values():
-        one = belongings_of(session, arm.name)
-        if one.resources and one.tags.get(_MARK, spec.name) == spec.name:
-            found.append(arm.name)
-    return tuple(found)
 
 
 def _warnings(report: HeadReport) -> tuple[str, ...]:
@@ -271,26 +273,35 @@ def _offer(
     candidate: Candidate,
     uri: str,
     endpoint: Described,
-    plans: Sequence[Plan],
+    plans: Mapping[str, Plan],
+    homes: Mapping[str, Home],
     held_out: Workload,
     general: Workload,
-    leftovers: tuple[str, ...],
 ) -> ProveOffer:
     every = Setup((*held_out.items, *general.items), (_ALONE,))
-    found = estimate(plans, every, arms=len(plans) + 1, deployments=1)
+    whole = estimate(list(plans.values()), every, arms=len(plans) + 1, deployments=1)
+    alone = [plan for arm, plan in plans.items() if homes[arm].host is None]
+    found = estimate(alone, every, arms=len(plans) + 1, deployments=1)
+    most = found.most_usd
+    hosted = [plan for arm, plan in plans.items() if homes[arm].host is not None]
+    if hosted and most is not None:
+        # In the worst case the components alone keep the instance of the endpoint until their lifetime ends.
+        kept = [plan.max_usd for plan in hosted if plan.max_usd is not None]
+        most = most + max(kept) if kept else None
     return ProveOffer(
         head=candidate.sha256,
         head_uri=uri,
         endpoint=endpoint.arm.endpoint,
-        deploys=tuple(plan.names.endpoint for plan in plans),
+        deploys=tuple(plan.names.endpoint for plan in plans.values()),
         held_out=len(held_out.items),
         general=len(general.items),
-        minutes=found.minutes,
+        minutes=whole.minutes,
         usd_per_hour=found.usd_per_hour,
-        usd=found.usd,
-        most_usd=found.most_usd,
+        usd=None if found.usd_per_hour is None else found.usd_per_hour * whole.minutes / 60,
+        most_usd=most,
+        components=tuple(plan.names.endpoint for plan in hosted),
+        why={plans[arm].names.endpoint: home.why for arm, home in homes.items()},
         warnings=_warnings(candidate.report),
-        leftovers=leftovers,
     )
 
 
@@ -335,7 +346,7 @@ def prove(
             plan.candidate, plan.bound.head_uri, session, opened, cache=work / "cache", version=__version__
         )
         if plan.offer.leftovers:
-            delete(plan.offer.leftovers, session=session, progress=progress)
+            remove_leftovers(session, plan.offer.leftovers, progress)
         began = session.now()
         evidence = _measured(plan, session, work, progress, unguarded, given, files)
         hours = (session.now() - began).total_seconds() / 3600
@@ -379,8 +390,11 @@ def _measured(
     folder = work / "prove" / plan.candidate.sha256[:16]
     folder.mkdir(parents=True, exist_ok=True)
     services = CompareDependencies.of(session, progress, seed=asked.seed)
-    with given.fleet(plan.arms, session, unguarded=unguarded, progress=progress):
-        arms = _arms(plan, session)
+    plans = {name: plan_for(each, session) for name, each in plan.arms.items()}
+    with running(plans, plan.homes, session, fleet=given.fleet, unguarded=unguarded, progress=progress):
+        serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
+        new = {name: described_arm(session, name, each, plan.homes[name]) for name, each in plans.items()}
+        arms = [new[PLAIN], serving, new[CANDIDATE]]
 
         def measured(name: str, workload: Workload) -> SetEvidence:
             progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
@@ -392,7 +406,10 @@ def _measured(
 
         held_out = measured("held-out", plan.held_out)
         general = measured("general", plan.general)
-        plain, candidate = (given.engine(session, plan.arms[name].name) for name in (PLAIN, CANDIDATE))
+        plain, candidate = (
+            given.engine(session, new[name].arm.endpoint, new[name].arm.component)
+            for name in (PLAIN, CANDIDATE)
+        )
         long_work = _long_prompts(arms[0], plain, asked.seed)
         long_context = None if long_work is None else measured("long", long_work)
         progress(Event("check", "comparing the candidate's answers with the target's own"))
@@ -406,13 +423,6 @@ def _measured(
         long_context=long_context,
         identity=checks,
     )
-
-
-def _arms(plan: ProvePlan, session: Session) -> list[Described]:
-    """Describe the arms: the plain one first, then the serving head, then the candidate."""
-    serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
-    new = {name: called(describe_endpoint(session, each.name), name, 1) for name, each in plan.arms.items()}
-    return [new[PLAIN], serving, new[CANDIDATE]]
 
 
 def _long_prompts(plain: Described, engine: Any, seed: int) -> Workload | None:

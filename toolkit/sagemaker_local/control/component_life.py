@@ -16,9 +16,8 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .engines import Engine, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .engines import Engine, EnginePlan, StartupFailed, Tell, Timing, forget, guarded, stopped
 from .errors import died
-from .launching import EnginePlan
 from .records import ComponentRecord, Event, Kind, OnEvent
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]

@@ -9,8 +9,8 @@ from sagemaker_local.clock import LocalClock
 from .capacity import accelerators_needed, managed_count, most_copies, shortage
 from .component_life import ComponentLife
 from .endpoints import check_component_deployment, deployed_image
+from .engines import EnginePlan, ModelDataExists, component_plan
 from .errors import ApiError, busy_component, invalid, not_local
-from .launching import EnginePlan, ModelDataExists, component_plan
 from .models import check_image, from_list
 from .records import ComponentRecord, EndpointRecord, Tables
 from .requests import checked, page

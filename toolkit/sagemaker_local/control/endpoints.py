@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 from sagemaker_local.clock import LocalClock
 
 from .capacity import capacities, retained
+from .engines import EnginePlan, engine_plan
 from .errors import components_remain, in_progress, invalid
-from .launching import EnginePlan, engine_plan
 from .models import from_list
 from .records import EndpointRecord, Tables, VariantCapacity, hosts_components
 from .requests import checked, page
-from .supervisor import Supervisor
+from .supervisor import Supervisor, TrafficShift
 
 _LARGEST_PERCENT = 50  # "between 5% to 50%", RollingUpdatePolicy; "less than or equal to 50%", CanarySize
 
@@ -79,6 +80,28 @@ def _check_size(where: str, size: Mapping[str, Any], least_percent: int, total: 
     most = max(1, total // 2)
     if value > most:
         raise invalid(f"{where} is {value}; allowed is at most {most}, half of {total}.")
+
+
+def traffic_shift(config: Mapping[str, Any], counts: Iterable[int]) -> TrafficShift | None:
+    """Return the steps of a checked deployment configuration; None if all traffic moves at once.
+
+    A canary, and each step of a linear shift, is a whole number of instances, at least one.
+    """
+    policy = config.get("BlueGreenUpdatePolicy", {})
+    routing = policy.get("TrafficRoutingConfiguration", {})
+    size = routing.get("CanarySize") or routing.get("LinearStepSize")
+    if size is None:
+        return None
+    total = min(counts, default=1)
+    percent = size["Type"] == "CAPACITY_PERCENT"
+    step = max(1, math.ceil(total * size["Value"] / 100) if percent else size["Value"])
+    first = [step] if routing["Type"] == "CANARY" else list(range(step, total, step))
+    waits = [(count / total, float(routing["WaitIntervalInSeconds"])) for count in first if count < total]
+    alarms = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+    return TrafficShift(
+        steps=(*waits, (1.0, float(policy.get("TerminationWaitInSeconds", 0)))),
+        alarms=tuple(alarm["AlarmName"] for alarm in alarms),
+    )
 
 
 # With these statuses FailureReason is shown.
@@ -254,7 +277,10 @@ class Endpoints:
             row.deployment_config = request["DeploymentConfig"]
         elif not request.get("RetainDeploymentConfig", False):
             row.deployment_config = None
-        self.supervisors[row.arn].update(plans, retained(row, config, request))
+        wanted = retained(row, config, request)
+        counts = [capacity.desired_count for capacity in wanted.values()]
+        shift = traffic_shift(row.deployment_config or {}, counts)
+        self.supervisors[row.arn].update(plans, wanted, shift)
         return {"EndpointArn": row.arn}
 
     async def reweigh(self, body: Mapping[str, Any]) -> dict[str, Any]:

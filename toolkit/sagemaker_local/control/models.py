@@ -6,8 +6,8 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
+from .engines import ModelDataExists, model_sources
 from .errors import ApiError, invalid, not_local
-from .launching import ModelDataExists, model_sources
 from .records import Record, Table, Tables, hosts_components
 from .requests import checked, page
 

@@ -14,13 +14,13 @@ from .capacity import Quotas, Stock
 from .component_life import ComponentLife
 from .components import Components
 from .endpoints import Endpoints, description
-from .engines import Engine, Tell, Timing
+from .engines import Engine, EnginePlan, ModelDataExists, Tell, Timing
 from .errors import ApiError
-from .launching import EnginePlan, ModelDataExists
+from .model_packages import ModelPackages
 from .models import Configs, Models, Tags
 from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
 from .routing import Route, Router
-from .supervisor import Supervisor
+from .supervisor import Supervisor, Tripped
 from .training_jobs import Permitted, PrefixExists, TrainingJobs, TrainingLife
 
 
@@ -39,7 +39,10 @@ def _rows(supervisor: Supervisor, hosted: dict[str, list[ComponentLife]]) -> Ite
     shared = _shared(record)
     engines = [
         (engine, role)
-        for fleet, role in ((supervisor.fleet, "serving"), (supervisor.coming, "starting"))
+        for fleet, role in (
+            (supervisor.fleet, "serving"),
+            (supervisor.coming, "serving" if supervisor.share else "starting"),
+        )
         if fleet is not None
         for engine in fleet.engines.values()
     ]
@@ -139,6 +142,7 @@ class ControlPlane:
         trainings: runs training jobs; None refuses them.
         permitted: whether a role's policies allow an action (CreateTrainingJob); None believes it.
         prefix_exists: whether a key begins with an S3 URI's (CreateTrainingJob); None believes it.
+        tripped: whether an alarm of UpdateEndpoint is in state ALARM; None: no alarm ever is.
         timing: polling intervals and limits.
         seed: of the draw between variants.
     """
@@ -158,6 +162,7 @@ class ControlPlane:
         trainings: TrainingLife | None = None,
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
+        tripped: Tripped | None = None,
         timing: Timing | None = None,
         seed: int | None = None,
     ) -> None:
@@ -166,6 +171,7 @@ class ControlPlane:
         self._root = root
         self._on_event = on_event
         self._timing = timing or Timing()
+        self._tripped = tripped
         self._tables = Tables(account, region)
         self.stock, self.quotas = Stock(), Quotas()
         self._endpoints = Endpoints(self._tables, clock, self._supervisor)
@@ -209,6 +215,7 @@ class ControlPlane:
             "DeleteTags": tags.delete,
             **self._benchmarks.operations,
             **self._trainings.operations,
+            **ModelPackages(self._tables, clock).operations,
         }
         self._router = Router(
             self._tables, self._endpoints.supervisors, self._components.lives, random.Random(seed)
@@ -306,6 +313,7 @@ class ControlPlane:
             timing=self._timing,
             on_event=self._on_event,
             stock=self.stock,
+            tripped=self._tripped,
         )
 
     def _component(

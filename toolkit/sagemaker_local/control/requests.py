@@ -21,6 +21,10 @@ _UNICODE_CLASSES = {
     r"\p{L}": r"\w",
     r"\p{N}": r"\w",
     r"\p{Z}": r" \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
+    # Marks, punctuation and symbols of descriptions: the blocks where nearly all of them are.
+    r"\p{M}": r"\u0300-\u036f",
+    r"\p{P}": r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u2027\u2030-\u205e\u3001-\u303f",
+    r"\p{S}": r"\u00d7\u00f7\u20a0-\u20bf\u2100-\u2bff",
     # The runtime's headers: this one stands alone, that one inside [...].
     r"\p{ASCII}": r"[\x00-\x7f]",
     r"\p{Print}": r"\x20-\x7e",
@@ -38,7 +42,8 @@ def service_model() -> ServiceModel:
 def _compiled(pattern: str) -> re.Pattern[str]:
     for java, python in _UNICODE_CLASSES.items():
         pattern = pattern.replace(java, python)
-    return re.compile(pattern)
+    # Java repeats the end of a text as it repeats a letter: `…$ {1,256}` without the blank.
+    return re.compile(re.sub(r"\$\{\d+,\d+\}", "$", pattern))
 
 
 def operation(name: str) -> OperationModel:

@@ -94,9 +94,13 @@ class Router:
         return self._to_component(row, component)
 
     def _to_variant(self, row: EndpointRecord, variant: str | None) -> Route:
-        fleet = self._supervisors[row.arn].fleet
+        supervisor = self._supervisors[row.arn]
+        fleet = supervisor.fleet
         engines = fleet.engines if fleet is not None else {}
         name = variant if variant is not None else _drawn(row, self._chance)
+        coming = supervisor.coming
+        if coming is not None and name in coming.engines and self._chance.random() < supervisor.share:
+            engines = coming.engines
         if name not in engines:
             raise ApiError("ValidationError", f"Variant {name} not found for Request")
         return _route(row, engines[name])

@@ -1,7 +1,7 @@
 """The life of one endpoint: its status follows its engines.
 
 Creating --answers--> InService --UpdateEndpoint--> Updating --new fleet answers--> InService (new config)
-   |                     |                             `--new fleet fails--> RollingBack
+   |                     |                             `--new fleet fails, or an alarm--> RollingBack
    | fails               | an engine dies      old fleet lives --> InService (old) <--|
    v                     v                 old fleet died --> UpdateRollbackFailed <--'
  Failed <--restart fails-- (OutOfService while it restarts)
@@ -9,16 +9,16 @@ any status but those in progress --DeleteEndpoint--> Deleting --> gone
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
 from .capacity import Stock
-from .engines import Engine, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .engines import Engine, EnginePlan, StartupFailed, Tell, Timing, forget, guarded, stopped
 from .errors import died
-from .launching import EnginePlan
 from .records import EndpointRecord, Event, Kind, OnEvent, VariantCapacity
 
 
@@ -28,6 +28,27 @@ class Death:
 
     engine: Engine
     reason: str
+
+
+@dataclass(frozen=True)
+class TrafficShift:
+    """How the traffic moves to a new fleet in steps.
+
+    Attributes:
+        steps: (share of the traffic, seconds of the local clock until the next step); the last share is 1.
+        alarms: one in state ALARM meanwhile takes all traffic back.
+    """
+
+    steps: tuple[tuple[float, float], ...]
+    alarms: tuple[str, ...]
+
+
+Tripped = Callable[[Sequence[str]], Awaitable[str | None]]
+"""Return the first of these alarms that is in state ALARM, or None."""
+
+
+async def _none_tripped(_: Sequence[str]) -> str | None:
+    return None
 
 
 class Fleet:
@@ -116,9 +137,13 @@ class Supervisor:
         timing: Timing,
         on_event: OnEvent,
         stock: Stock | None = None,
+        tripped: Tripped | None = None,
     ) -> None:
         self.record = record
         self._stock = stock or Stock()
+        self._tripped = tripped or _none_tripped
+        #: Of the traffic, on `coming`.
+        self.share = 0.0
         self.fleet: Fleet | None = None
         self.coming: Fleet | None = None
         self._make_engine = make_engine
@@ -137,10 +162,18 @@ class Supervisor:
         self._become("Creating", "creating")
         self._run(self._create(plans))
 
-    def update(self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity]) -> None:
-        """Start updating to the record's pending configuration; return at once."""
+    def update(
+        self,
+        plans: list[EnginePlan],
+        capacities: dict[str, VariantCapacity],
+        shift: TrafficShift | None = None,
+    ) -> None:
+        """Start updating to the record's pending configuration; return at once.
+
+        Without ``shift`` all traffic moves as soon as the new fleet answers.
+        """
         self._become("Updating", "a new fleet is being started")
-        self._run(self._update(plans, capacities))
+        self._run(self._update(plans, capacities, shift))
 
     def reweigh(self, capacities: dict[str, VariantCapacity]) -> None:
         """Start updating the variants' weights and instance counts; return at once."""
@@ -187,7 +220,9 @@ class Supervisor:
         self._swap()
         self._become("InService", "every engine answers")
 
-    async def _update(self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity]) -> None:
+    async def _update(
+        self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity], shift: TrafficShift | None
+    ) -> None:
         self.coming = Fleet(plans, self._engine)
         try:
             placed = await self._instances(self.record.pending or self.record.config)
@@ -195,6 +230,12 @@ class Supervisor:
         except StartupFailed as failure:
             self.coming = None
             await self._roll_back(str(failure))
+            return
+        reason = None if shift is None else await self._shift(self.coming, shift)
+        if reason is not None:
+            coming, self.coming, self.share = self.coming, None, 0.0
+            self._retire(coming)
+            await self._roll_back(reason)
             return
         self.record.placed = placed
         old = self.fleet
@@ -204,6 +245,23 @@ class Supervisor:
         self._become("InService", "the new fleet took over")
         if old is not None:
             self._retire(old)
+
+    async def _shift(self, coming: Fleet, shift: TrafficShift) -> str | None:
+        """Move the traffic step by step; return why it must go back, None when the last step is over."""
+        for share, seconds in shift.steps:
+            self.share = share
+            ends = self._clock.now() + timedelta(seconds=seconds)
+            while True:
+                now = self._clock.now()  # before the alarms: the clock may be moved forward meanwhile
+                alarm = await self._tripped(shift.alarms)
+                if alarm is not None:
+                    return f"alarm {alarm} is in state ALARM with {share:.0%} of the traffic on the new fleet"
+                if not coming.alive:
+                    return f"the new fleet died with {share:.0%} of the traffic"
+                if now >= ends:
+                    break
+                await asyncio.sleep(self._timing.poll_s)
+        return None
 
     async def _instances(self, config: Mapping[str, Any]) -> dict[str, str]:
         """Variant -> instance type; raises StartupFailed, after a moment, if capacity is insufficient."""
@@ -252,7 +310,7 @@ class Supervisor:
         """Make the new fleet and the pending configuration the active ones."""
         if self._watch is not None:
             self._watch.cancel()
-        self.fleet, self.coming = self.coming, None
+        self.fleet, self.coming, self.share = self.coming, None, 0.0
         if self.record.pending is not None:
             self.record.config, self.record.pending = self.record.pending, None
         self.record.deployed_at = self._clock.now()

@@ -10,7 +10,7 @@ import asyncio
 import io
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Lock
@@ -112,6 +112,12 @@ class Moto:
 
         for name in self.cloudwatch.evaluate_alarms(self.backend("cloudwatch"), notify):
             log.info("alarm %s changed state", name)
+
+    def tripped_alarm(self, names: Sequence[str]) -> str | None:
+        """Return the first of these alarms that is in state ALARM; one that does not exist is not."""
+        self.evaluate_alarms()
+        alarms = self.backend("cloudwatch").alarms
+        return next((name for name in names if name in alarms and alarms[name].state_value == "ALARM"), None)
 
     def put_log_events(
         self, group: str, stream: str, events: list[tuple[int, str]], role: str | None

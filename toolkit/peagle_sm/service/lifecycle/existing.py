@@ -19,7 +19,7 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, VARIANT, Change, changes, tag_changes
+from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, VARIANT, Canary, Change, changes, tag_changes
 from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import Update
@@ -137,6 +137,7 @@ class UpdateOffer:
     ``usd_per_hour`` is the price afterwards, ``second_fleet_usd_per_hour`` the extra price while both fleets
     run, for at most ``second_fleet_hours`` (0 without a second fleet); None: no price is known.
     ``expires_at`` is the new end of its lifetime, ``expired_at`` the previous one. ``done``: nothing to do.
+    ``canary`` serves first; None: all traffic moves at once.
     """
 
     name: str
@@ -155,6 +156,7 @@ class UpdateOffer:
     expired_at: datetime | None
     alarms: tuple[str, ...]
     plan: Plan = field(repr=False)
+    canary: Canary | None = None
 
     def changes_field(self, *names: str) -> bool:
         """Return whether a field with one of these names differs, at any depth."""
@@ -164,6 +166,7 @@ class UpdateOffer:
         """Return plain JSON types; times as ISO text."""
         shown = {key: getattr(self, key) for key in self.__dataclass_fields__ if key != "plan"}
         shown["changes"] = [asdict(one) for one in self.changes]
+        shown["canary"] = None if self.canary is None else asdict(self.canary)
         return {key: plain(value) for key, value in shown.items()}
 
 
@@ -213,6 +216,7 @@ def offer_of(
     strategy: Update,
     alarms: Sequence[str],
     now: datetime,
+    canary: Canary | None = None,
 ) -> UpdateOffer:
     """Compare the running endpoint with the plan, and price the update."""
     told = (*_changed_fields(session, plan, found), *tag_changes(found.tags, plan.tags()))
@@ -241,6 +245,7 @@ def offer_of(
         expired_at=found.one.lifetime.expires_at if found.one.lifetime else None,
         alarms=tuple(alarms) if second else (),
         plan=plan,
+        canary=canary if second else None,
     )
     _refuse_another_type(session, offer)
     return offer

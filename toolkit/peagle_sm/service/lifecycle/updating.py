@@ -42,13 +42,10 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One in place update; the endpoint serves during it."""
 
-    def __init__(
-        self, run: Deploy, found: CurrentState, offer: UpdateOffer, canary: Canary | None = None
-    ) -> None:
+    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer) -> None:
         """Take the present state, to restore it after a failure."""
         self._run = run
         self._offer = offer
-        self._canary = canary
         self._limit: Lifetime | None = found.one.lifetime
         self._created = None if found.facts is None else found.facts.created_at
 
@@ -104,7 +101,7 @@ class InPlace:
             if self._has_begun():
                 break
             try:
-                deployment = deployment_config(self._offer.alarms, self._canary)
+                deployment = deployment_config(self._offer.alarms, self._offer.canary)
                 retain = not self._offer.changes_field("InitialInstanceCount")
                 control.update_endpoint(run.session, run.name, config, deployment, retain=retain)
             except PeagleError as error:
@@ -137,7 +134,7 @@ class InPlace:
         )
 
     def _canary_s(self) -> int:
-        return 0 if self._canary is None else self._canary.seconds
+        return 0 if self._offer.canary is None else self._offer.canary.seconds
 
     def _recover(self, cause: BaseException) -> NoReturn:
         """Restore what can be restored, and raise an error with the present state."""
@@ -264,7 +261,7 @@ def update(
             preflight(plan)
         found = current_state(session, plan, way)
         names = (str(update_alarm(spec.name)["AlarmName"]), *alarms)
-        offer = offer_of(session, plan, found, way, names, pacing.clock())
+        offer = offer_of(session, plan, found, way, names, pacing.clock(), canary)
         if confirm is not None and not offer.done and not confirm(offer):
             raise Declined(
                 f"Endpoint {spec.name} was not updated: it was not confirmed.",
@@ -277,7 +274,7 @@ def update(
         _end_the_pause(run, found.one.lifetime)  # if an earlier run could not write it
         run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
     elif found.facts is not None and offer.strategy == "in-place":
-        InPlace(run, found, offer, canary).bring_about()
+        InPlace(run, found, offer).bring_about()
         _finish(run, offer)
     else:
         _stop_and_start(run, found)

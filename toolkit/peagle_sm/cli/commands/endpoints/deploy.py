@@ -232,6 +232,7 @@ def render_update(offer: UpdateOffer) -> str:
         ),
         ("changes", "\n".join(changes) or "no field of the spec"),
         ("how", _how(offer)),
+        ("canary", _canary(offer)),
         ("price", f"{usd(offer.usd_per_hour, 'hour')} afterwards ({offer.price_source})"),
         ("meanwhile", _meanwhile(offer)),
         ("rollback on", _rollback_alarms(offer)),
@@ -262,6 +263,15 @@ def _how(offer: UpdateOffer) -> str:
     if offer.is_off:
         return "off-update-on: it is already off, and starts with the new config"
     return "off-update-on: it is turned off, and is not in service until the new config is"
+
+
+def _canary(offer: UpdateOffer) -> str:
+    if offer.canary is None:
+        return ""
+    return (
+        f"{offer.canary.percent}% of the second fleet, at least one instance, serves first for"
+        f" {offer.canary.seconds / 60:g} min"
+    )
 
 
 def _meanwhile(offer: UpdateOffer) -> str:

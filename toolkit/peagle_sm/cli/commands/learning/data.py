@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -18,10 +18,6 @@ from peagle_sm.measure import need_packages
 if TYPE_CHECKING:
     from peagle_sm.core.learn.spec import LearnSpec
     from peagle_sm.learn.data import DataOffer, DataResult
-
-learn_spec_argument = click.argument(
-    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
-)
 
 
 def work_folder(path: Path, spec: LearnSpec) -> Path:

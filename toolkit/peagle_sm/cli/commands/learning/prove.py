@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.deploy import render_update
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import learn_spec_argument, work_folder
+from peagle_sm.cli.commands.learning.data import work_folder
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.words import usd
@@ -55,11 +55,12 @@ def prove(
 ) -> None:
     """Measure a trained head beside the one that serves.
 
-    The head's files are checked first. Then the command shows the price and asks, deploys the candidate and
+    The head's files are checked first. Then the command shows the price and asks, starts the candidate and
     the target without speculation, measures both and the serving endpoint in turns, and deletes what it
-    deployed. The head is offered only if its acceptance is significantly better on the held-out prompts, not
-    more than prove.most_general_loss worse on the general ones, and its answers are the target's own. Exit
-    code 20 if it is not offered.
+    created. Both run as inference components of the serving endpoint if it has components and room for them,
+    else as endpoints of their own. The head is offered only if its acceptance is significantly better on the
+    held-out prompts, not more than prove.most_general_loss worse on the general ones, and its answers are the
+    target's own. Exit code 20 if it is not offered.
     """
     from peagle_sm.core.errors import NotOffered
     from peagle_sm.learn.prove import plan_prove
@@ -105,7 +106,7 @@ def prove(
 
 def prove_question(offer: ProveOffer) -> str:
     """Return the confirmation prompt of a proof."""
-    return f"Deploy {' and '.join(offer.deploys)}, measure them beside {offer.endpoint}, and delete them?"
+    return f"Create {' and '.join(offer.deploys)}, measure them beside {offer.endpoint}, and delete them?"
 
 
 def render_prove_offer(offer: ProveOffer) -> str:
@@ -116,15 +117,33 @@ def render_prove_offer(offer: ProveOffer) -> str:
     fields = [
         ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
         ("beside", f"{offer.endpoint}, which is not changed"),
-        ("deploys", ", ".join(offer.deploys)),
+        ("creates", "\n".join(_place(offer, name) for name in offer.deploys)),
         ("deletes", ", ".join(f"{name} (left by a killed proof)" for name in offer.leftovers)),
         ("prompts", f"{offer.held_out:,} held out, {offer.general:,} general, and long ones"),
         ("time", f"about {offer.minutes:.0f} min"),
-        ("price", f"{usd(offer.usd_per_hour, 'hour')} for both"),
+        ("price", _prices(offer)),
         ("cost", f"about {usd(offer.usd)}{most}"),
         ("note", "\n".join(offer.warnings)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
+
+
+def _place(offer: ProveOffer, name: str) -> str:
+    """Say where an arm runs and why, in lines of a terminal."""
+    kind = f"inference component of {offer.endpoint}" if name in offer.components else "endpoint of its own"
+    return textwrap.fill(f"{name}: {kind} ({offer.why.get(name, '')})", 66, subsequent_indent="  ")
+
+
+def _prices(offer: ProveOffer) -> str:
+    alone = len(offer.deploys) - len(offer.components)
+    if not offer.components:
+        return f"{usd(offer.usd_per_hour, 'hour')} for both"
+    free = (
+        f"components add nothing: {offer.endpoint}'s instance is billed anyway. While they exist, it is not"
+        " scaled in, and what they take is not free for more copies."
+    )
+    lines = [] if not alone else [f"{usd(offer.usd_per_hour, 'hour')} for the endpoint"]
+    return "\n".join([*lines, textwrap.fill(free, 66)])
 
 
 def render_proof(proof: Proof) -> str:
@@ -183,13 +202,22 @@ def proof_data(proof: Proof) -> dict[str, object]:
 @click.command(cls=Command)
 @learn_spec_argument
 @click.option("--head", metavar="HASH", help="Beginning of the head's hash.  [default: the newest proof's]")
+@click.option("--model-package-group", "group", metavar="NAME",
+              help="Also register the head as a version in this group of SageMaker's Model Registry;"
+              " the group is created if it does not exist.")  # fmt: skip
 @endpoint_spec_option
 @_unguarded
 @_yes
 @global_options
 @click.pass_obj
 def promote(
-    state: State, spec_path: Path, head: str | None, endpoint_path: Path, unguarded: bool, yes: bool
+    state: State,
+    spec_path: Path,
+    head: str | None,
+    group: str | None,
+    endpoint_path: Path,
+    unguarded: bool,
+    yes: bool,
 ) -> None:
     """Let a proved head serve the endpoint.
 
@@ -197,6 +225,8 @@ def promote(
     a second fleet starts, and is billed until the first is gone. Alarms on server errors and on acceptance
     roll it back. With several instances, a canary of promote.canary_percent serves first. Then the head's
     fields are written into the endpoint's spec, and its origin into its manifest.
+
+    Run it again with --model-package-group to register a head that serves already; nothing else is changed.
     """
     from peagle_sm.learn.promote import promote as bring
     from peagle_sm.learn.train import load_learn_spec
@@ -206,7 +236,14 @@ def promote(
 
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
         return bring(
-            spec, endpoint_path, session, head=head, confirm=ask, progress=follow, unguarded=unguarded
+            spec,
+            endpoint_path,
+            session,
+            head=head,
+            model_package_group=group,
+            confirm=ask,
+            progress=follow,
+            unguarded=unguarded,
         )
 
     _change(state, endpoint_path, yes, run, lambda offer: f"Promote the head on {offer.name}?")
@@ -223,7 +260,8 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
     """Bring back the head that served before the last promotion.
 
     The endpoint is updated in place; a second fleet is billed meanwhile. The fields of the old head are
-    written back into the endpoint's spec.
+    written back into the endpoint's spec. Versions of the promoted head in SageMaker's Model Registry become
+    Rejected.
     """
     from peagle_sm.learn.promote import rollback as take_back
     from peagle_sm.learn.train import load_learn_spec
@@ -274,5 +312,6 @@ def render_promotion(found: Promotion) -> str:
         ("state", found.state),
         ("head", str(now["speculation.draft_head"] or "the catalogue's")),
         ("head_uri", str(now["head_uri"] or "")),
+        ("registered", "\n".join(arn.partition(":model-package/")[2] for arn in found.model_packages)),
     ]
     return render_fields([(name, value) for name, value in fields if value])

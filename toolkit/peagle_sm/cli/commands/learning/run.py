@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import learn_spec_argument, work_folder
+from peagle_sm.cli.commands.learning.data import work_folder
 from peagle_sm.cli.commands.learning.prove import endpoint_spec_option
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table

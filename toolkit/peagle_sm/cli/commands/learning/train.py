@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import follower, open_session
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.learn.train import TrainingOffer, TrainingState
 
-learn_spec_argument = click.argument(
-    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
-)
 report_option = click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),

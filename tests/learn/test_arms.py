@@ -1,0 +1,285 @@
+"""A proof beside a component based endpoint: arms as inference components, and nothing of them stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control.sagemaker import component_names, describe_component, describe_model
+from peagle_sm.aws.session.session import Session
+from peagle_sm.cli.commands.learning.prove import render_prove_offer
+from peagle_sm.core.errors import EndpointFailed, PlanRefused, ServiceFault
+from peagle_sm.core.heads.reading import parse_manifest
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
+from peagle_sm.learn.arms import component_requests, running
+from peagle_sm.learn.promote import promote, promotions, rollback
+from peagle_sm.learn.prove import ProveDependencies, ProvePlan, plan_prove, prove
+from peagle_sm.measure.compare.deployments import Fleet
+from peagle_sm.service.spec_to_plan import load_spec, plan_for
+from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_promote import store_proof
+from tests.learn.test_prove import HEAD
+from tests.local.serving import Server, eventually
+
+NAME = "learn-arms"
+ARMS = ("team-proof-candidate", "team-proof-plain")
+
+
+def served(**more: Any) -> EndpointSpec:
+    return EndpointSpec(
+        name=NAME,
+        model="tiny-code",
+        speculation={"mode": "p-eagle", "num_speculative_tokens": 7},
+        serving={"env": {"SCRIPT_INVOKE": "openai"}},
+        lifecycle={"idle": "scale-to-zero", "max_lifetime_hours": 8.0},
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def endpoint(session: Session, server: Server) -> Iterator[str]:  # noqa: F811
+    """What a stack creates for this spec: the model as a component of its endpoint."""
+    sagemaker, plan = server.client("sagemaker"), plan_for(served(), session, stack=True)
+
+    def is_in_service() -> bool:
+        found = describe_component(session, NAME)
+        return found is not None and found["InferenceComponentStatus"] == "InService"
+
+    for request in plan.requests:
+        role = {"ExecutionRoleArn": server.status.role_arn}  # the guard, whose role it would be, is not here
+        known = role if "ExecutionRoleArn" in request.parameters else {}
+        getattr(sagemaker, request.operation)(**{**request.parameters, **known})
+        if request.operation == "create_endpoint":
+            server.until(NAME, "InService")
+    eventually(is_in_service)
+    yield NAME
+    for component in component_names(session, NAME):
+        sagemaker.delete_inference_component(InferenceComponentName=component)
+    eventually(lambda: not component_names(session, NAME))
+    sagemaker.delete_endpoint(EndpointName=NAME)
+    sagemaker.delete_endpoint_config(EndpointConfigName=plan.names.config)
+    sagemaker.delete_model(ModelName=plan.names.model)
+
+
+@pytest.fixture
+def plan(
+    spec_of: Callable[..., LearnSpec],  # noqa: F811
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> ProvePlan:
+    spec = spec_of(texts(24), general=texts(10, seed=3))
+    made(spec, session, tmp_path / "work")
+    return plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+
+
+def asked(server: Server, component: str) -> dict[str, Any]:
+    answer = server.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=NAME,
+        InferenceComponentName=component,
+        ContentType="application/json",
+        Body=json.dumps({"prompt": "x", "max_tokens": 2}),
+    )
+    return dict(json.loads(answer["Body"].read()))
+
+
+def shown(session: Session) -> dict[str, Any]:  # noqa: F811
+    """The serving component as SageMaker describes it."""
+    found = describe_component(session, NAME) or {}
+    return {key: value for key, value in found.items() if key != "ResponseMetadata"}
+
+
+def left(session: Session, plan: ProvePlan) -> list[str]:  # noqa: F811
+    """What exists of the arms: components, models and schedules."""
+    found = []
+    for name, spec in plan.arms.items():
+        found += [f"component {name}"] if describe_component(session, spec.name) is not None else []
+        model = plan_for(spec, session).names.model
+        found += [f"model {name}"] if describe_model(session, model) is not None else []
+        schedule = lifetime.get(session, hard_schedule_name(spec.name))
+        found += [f"schedule {name}"] if schedule is not None else []
+    return found
+
+
+def test_the_offer_says_where_the_arms_run_why_and_that_they_add_nothing(plan: ProvePlan) -> None:
+    offer = plan.offer
+    assert offer.components == offer.deploys == ARMS
+    assert (offer.usd_per_hour, offer.usd) == (0, 0)
+    text = render_prove_offer(offer)
+    assert (
+        "creates  team-proof-candidate: inference component of learn-arms (takes\n"
+        "           1,584 MB of 4,800 MB that are free on learn-arms)\n"
+        "         team-proof-plain: inference component of learn-arms (takes 1,574\n"
+        "           MB of 3,216 MB that are free on learn-arms)\n"
+    ) in text
+    assert (
+        "price    components add nothing: learn-arms's instance is billed anyway.\n"
+        "         While they exist, it is not scaled in, and what they take is not\n"
+        "         free for more copies.\n"
+    ) in text
+
+
+def test_the_arms_are_measured_beside_the_serving_component_and_deleted(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    server: Server,
+    tmp_path: Path,
+) -> None:
+    seen: list[Any] = []
+    before = shown(session)
+
+    def measure(rounds: Any, *_: object, **__: object) -> Any:
+        with rounds[0] as arms:
+            seen.extend(each.arm for each in arms)
+        assert component_names(session, NAME) == (NAME, *ARMS)
+        assert all(asked(server, component)["choices"] for component in (NAME, *ARMS))
+        raise ServiceFault("enough")
+
+    with pytest.raises(ServiceFault, match="enough"):
+        prove(
+            plan,
+            session,
+            tmp_path / "work",
+            confirm=lambda offer: True,
+            progress=lambda event: None,
+            unguarded=True,
+            dependencies=ProveDependencies(measure=measure),
+        )
+    told = [(arm.name, arm.component, arm.mode, arm.num_speculative_tokens) for arm in seen]
+    assert told == [
+        ("plain", "team-proof-plain", "none", None),
+        ("serving", NAME, "p-eagle", 7),
+        ("candidate", "team-proof-candidate", "p-eagle", 7),
+    ]
+    assert left(session, plan) == []
+    assert shown(session) == before
+    assert asked(server, NAME)["choices"]
+
+
+def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_schedules(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    server: Server,
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
+    running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
+    # Nothing leaves the context, as if the process had been killed.
+    again = plan_prove(plan.spec, served(), str(HEAD), session, tmp_path / "work")
+    assert again.offer.leftovers == ARMS
+    assert again.offer.components == ARMS, "what is deleted first takes no room"
+    for name in ARMS:
+        limit = lifetime.get(session, hard_schedule_name(name))
+        assert limit is not None
+        assert limit.expires_at is not None
+        assert limit.enabled
+        assert 0 < (limit.expires_at - session.now()).total_seconds() <= 3600
+        lifetime.bring_forward(session, limit, session.now() + timedelta(seconds=3))
+    eventually(lambda: component_names(session, NAME) == (NAME,))
+    assert asked(server, NAME)["choices"]
+
+    def enough(*_: object, **__: object) -> Any:
+        raise ServiceFault("enough")
+
+    with pytest.raises(ServiceFault, match="enough"):
+        prove(
+            again,
+            session,
+            tmp_path / "work",
+            confirm=lambda offer: True,
+            progress=lambda event: None,
+            unguarded=True,
+            dependencies=ProveDependencies(measure=enough),
+        )
+    assert left(session, plan) == []
+
+
+def test_an_arm_that_does_not_start_leaves_nothing_and_the_serving_component_alone(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    server: Server,
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    arms = {
+        name: spec.model_copy(
+            update={
+                "serving": spec.serving.model_copy(
+                    update={"env": {"SCRIPT_PING": "never", "SCRIPT_EXIT_AFTER": "0.1"}}
+                )
+            }
+        )
+        for name, spec in plan.arms.items()
+    }
+    plans = {name: plan_for(spec, session) for name, spec in arms.items()}
+    with pytest.raises(EndpointFailed, match="Inference component team-proof-candidate failed to start"):
+        running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
+    assert left(session, plan) == []
+    assert [name for plan in plans.values() if describe_model(session, (name := plan.names.model))] == []
+    assert asked(server, NAME)["choices"]
+
+
+def test_the_requests_name_the_arm_s_own_schedule_and_the_serving_endpoint(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+) -> None:
+    arm = plan.arms["candidate"]
+    made_plan = plan_for(arm, session)
+    schedule, model, component = component_requests(made_plan, plan.homes["candidate"], "AllTraffic")
+    assert schedule["Target"]["Arn"].endswith(":aws-sdk:sagemaker:deleteInferenceComponent")
+    assert json.loads(schedule["Target"]["Input"]) == {"InferenceComponentName": arm.name}
+    assert component["EndpointName"] == NAME
+    assert component["Specification"]["ModelName"] == model["ModelName"]
+    tags = {tag["Key"]: tag["Value"] for tag in component["Tags"]}
+    assert tags["peagle-sm:managed-by"] == "peagle-sm"
+    assert tags["peagle-sm:endpoint"] == arm.name
+
+
+def test_a_stack_s_endpoint_is_changed_by_its_stack_and_then_recorded(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    server: Server,
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    path = tmp_path / "peagle.yaml"
+    path.write_text(dump_spec(served()))
+    sagemaker = server.client("sagemaker")
+    arn = sagemaker.describe_endpoint(EndpointName=NAME)["EndpointArn"]
+
+    def deployed() -> None:
+        """What a deploy of the stack leaves in the endpoint's tags."""
+        digest = plan_for(load_spec(path), session, stack=True).spec_hash
+        sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "peagle-sm:spec-hash", "Value": digest}])
+
+    def written(fields: dict[str, Any]) -> None:
+        path.write_text(dump_spec(served(head_uri=fields["head_uri"])).replace(
+            "  mode: p-eagle\n", f"  mode: p-eagle\n  draft_head: {fields['speculation.draft_head']}\n"
+        ))  # fmt: skip
+
+    with pytest.raises(PlanRefused, match="belongs to stack Peagle-learn-arms, and only a deploy") as refusal:
+        promote(plan.spec, path, session, progress=lambda event: None, unguarded=True)
+    assert "cdk deploy Peagle-learn-arms -c spec=" in str(refusal.value.next_step)
+    assert path.read_text() == dump_spec(served())
+    written(refusal.value.details["fields"])
+    deployed()
+    promoted = promote(plan.spec, path, session, progress=lambda event: None, unguarded=True)
+    assert promoted.state == "serves"
+    place, _, key = plan.bound.head_uri.removeprefix("s3://").partition("/")
+    manifest = session.client("s3").get_object(Bucket=place, Key=f"{key}manifest.json")["Body"].read()
+    assert (parse_manifest(manifest).lineage or {})["data"] == plan.bound.data
+
+    with pytest.raises(PlanRefused, match="only a deploy of the stack changes it"):
+        rollback(plan.spec, path, session, progress=lambda event: None, unguarded=True)
+    path.write_text(dump_spec(served()))
+    deployed()
+    assert rollback(plan.spec, path, session, progress=lambda event: None).state == "rolled-back"
+    assert [each.state for each in promotions(plan.spec, session)] == ["rolled-back"]

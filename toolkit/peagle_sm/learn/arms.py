@@ -1,0 +1,365 @@
+"""The arms of a proof: inference components of the serving endpoint where they fit, else endpoints.
+
+A component's lifetime schedule deletes it directly, as an endpoint's does; it is created first. So a killed
+proof leaves nothing that stays. The next proof of the same learn.yaml finds what is left by its names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.session.errors import is_refused_now
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.learn.homes import HOST_SHARE, Home, Host, Needs, homes, needs_of
+from peagle_sm.core.plan.payloads import component
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, partition, sagemaker_target
+from peagle_sm.core.planning import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_sm.measure.compare.arms import called
+from peagle_sm.measure.compare.deployments import refuse_taken_names
+from peagle_sm.service import delete, status
+from peagle_sm.service.inventory.guard_state import require_guard
+from peagle_sm.service.inventory.inspection import patience_s
+from peagle_sm.service.inventory.resources import belongings_of
+from peagle_sm.service.progress import Pacing, Progress, Reporter
+
+MARK = "learn"  #: tag of the arms; its value is the spec's name
+
+
+def arm_spec(made: EndpointSpec, owner: str, name: str, hours: float) -> EndpointSpec:
+    """Name an arm after learn.yaml, so that the next run finds a killed one's, and limit its lifetime.
+
+    One instance is enough: requests are sent one at a time.
+    """
+    lifetime_hours = min(made.lifecycle.max_lifetime_hours, hours)
+    return made.model_copy(
+        update={
+            "name": f"{owner}-proof-{name}",
+            "placement": made.placement.model_copy(update={"instance_count": 1}),
+            "lifecycle": made.lifecycle.model_copy(update={"max_lifetime_hours": lifetime_hours}),
+            "tags": {**made.tags, MARK: owner},
+        }
+    )
+
+
+def leftovers_of(session: Session, arms: Collection[EndpointSpec]) -> tuple[str, ...]:
+    """Return the arms that a killed proof of the same learn.yaml left behind.
+
+    Raises:
+        PlanRefused: something else has the name of an arm.
+    """
+    found = []
+    for arm in arms:
+        one = belongings_of(session, arm.name)
+        facts = control.describe_component(session, arm.name)
+        if facts is not None:
+            tags = control.tags_of(session, facts["InferenceComponentArn"]) or {}
+            if tags.get(MARK) != arm.tags[MARK]:
+                raise PlanRefused(
+                    f"inference component {arm.name} exists, and no proof of {arm.tags[MARK]} created it."
+                    " Nothing was created.",
+                    next_step="Give learn.yaml another name, or delete that component.",
+                    details={"findings": []},
+                )
+        if facts is not None or (one.resources and one.tags.get(MARK, arm.tags[MARK]) == arm.tags[MARK]):
+            found.append(arm.name)
+    refuse_taken_names(session, [each.name for each in arms if each.name not in found])
+    return tuple(found)
+
+
+def homes_of(
+    session: Session,
+    endpoint: str,
+    plans: Mapping[str, Plan],
+    needs: Mapping[str, Needs | None],
+    hours: float,
+) -> dict[str, Home]:
+    """Choose where each arm runs, the first one first; read from what the endpoint runs now.
+
+    Raises:
+        CredentialsError, ServiceFault: the endpoint's components cannot be read.
+    """
+    first = next(iter(plans.values()))
+    host = _host(session, endpoint, first, {plan.names.endpoint for plan in plans.values()})
+    return homes(host, {name: needs[name] for name in plans}, hours * 60)
+
+
+def needs_with(plan: Plan, head_mb: int) -> Needs | None:
+    """Return what an arm needs with a head whose size the catalogue does not have; 0 without a head."""
+    needs = needs_of(plan)
+    if needs is None or needs.accelerators:
+        return needs
+    return needs + Needs(0, head_mb)
+
+
+def _host(session: Session, endpoint: str, plan: Plan, without: set[str]) -> Host:
+    facts = control.describe_endpoint(session, endpoint)
+    config = None if facts is None else control.describe_endpoint_config(session, facts.config_name)
+    if facts is None or config is None or config.model_name is not None:
+        return Host(endpoint, "", has_components=False)
+    taken = Needs(0, 0)
+    for name in control.component_names(session, endpoint):
+        # A component with a base has no needs of its own: it runs inside the base's copies.
+        found = control.describe_component(session, name) if name not in without else None
+        asked = (found or {}).get("Specification", {}).get("ComputeResourceRequirements", {})
+        runs = (found or {}).get("RuntimeConfig", {})
+        for _ in range(max(runs.get("DesiredCopyCount", 0), runs.get("CurrentCopyCount", 0))):
+            accelerators = math.ceil(asked.get("NumberOfAcceleratorDevicesRequired", 0))
+            taken += Needs(accelerators, int(asked.get("MinMemoryRequiredInMb", 0)))
+    kind = config.instance_type or ""
+    entry = plan.draft.instance(kind)
+    has = None
+    if entry is not None:
+        has = Needs(entry.gpu_count, int((entry.host_memory_gb or 0) * 1000 * HOST_SHARE))
+    ends = status(endpoint, session=session).summary.expires_at
+    left = None if ends is None else (ends - session.now()).total_seconds() / 60
+    return Host(endpoint, kind, True, facts.instance_count or 0, has, taken, left)
+
+
+def component_requests(plan: Plan, home: Home, variant: str) -> tuple[dict[str, Any], ...]:
+    """Return CreateSchedule, CreateModel and CreateInferenceComponent of an arm, in this order."""
+    name, tags = plan.names.endpoint, plan.parameters("create_endpoint")["Tags"]
+    own = plan.parameters("create_endpoint_config")["ProductionVariants"][0]
+    last = plan.parameters("create_schedule")
+    target = {
+        **last["Target"],
+        "Arn": sagemaker_target(partition(plan.draft.region), "deleteInferenceComponent"),
+        "Input": json.dumps({"InferenceComponentName": name}),
+    }
+    schedule = {
+        **last,
+        "Name": hard_schedule_name(name),
+        "Description": f"peagle-sm: deletes inference component {name} at the end of its lifetime",
+        "Target": target,
+    }
+    body = component(plan.draft, plan.names, {**own, "VariantName": variant})
+    needs: dict[str, Any] = {"MinMemoryRequiredInMb": home.needs.memory_mb}
+    if home.needs.accelerators:
+        needs["NumberOfAcceleratorDevicesRequired"] = float(home.needs.accelerators)
+    else:
+        needs["NumberOfCpuCoresRequired"] = 1.0
+    return (
+        schedule,
+        plan.parameters("create_model"),
+        {
+            **body,
+            "InferenceComponentName": name,
+            "EndpointName": home.host,
+            "Specification": {**body["Specification"], "ComputeResourceRequirements": needs},
+            "RuntimeConfig": {"CopyCount": 1},
+            "Tags": tags,
+        },
+    )
+
+
+class Components:
+    """Context manager of arms as components of the serving endpoint; every exit deletes them."""
+
+    def __init__(
+        self,
+        plans: Mapping[str, Plan],
+        homes: Mapping[str, Home],
+        session: Session,
+        *,
+        unguarded: bool = False,
+        progress: Progress | None = None,
+        pacing: Pacing | None = None,
+    ) -> None:
+        self._plans, self._homes, self._session = plans, homes, session
+        self._unguarded = unguarded
+        self._pacing = pacing or Pacing.for_session(session)
+        self._report = Reporter(progress, self._pacing, 0.0)
+
+    def __enter__(self) -> Self:
+        """Create the components and wait until they are in service.
+
+        Raises:
+            PlanRefused: they do not fit any more; nothing was created.
+            EndpointFailed: one did not start; all are deleted.
+        """
+        if not self._unguarded:
+            require_guard(self._session)
+        try:
+            for name, plan in self._plans.items():
+                self._create(plan, self._homes[name])
+            for plan in self._plans.values():
+                self._follow(plan)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delete the components with their models and schedules.
+
+        Raises:
+            BillableLeft: a deletion could not be confirmed; the lifetime schedule still exists.
+        """
+        self._leave()
+
+    def _create(self, plan: Plan, home: Home) -> None:
+        facts = control.describe_endpoint(self._session, str(home.host))
+        variants = [] if facts is None else facts.raw.get("ProductionVariants", [])
+        if not variants:
+            raise NotFound(f"endpoint {home.host} no longer serves", next_step="Deploy it, and prove again.")
+        schedule, model, asked = component_requests(plan, home, variants[0]["VariantName"])
+        lifetime.arm(self._session, schedule)
+        control.create_model(self._session, model)
+        self._session.api("sagemaker", once=True).create_inference_component(**asked)
+        self._report("endpoint", f"inference component {plan.names.endpoint} created on {home.host}")
+
+    def _follow(self, plan: Plan) -> None:
+        name = plan.names.endpoint
+        deadline = self._pacing.monotonic() + patience_s(plan.spec.startup_timeout_s)
+        while True:
+            facts = control.describe_component(self._session, name) or {}
+            state = facts.get("InferenceComponentStatus", "gone")
+            if state == "InService":
+                self._report("ready", f"inference component {name} is in service")
+                return
+            if state in ("Failed", "gone", "Deleting") or self._pacing.monotonic() >= deadline:
+                reason = facts.get("FailureReason", f"it is {state}")
+                raise EndpointFailed(
+                    f"Inference component {name} failed to start: {reason}",
+                    next_step="Prove again: if it does not fit then, it becomes an endpoint of its own.",
+                    details={"failure_reason": reason},
+                )
+            self._report("waiting", f"inference component {name}", status=state)
+            self._pacing.sleep(self._pacing.poll_s)
+
+    def _leave(self) -> None:
+        remove_components(
+            self._session, [plan.names.endpoint for plan in self._plans.values()], self._pacing, self._report
+        )
+        for plan in self._plans.values():
+            with suppress(NotFound):
+                control.delete_model(self._session, plan.names.model)
+
+
+def remove_components(session: Session, names: Iterable[str], pacing: Pacing, report: Reporter) -> None:
+    """Delete components, wait until they are gone, and delete their schedules; what is missing is no error.
+
+    Ctrl-C leaves the rest to the lifetime schedules, which are set to now.
+
+    Raises:
+        BillableLeft: a deletion could not be confirmed.
+    """
+    left: dict[str, str] = {}
+    hurried = False
+    for name in names:
+        try:
+            if hurried:
+                raise KeyboardInterrupt
+            why = _remove(session, name, pacing, report)
+        except KeyboardInterrupt:
+            hurried, why = True, "interrupted; its lifetime schedule was set to now"
+            limit = lifetime.get(session, hard_schedule_name(name))
+            if limit is not None:
+                lifetime.bring_forward(session, limit, pacing.clock())
+        if why is not None:
+            left[name] = why
+            continue
+        with suppress(NotFound):
+            lifetime.remove(session, hard_schedule_name(name))
+    if left:
+        raise _left(session, left)
+
+
+def _remove(session: Session, name: str, pacing: Pacing, report: Reporter) -> str | None:
+    """Delete one component; return why it may remain, None once it is gone."""
+    deadline = pacing.monotonic() + pacing.delete_timeout_s
+    while (facts := control.describe_component(session, name)) is not None:
+        state = facts["InferenceComponentStatus"]
+        if state != "Deleting":
+            try:
+                control.delete_component(session, name)
+            except NotFound:
+                return None
+            except PeagleError as error:
+                if not is_refused_now(error):
+                    return error.message
+        if pacing.monotonic() >= deadline:
+            return f"still {state}"
+        report("delete", f"inference component {name}", status="Deleting")
+        pacing.sleep(pacing.poll_s)
+    return None
+
+
+def _left(session: Session, left: Mapping[str, str]) -> BillableLeft:
+    told = "; ".join(f"{name} ({why})" for name, why in left.items())
+    command = f"aws sagemaker delete-inference-component --region {session.region} --inference-component-name"
+    return BillableLeft(
+        f"Inference components may remain, and would keep their instance running: {told}",
+        next_step="Run "
+        + ", ".join(f"`{command} {name}`" for name in left)
+        + "; otherwise the lifetime schedules delete them.",
+        details={"resources": [f"inference-component/{name}" for name in left], "region": session.region},
+    )
+
+
+def remove_leftovers(session: Session, names: Iterable[str], progress: Progress | None) -> None:
+    """Delete what a killed proof left: components first, then endpoints, configs, models and schedules."""
+    pacing = Pacing.for_session(session)
+    remove_components(session, names, pacing, Reporter(progress, pacing))
+    for name in names:
+        with suppress(NotFound):  # a component's only rest was its schedule
+            delete([name], session=session, progress=progress)
+
+
+def running(
+    plans: Mapping[str, Plan],
+    homes: Mapping[str, Home],
+    session: Session,
+    *,
+    fleet: Callable[..., Any],
+    unguarded: bool,
+    progress: Progress,
+) -> ExitStack:
+    """Return a context in which all arms run, the components first; ``fleet`` deploys the endpoints.
+
+    Raises:
+        PlanRefused: a component does not fit any more; nothing was created.
+    """
+    hosted = {name: plan for name, plan in plans.items() if homes[name].host is not None}
+    for host in {homes[name].host for name in hosted}:
+        hours = max(plan.spec.lifecycle.max_lifetime_hours for plan in hosted.values())
+        needs = {name: homes[name].needs for name in hosted}
+        for name, now in homes_of(session, str(host), hosted, needs, hours).items():
+            if now.host is None:
+                raise PlanRefused(
+                    f"the {name} arm does not fit on {host} any more: {now.why}. Nothing was created.",
+                    next_step="Prove again: it becomes an endpoint of its own, at the price that is shown.",
+                    details={"findings": []},
+                )
+    alone = {name: plan.spec for name, plan in plans.items() if homes[name].host is None}
+    with ExitStack() as stack:
+        if hosted:
+            stack.enter_context(Components(hosted, homes, session, unguarded=unguarded, progress=progress))
+        if alone:
+            stack.enter_context(fleet(alone, session, unguarded=unguarded, progress=progress))
+        return stack.pop_all()
+
+
+def described_arm(session: Session, name: str, plan: Plan, home: Home) -> Described:
+    """Describe an arm that runs; a component's mode and K are its plan's: the endpoint's tags are others."""
+    own = plan.names.endpoint
+    if home.host is None:
+        return called(describe_endpoint(session, own), name, 1)
+    found = describe_endpoint(session, home.host, component=own)
+    draft = plan.draft
+    tokens = draft.num_speculative_tokens if draft.speculating else None
+    arm = replace(found.arm, mode=draft.mode, num_speculative_tokens=tokens)
+    origin = {"region": session.region, "image": found.origin.get("image"), "component": own}
+    return called(replace(found, arm=arm, origin=origin), name, 1)
