@@ -21,6 +21,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
@@ -31,7 +32,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.learn.data import need_endpoint, stored_manifest
 from peagle_sm.learn.heads import staged_hash
 from peagle_sm.learn.prove import bound_of, serving_spec, thresholds_of
-from peagle_sm.service import Endpoint, status, update
+from peagle_sm.service import Endpoint, status, update, wait
 from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event, Pacing, Progress
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
@@ -161,6 +162,7 @@ def promote(
         EndpointFailed: SageMaker rolled back; the head before serves.
         PeagleError: as `peagle_sm.update`.
     """
+    settle(spec, session, progress, pacing)
     endpoint, text = need_endpoint(spec), spec_path.read_text(encoding="utf-8")
     proof = chosen_proof(spec, session, head)
     after = {
@@ -190,15 +192,29 @@ def promote(
         _record(spec, session, begun)  # before the endpoint changes: a killed run is continued from it
         return True
 
+    alarm = _alarm(spec, proof, session)
     if not serves:
-        alarm = _alarm(spec, proof, session)
         _bring(
             wanted.locked_as(load_spec(spec_path)), spec, session, alarm, agreed, progress, pacing, unguarded
         )
+    _remove(alarm, session)  # also that of a run that was killed when the new head served already
     _write(spec_path, after)
     _write_lineage(spec, session, proof)
     progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
     return _record(spec, session, replace(last, state="serves"))
+
+
+def settle(
+    spec: LearnSpec, session: Session, progress: Progress | None = None, pacing: Pacing | None = None
+) -> None:
+    """Wait while the endpoint is being updated: the update of a killed promotion goes on in SageMaker.
+
+    Raises:
+        NotFound, EndpointFailed, WaitTimeout: the endpoint does not exist, failed, or takes too long.
+    """
+    endpoint = need_endpoint(spec)
+    if status(endpoint, session=session).summary.status in ON_ITS_WAY:
+        wait(endpoint, session=session, progress=progress, pacing=pacing)
 
 
 def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: bool) -> None:
@@ -266,9 +282,13 @@ def _bring(
             unguarded=unguarded,
         )
     finally:
-        if alarm is not None:
-            with suppress(PeagleError):  # it costs a few cents a month, and the next promotion removes it
-                cloudwatch.remove_alarm(session, str(alarm["AlarmName"]))
+        _remove(alarm, session)
+
+
+def _remove(alarm: Mapping[str, Any] | None, session: Session) -> None:
+    if alarm is not None:
+        with suppress(PeagleError):  # it costs a few cents a month, and the next promotion removes it
+            cloudwatch.remove_alarm(session, str(alarm["AlarmName"]))
 
 
 def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:
@@ -322,6 +342,7 @@ def rollback(
         SpecError: the endpoint's spec was changed otherwise since the promotion.
         PeagleError: as `peagle_sm.update`.
     """
+    settle(spec, session, progress, pacing)
     open_ = [each for each in promotions(spec, session) if each.state != "rolled-back"]
     if not open_:
         raise NotFound(
