@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from peagle_sm.service import status
 from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec
 from scripts.bench.local_stack import LocalStack
-from tests.learn.damaged import make, noisy, read, write
+from scripts.bench.training.damaged_heads import Damage, make, noisy, read, write
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME, BUCKET = "learned", "learn-loop"
@@ -118,14 +119,12 @@ def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
     assert status(NAME, session=session).summary.status == "InService"
 
 
-@pytest.mark.parametrize("kind", ["truncated", "over-trained"])
-def test_a_damaged_head_is_not_promoted(world: World, kind: str) -> None:
-    shipped = stand_in_weights() / "p-eagle"
-    config = json.loads((shipped / "config.json").read_text())
-    head = make(world.folder / kind, kind, 5, config, read(shipped / "model.safetensors"))
+@pytest.mark.parametrize("what", [Damage(0, "truncated", "cut"), Damage(5, "over-trained", "ran away")])
+def test_a_damaged_head_is_not_promoted(world: World, what: Damage) -> None:
+    head = make(world.folder / what.kind, what, stand_in_weights() / "p-eagle")
     proof = proved(world, head)
     assert not proof.decision.offered  # type: ignore[attr-defined]
-    print(kind, proof.decision.reasons, file=sys.stderr)  # type: ignore[attr-defined]
+    print(what, proof.decision.reasons, file=sys.stderr)  # type: ignore[attr-defined]
     with pytest.raises(PlanRefused, match="is not promoted: the head was not offered"):
         promote(
             world.spec,
@@ -135,3 +134,21 @@ def test_a_damaged_head_is_not_promoted(world: World, kind: str) -> None:
             progress=tell,
             unguarded=True,
         )
+
+
+def test_a_head_that_misses_its_own_profile_is_refused_by_the_canary(world: World) -> None:
+    head, session, work = world.folder / "noisy", world.stack.session, world.folder / "work"
+    head.mkdir()
+    for name in ("config.json", "canary.json"):
+        shutil.copy(stand_in_weights() / "p-eagle" / name, head / name)
+    tensors = read(stand_in_weights() / "p-eagle" / "model.safetensors")
+    write(head / "model.safetensors", noisy(tensors, 0.6, 2))
+    plan = plan_prove(world.spec, world.endpoint, str(head), session, work)
+    hurried = {name: arm.model_copy(update={"startup_timeout_s": 120}) for name, arm in plan.arms.items()}
+    proof = prove(
+        replace(plan, arms=hurried), session, work, confirm=lambda _: True, progress=tell, unguarded=True
+    )
+    assert not proof.decision.offered
+    assert proof.decision.reasons[0].startswith("canary: the head misses its own profile")
+    names = [row["EndpointName"] for row in session.client("sagemaker").list_endpoints()["Endpoints"]]
+    assert names == [NAME]

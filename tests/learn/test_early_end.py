@@ -93,11 +93,10 @@ def ended(heads: Heads, trials: int) -> list[int]:
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_a_head_that_is_no_worse_is_hardly_ever_ended_early() -> None:
-    """Three worlds of 4,000 heads; the least favourable, a ratio of exactly 1, is at the edge of an offer."""
-    for truth, most in ((1.0, 20), (1.03, 4), (1.1, 0)):
-        early = ended(Heads(truth), 4000)
-        print(f"truth {truth}: {len(early)} of 4,000 ended early, at {sorted(early)}")
-        assert len(early) <= most
+    """A ratio of exactly 1 is at the edge of an offer: any better head is ended early more rarely."""
+    early = ended(Heads(1.0), 2000)
+    print(f"{len(early)} of 2,000 heads as good as the serving one ended early, at {sorted(early)} prompts")
+    assert len(early) <= 4
 
 
 def test_a_better_head_is_not_ended_early_and_a_hopeless_one_is_soon() -> None:
