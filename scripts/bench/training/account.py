@@ -11,7 +11,7 @@ an upload that was not completed are billed).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -76,15 +76,15 @@ def unlimited(client: Client, now: datetime, within: timedelta = timedelta(days=
     return found
 
 
-def left_behind(client: Client, serving: str, alarms: Collection[str]) -> list[str]:
-    """Return what a run that has ended should not have left; ``alarms`` were there before it."""
+def left_behind(client: Client, serving: str) -> list[str]:
+    """Return what a run that has ended should not have left. The guard that it installed stays."""
     found = [f"endpoint {name}" for name in endpoints(client) if name != serving]
     told = jobs(client)
     found += [f"training job {name} runs" for name in told if told[name]["TrainingJobStatus"] == "InProgress"]
     whole = [name for name in told if told[name]["TrainingJobStatus"] not in _ENDED]
     if len(whole) > 1:
         found.append(f"{len(whole)} training jobs did the same: {', '.join(whole)}")
-    found += [f"alarm {name}" for name in alarm_names(client) if name not in alarms]
+    found += [f"alarm {name}" for name in alarms_on(client, serving)]
     s3 = client("s3")
     for bucket in s3.list_buckets()["Buckets"]:
         parts = rows(s3, "list_multipart_uploads", "Uploads", Bucket=bucket["Name"])
@@ -92,9 +92,14 @@ def left_behind(client: Client, serving: str, alarms: Collection[str]) -> list[s
     return found
 
 
-def alarm_names(client: Client) -> list[str]:
-    """Return the names of all metric alarms."""
-    return [each["AlarmName"] for each in rows(client("cloudwatch"), "describe_alarms", "MetricAlarms")]
+def alarms_on(client: Client, endpoint: str) -> list[str]:
+    """Return the names of the alarms on an endpoint's metrics: by a dimension, or by the namespace."""
+    return [
+        each["AlarmName"]
+        for each in rows(client("cloudwatch"), "describe_alarms", "MetricAlarms")
+        if endpoint in each.get("Namespace", "").split("/")
+        or endpoint in [one["Value"] for one in each.get("Dimensions", ())]
+    ]
 
 
 def invocations(client: Client, endpoint: str, since: datetime, now: datetime) -> int:
@@ -111,7 +116,7 @@ def invocations(client: Client, endpoint: str, since: datetime, now: datetime) -
         Period=60,
         Statistics=["Sum"],
     )["Datapoints"]
-    return round(sum(each["Sum"] for each in points))
+    return round(sum(float(each["Sum"]) for each in points))
 
 
 def variant_of(client: Client, endpoint: str) -> str:

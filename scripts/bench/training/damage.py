@@ -199,6 +199,7 @@ def main(words: Sequence[str] | None = None) -> int:
     def job(reporter: Reporter) -> int:
         have = {each["seed"] for each in recorded(asked.output)}
         missing = [Damage.of(seed) for seed in range(asked.heads) if seed not in have]
+        missing.sort(key=lambda what: not what.is_static)  # the cheap ones first
         folder = Path(tempfile.mkdtemp(prefix="damaged-heads-"))
         try:
             with LocalStack(reporter.say) as stack, reporter.phase("heads"):
