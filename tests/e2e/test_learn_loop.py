@@ -40,6 +40,7 @@ class World:
     spec: LearnSpec
     path: Path
     folder: Path
+    data: str  #: its hash
 
     @property
     def endpoint(self) -> EndpointSpec:
@@ -82,7 +83,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             },
             prove={"max_tokens": 64},
         )
-        yield World(stack, spec, folder / "peagle.yaml", folder)
+        plan = plan_data(spec, session, folder / "work")
+        data = make_data(plan, session, folder / "work", confirm=lambda offer: True, progress=tell)
+        assert data.end.answered == len(plan.wanted)
+        yield World(stack, spec, folder / "peagle.yaml", folder, data.data)
         assert stack.delete_all() == []
 
 
@@ -93,10 +97,7 @@ def proved(world: World, head: Path) -> object:
 
 
 def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
-    session, work = world.stack.session, world.folder / "work"
-    plan = plan_data(world.spec, session, work)
-    result = make_data(plan, session, work, confirm=lambda offer: True, progress=tell)
-    assert result.end.answered == len(plan.wanted)
+    session = world.stack.session
     proof = proved(world, stand_in_weights() / "p-eagle")
     print(proof, file=sys.stderr)
     assert proof.decision.offered, proof.decision.reasons  # type: ignore[attr-defined]
@@ -111,7 +112,7 @@ def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
     manifest = world.endpoint.head_uri
     bucket, _, key = str(manifest).removeprefix("s3://").partition("/")
     text = session.client("s3").get_object(Bucket=bucket, Key=f"{key}manifest.json")["Body"].read()
-    assert (parse_manifest(text).lineage or {})["data"] == result.data
+    assert (parse_manifest(text).lineage or {})["data"] == world.data
     back = rollback(world.spec, world.path, session, progress=tell, unguarded=True)
     assert back.state == "rolled-back"
     assert world.endpoint.head_uri == f"s3://{BUCKET}/noisy/"
