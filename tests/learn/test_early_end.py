@@ -100,8 +100,8 @@ def test_a_head_that_is_no_worse_is_hardly_ever_ended_early() -> None:
 
 
 def test_a_better_head_is_not_ended_early_and_a_hopeless_one_is_soon() -> None:
-    assert ended(Heads(1.1), 100) == []
-    assert len(ended(Heads(1.0), 100)) <= 1
-    bad = ended(Heads(0.5), 50)
-    assert len(bad) == 50
-    assert sum(at == 16 for at in bad) >= 45
+    assert ended(Heads(1.1), 50) == []
+    assert len(ended(Heads(1.0), 50)) <= 1
+    bad = ended(Heads(0.5), 30)
+    assert len(bad) == 30
+    assert sum(at == 16 for at in bad) >= 27

@@ -102,9 +102,11 @@ account is looked at from outside, with boto3 alone:
 
 
 def _heads_part(rows: Sequence[Row]) -> list[str]:
+    engines = sum(row["decided_by"] != "files" for row in rows)
     lines = [
         HEADS_TEXT,
-        f"**{len(rows)} heads; offered or promoted: {len(wrong_heads(rows)) or 'none'}.**",
+        f"**{len(rows)} heads so far, of 200; {engines} of them took an engine. Offered or promoted:"
+        f" {len(wrong_heads(rows)) or 'none'}.**",
         "",
         "| kind | heads | by its files | by the canary | by an early look | by the whole measurement |",
         "|---|---:|---:|---:|---:|---:|",
@@ -149,7 +151,7 @@ def _machines(rows: Sequence[Row]) -> list[str]:
     loads = sorted(each["load"] for each in origins)
     where = sorted({f"{each['processor']}, {each['cores']} cores" for each in origins})
     return [
-        f"Measured on {dates[0]} to {dates[-1]}: {'; '.join(where)}, shared, load average {loads[0]} to"
+        f"Measured from {dates[0]} to {dates[-1]} on {'; '.join(where)}, shared, load average {loads[0]} to"
         f" {loads[-1]}. Each row of the records has its date and revision."
     ]
 
