@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from peagle_sm.service import status
 from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec
 from scripts.bench.local_stack import LocalStack
-from tests.learn.damaged import make, noisy, read, write
+from scripts.bench.training.damaged_heads import Damage, make, noisy, read, write
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME, BUCKET = "learned", "learn-loop"
@@ -40,6 +41,7 @@ class World:
     spec: LearnSpec
     path: Path
     folder: Path
+    data: str = ""  #: the hash of its data, once that is made
 
     @property
     def endpoint(self) -> EndpointSpec:
@@ -90,7 +92,11 @@ def world_in(
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        yield world_in(tmp_path_factory.mktemp("learn"), stack, {}, {})
+        made = world_in(tmp_path_factory.mktemp("learn"), stack, {}, {})
+        plan = plan_data(made.spec, stack.session, made.folder / "work")
+        data = make_data(plan, stack.session, made.folder / "work", confirm=lambda offer: True, progress=tell)
+        assert data.end.answered == len(plan.wanted)
+        yield replace(made, data=data.data)
         assert stack.delete_all() == []
 
 
@@ -101,10 +107,7 @@ def proved(world: World, head: Path) -> object:
 
 
 def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
-    session, work = world.stack.session, world.folder / "work"
-    plan = plan_data(world.spec, session, work)
-    result = make_data(plan, session, work, confirm=lambda offer: True, progress=tell)
-    assert result.end.answered == len(plan.wanted)
+    session = world.stack.session
     proof = proved(world, stand_in_weights() / "p-eagle")
     print(proof, file=sys.stderr)
     assert proof.decision.offered, proof.decision.reasons  # type: ignore[attr-defined]
@@ -119,7 +122,7 @@ def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
     manifest = world.endpoint.head_uri
     bucket, _, key = str(manifest).removeprefix("s3://").partition("/")
     text = session.client("s3").get_object(Bucket=bucket, Key=f"{key}manifest.json")["Body"].read()
-    assert (parse_manifest(text).lineage or {})["data"] == result.data
+    assert (parse_manifest(text).lineage or {})["data"] == world.data
     back = rollback(world.spec, world.path, session, progress=tell, unguarded=True)
     assert back.state == "rolled-back"
     assert world.endpoint.head_uri == f"s3://{BUCKET}/noisy/"
@@ -127,14 +130,12 @@ def test_a_better_head_is_proved_promoted_and_rolled_back(world: World) -> None:
     assert status(NAME, session=session).summary.status == "InService"
 
 
-@pytest.mark.parametrize("kind", ["truncated", "over-trained"])
-def test_a_damaged_head_is_not_promoted(world: World, kind: str) -> None:
-    shipped = stand_in_weights() / "p-eagle"
-    config = json.loads((shipped / "config.json").read_text())
-    head = make(world.folder / kind, kind, 5, config, read(shipped / "model.safetensors"))
+@pytest.mark.parametrize("what", [Damage(0, "truncated", "cut"), Damage(5, "over-trained", "ran away")])
+def test_a_damaged_head_is_not_promoted(world: World, what: Damage) -> None:
+    head = make(world.folder / what.kind, what, stand_in_weights() / "p-eagle")
     proof = proved(world, head)
     assert not proof.decision.offered  # type: ignore[attr-defined]
-    print(kind, proof.decision.reasons, file=sys.stderr)  # type: ignore[attr-defined]
+    print(what, proof.decision.reasons, file=sys.stderr)  # type: ignore[attr-defined]
     with pytest.raises(PlanRefused, match="is not promoted: the head was not offered"):
         promote(
             world.spec,
@@ -144,3 +145,21 @@ def test_a_damaged_head_is_not_promoted(world: World, kind: str) -> None:
             progress=tell,
             unguarded=True,
         )
+
+
+def test_a_head_that_misses_its_own_profile_is_refused_by_the_canary(world: World) -> None:
+    head, session, work = world.folder / "noisy", world.stack.session, world.folder / "work"
+    head.mkdir()
+    for name in ("config.json", "canary.json"):
+        shutil.copy(stand_in_weights() / "p-eagle" / name, head / name)
+    tensors = read(stand_in_weights() / "p-eagle" / "model.safetensors")
+    write(head / "model.safetensors", noisy(tensors, 0.6, 2))
+    plan = plan_prove(world.spec, world.endpoint, str(head), session, work)
+    hurried = {name: arm.model_copy(update={"startup_timeout_s": 120}) for name, arm in plan.arms.items()}
+    proof = prove(
+        replace(plan, arms=hurried), session, work, confirm=lambda _: True, progress=tell, unguarded=True
+    )
+    assert not proof.decision.offered
+    assert proof.decision.reasons[0].startswith("canary: the head misses its own profile")
+    names = [row["EndpointName"] for row in session.client("sagemaker").list_endpoints()["Endpoints"]]
+    assert names == [NAME]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +23,7 @@ from peagle_sm.core.learn.proof import decide
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
 from peagle_sm.learn.heads import stage_candidate
-from peagle_sm.learn.promote import promotions
+from peagle_sm.learn.promote import promote, promotions
 from peagle_sm.learn.prove import ProvePlan, plan_prove, proof_uri
 from peagle_sm.service import delete, deploy, status
 from peagle_sm.service.heads.checking import Sources
@@ -213,3 +216,43 @@ def test_a_group_that_sagemaker_does_not_take_changes_nothing(project: Project) 
     assert "--model-package-group: found 'draft_heads'; allowed: 1 to 63 letters" in result.stderr
     assert status(NAME, session=project.session).config_name == before
     assert promotions(project.spec, project.session) == []
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from peagle_sm.aws.session.local_server import session_for
+from peagle_sm.core.learn.spec import parse_learn_spec
+from peagle_sm.learn.promote import promote
+learn, path, port = sys.argv[1:]
+session = session_for(os.environ, local=True, port=int(port))
+def progress(event):
+    if event.phase == "ready":
+        os._exit(9)
+promote(parse_learn_spec(learn), Path(path), session, progress=progress, unguarded=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_promotion_that_is_killed_at_its_end_is_finished_and_leaves_no_alarm(project: Project) -> None:
+    spec, path = project.spec, project.folder / "peagle.yaml"
+    told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, told, str(path), str(project.port)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert killed.returncode == 9, killed.stderr
+    (begun,) = promotions(spec, project.session)
+    assert begun.state == "begun"
+    assert len(_alarms(project.session)) == 1
+    done = promote(spec, path, project.session, progress=lambda _: None, unguarded=True)
+    assert done == replace(begun, state="serves")
+    assert _alarms(project.session) == []
+
+
+def _alarms(session: Session) -> list[str]:  # noqa: F811
+    found = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
+    return [each["AlarmName"] for each in found if NAME in each["AlarmName"]]

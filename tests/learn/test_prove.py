@@ -6,22 +6,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault, SpecError
+from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.promote import promote
 from peagle_sm.learn.prove import ProveDependencies, plan_prove, prove, refuse_the_price, stored_proof
 from peagle_sm.service import delete, deploy, leftovers
-from tests.learn.damaged import make, read
+from scripts.bench.training.damaged_heads import Damage, make
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
 from tests.local.serving import Server
 
@@ -61,8 +63,7 @@ def test_a_damaged_head_is_refused_before_anything_is_deployed(
     session: Session,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    config = json.loads((HEAD / "config.json").read_text())
-    head = make(tmp_path / "head", "truncated", 3, config, read(HEAD / "model.safetensors"))
+    head = make(tmp_path / "head", Damage(3, "truncated", "cut"), HEAD)
     plan = plan_prove(spec, served(), str(head), session, tmp_path / "work")
     nothing = ProveDependencies(never, never, never, never)
     proof = prove(
@@ -103,6 +104,52 @@ def test_a_failed_measurement_leaves_nothing_and_no_proof(
     assert [row for row in leftovers(session) if "team-proof-" in row] == []
     with pytest.raises(NotFound, match="has no proof"):
         stored_proof(spec, session, plan.bound.head)
+
+
+def test_a_candidate_whose_canary_found_a_fault_is_refused_with_that_reason(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    logs = session.api("logs")
+    group = {"logGroupName": "/aws/sagemaker/Endpoints/team-proof-candidate"}
+    for line, said in (
+        ("peagle_gate: canary: passed; 900 drafts in 2560 tokens", None),
+        ("peagle_gate: canary: the canary got no answer: /metrics answered 500;  (1.0 s)", None),
+        (
+            "peagle_gate: canary: the head misses its own profile: acceptance length 1.20 on its canary"
+            " prompts, 3.40 when it was made; 900 drafts in 2560 tokens",
+            "canary: the head misses its own profile: acceptance length 1.20",
+        ),
+    ):
+
+        def failing(*_: object, line: str = line, **__: object) -> Any:
+            """Stand for a fleet whose candidate logged a line and did not come up."""
+            with suppress(PeagleError):
+                logs.create_log_group(**group)
+            stream = {**group, "logStreamName": uuid4().hex}
+            logs.create_log_stream(**stream)
+            event = {"timestamp": int(session.now().timestamp() * 1000), "message": line}
+            logs.put_log_events(**stream, logEvents=[event, {**event, "message": "GET /ping 503"}])
+            raise EndpointFailed("the endpoint failed: no healthy /ping")
+
+        plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+        more: Any = {
+            "confirm": lambda _: True,
+            "progress": lambda _: None,
+            "dependencies": ProveDependencies(fleet=failing),
+        }
+        if said is None:
+            with pytest.raises(EndpointFailed, match="no healthy"):
+                prove(plan, session, tmp_path / "work", **more)
+            with pytest.raises(NotFound, match="has no proof"):
+                stored_proof(spec, session, plan.bound.head)
+            logs.delete_log_group(**group)
+        else:
+            proof = prove(plan, session, tmp_path / "work", **more)
+            assert not proof.decision.offered
+            assert proof.decision.reasons[0].startswith(said)
+            assert stored_proof(spec, session, plan.bound.head).to_json() == proof.to_json()
 
 
 KILLED = """

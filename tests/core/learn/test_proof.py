@@ -89,6 +89,12 @@ def general(**more: Any) -> ProofEvidence:
             held_out(speed=Ratio(0.9, 0.85, 0.95)),
             "held-out prompts: significantly slower, 0.900 [0.850, 0.950] times as fast",
         ),
+        (replace(GOOD, canary_fault="speculation is off"), "canary: speculation is off"),
+        (
+            replace(held_out(prompts=16), hopeless=Ratio(0.5, 0.4, 0.6)),
+            "held-out prompts: the measurement ended after 16: acceptance 0.500 [0.400, 0.600] times that of"
+            " the serving head (99.9% interval), so 1 is out of reach; nothing else was measured",
+        ),
         (
             general(acceptance=Ratio(1.0, 0.97, 1.03)),
             "general prompts: acceptance 1.000 [0.970, 1.030] times that of the serving head; the"
@@ -121,6 +127,8 @@ EVIDENCE = st.builds(
     SET,
     SET,
     st.lists(CHECK, max_size=2).map(tuple),
+    st.none() | st.just("speculation is off"),
+    RATIO,
 )
 
 
@@ -132,6 +140,7 @@ def test_whatever_is_offered_passed_everything(found: ProofEvidence, gain: float
     if not decision.offered:
         return
     assert not found.head_faults
+    assert (found.canary_fault, found.hopeless) == (None, None)
     assert found.identity
     assert all(check.passed is True for check in found.identity)
     assert found.held_out is not None

@@ -19,7 +19,9 @@ def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -
     """A model whose tokens are so many characters."""
 
     def tokenize(text: str) -> tuple[int, ...]:
-        return tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
+        found = tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
+        assert len(found) <= context, "an engine refuses to tokenize more than its context"
+        return found
 
     return ServedModel(context, stand_in, tokenize)
 

@@ -1,13 +1,21 @@
-"""From the results files of a proof to its evidence: the candidate against the serving head. Pure."""
+"""From what a proof measured to its evidence: the candidate against the serving head. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from peagle_sm.core.learn.proof import ProofCheck, Ratio, SetEvidence
-from peagle_sm.measure.compare.analysis import Cells, compare_cells, of_prompts
-from peagle_sm.measure.results.records import CheckRecord, Interval
+from peagle_sm.core.learn.proof import (
+    SURE,
+    ProofCheck,
+    Ratio,
+    SetEvidence,
+    Thresholds,
+    is_hopeless,
+    is_look,
+)
+from peagle_sm.measure.compare.analysis import Cells, Measured, compare_cells, of_prompts
+from peagle_sm.measure.results.records import ArmRecord, CheckRecord, Interval, RequestRecord
 from peagle_sm.measure.results.result_file import Results
 
 SERVING, CANDIDATE, PLAIN = "serving", "candidate", "plain"  #: names of the arms
@@ -15,16 +23,8 @@ SERVING, CANDIDATE, PLAIN = "serving", "candidate", "plain"  #: names of the arm
 
 def set_evidence(results: Results, confidence: float) -> SetEvidence:
     """Compare the candidate with the serving head in a results file; arms by their names."""
-    speculates = {arm.name: None if arm.mode == "unknown" else arm.mode != "none" for arm in results.arms}
-    records = [
-        each
-        for each in results.requests
-        if each.phase == "measured" and not each.prompt_id.endswith("#warm-up")
-    ]
-    cells: dict[str, Cells] = {
-        name: of_prompts((each for each in records if each.arm == name), speculates=speculates.get(name))
-        for name in (SERVING, CANDIDATE)
-    }
+    records = _measured(results.requests)
+    cells = _cells(records, results.arms)
     failed = sum(each.arm == CANDIDATE and each.error is not None for each in records)
     pair = next(
         (each for each in results.comparisons if {each.faster, each.slower} == {SERVING, CANDIDATE}), None
@@ -45,6 +45,40 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
         identical=None if pair is None else pair.identical_outputs,
         compared=None if pair is None else pair.compared_outputs,
     )
+
+
+def ends_early(measured: Measured, arms: Iterable[ArmRecord], wanted: Thresholds) -> bool:
+    """Decide at a look whether the candidate cannot be offered any more."""
+    records = [each for name in (SERVING, CANDIDATE) for each in measured.requests(name)]
+    cells = _cells(_measured(records), arms)
+    shared = len(set(cells[CANDIDATE]) & set(cells[SERVING]))
+    return is_look(shared) and is_hopeless(_sure_ratio(cells), wanted)
+
+
+def hopeless_ratio(results: Results, wanted: Thresholds) -> Ratio | None:
+    """Return the acceptance ratio that makes the rest of a proof needless; None if there is no such one."""
+    ratio = _sure_ratio(_cells(_measured(results.requests), results.arms))
+    return ratio if is_hopeless(ratio, wanted) else None
+
+
+def _measured(records: Iterable[RequestRecord]) -> list[RequestRecord]:
+    return [each for each in records if each.phase == "measured" and not each.prompt_id.endswith("#warm-up")]
+
+
+def _cells(records: Iterable[RequestRecord], arms: Iterable[ArmRecord]) -> dict[str, Cells]:
+    speculates = {arm.name: None if arm.mode == "unknown" else arm.mode != "none" for arm in arms}
+    listed = list(records)
+    return {
+        name: of_prompts((each for each in listed if each.arm == name), speculates=speculates.get(name))
+        for name in (SERVING, CANDIDATE)
+    }
+
+
+def _sure_ratio(cells: dict[str, Cells]) -> Ratio | None:
+    try:
+        return _ratio(compare_cells([cells[CANDIDATE]], [cells[SERVING]], confidence=SURE).acceptance)
+    except ValueError:  # too few common prompts for an interval
+        return None
 
 
 def _ratio(found: Interval | None) -> Ratio | None:

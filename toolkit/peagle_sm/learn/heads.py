@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tarfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import NotFound, PeagleError, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import head_hash
@@ -23,6 +27,7 @@ from peagle_sm.service.heads.staging import plan_staging, stage
 
 ARCHIVE = ".tar.gz"
 _PIECE = 16 * 2**20
+_CANARY = re.compile(r"peagle_gate: canary: (.+?); ")  #: as `peagle_gate.asgi.Gate` writes it
 _MOST_BYTES = 64 * 2**30  #: of an unpacked head
 _MOST_FILES = 256
 
@@ -206,3 +211,17 @@ def staged_hash(uri: str, session: Session) -> str:
             digest.update(s3.read_range(session, bucket, prefix + name, start, min(_PIECE, size - start)))
         sums[name] = digest.hexdigest()
     return head_hash(sums)
+
+
+def canary_fault(session: Session, endpoint: str, start: datetime) -> str | None:
+    """Return what the gate's canary found wrong with the drafting of an endpoint that failed.
+
+    None if there was no canary (AWS's images have no gate), it passed, or it got no answer: then the endpoint
+    failed for another reason, which says nothing about the head. Nor does a log that cannot be read.
+    """
+    with suppress(PeagleError):
+        for line in cloudwatch.canary_lines(session, endpoint, start):
+            found = _CANARY.search(line)
+            if found is not None and not found[1].startswith(("passed", "the canary ")):
+                return found[1]
+    return None

@@ -13,7 +13,7 @@ from peagle_sm.core.learn.proof import Proof, faults_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import StepCost
 from peagle_sm.learn.data import DataPlan, make_data, plan_data
-from peagle_sm.learn.promote import promote
+from peagle_sm.learn.promote import promote, settle
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
 from peagle_sm.learn.run import RunStep, StepResult
 from peagle_sm.learn.train import plan_training, train
@@ -48,7 +48,11 @@ class Loop:
         )
 
     def usd_per_hour(self) -> float | None:
-        """Return the price of the endpoint, from which a head pays itself back."""
+        """Return the price of the endpoint, from which a head pays itself back.
+
+        A killed run may have left it in the middle of an update: then this waits for its end.
+        """
+        settle(self.spec, self.session, self.progress)
         return describe_endpoint(self.session, str(self.spec.endpoint)).arm.usd_per_hour
 
     def _data_plan(self) -> DataPlan:

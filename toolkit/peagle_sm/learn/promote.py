@@ -21,6 +21,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
@@ -33,7 +34,7 @@ from peagle_sm.learn.data import need_endpoint, stored_manifest
 from peagle_sm.learn.heads import staged_hash
 from peagle_sm.learn.prove import bound_of, serving_spec, thresholds_of
 from peagle_sm.learn.registry import register, reject
-from peagle_sm.service import Endpoint, status, update
+from peagle_sm.service import Endpoint, status, update, wait
 from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event, Pacing, Progress
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
@@ -174,6 +175,7 @@ def promote(
     """
     if model_package_group is not None:
         check_group(model_package_group)
+    settle(spec, session, progress, pacing)
     endpoint, text = need_endpoint(spec), spec_path.read_text(encoding="utf-8")
     proof = chosen_proof(spec, session, head)
     after = {
@@ -207,9 +209,10 @@ def promote(
     if not serves and summary.stack is not None:
         _record(spec, session, begun)
         raise _a_stacks(summary.stack, spec_path, after, "promote")
+    alarm = _alarm(spec, proof, session)
     if not serves:
-        alarm = _alarm(spec, proof, session)
         _bring(wanted, spec, session, alarm, agreed, progress, pacing, unguarded)
+    _remove(alarm, session)  # also that of a run that was killed when the new head served already
     _write(spec_path, after)
     training = _write_lineage(session, proof)
     promoted = _record(spec, session, replace(last, state="serves"))
@@ -234,6 +237,19 @@ def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: s
         f" `peagle-sm learn {command}` again, which records it.",
         details={"findings": [], "fields": dict(fields)},
     )
+
+
+def settle(
+    spec: LearnSpec, session: Session, progress: Progress | None = None, pacing: Pacing | None = None
+) -> None:
+    """Wait while the endpoint is being updated: the update of a killed promotion goes on in SageMaker.
+
+    Raises:
+        NotFound, EndpointFailed, WaitTimeout: the endpoint does not exist, failed, or takes too long.
+    """
+    endpoint = need_endpoint(spec)
+    if status(endpoint, session=session).summary.status in ON_ITS_WAY:
+        wait(endpoint, session=session, progress=progress, pacing=pacing)
 
 
 def _refuse_unproved(spec: LearnSpec, proof: Proof, session: Session, *, begun: bool) -> None:
@@ -301,9 +317,13 @@ def _bring(
             unguarded=unguarded,
         )
     finally:
-        if alarm is not None:
-            with suppress(PeagleError):  # it costs a few cents a month, and the next promotion removes it
-                cloudwatch.remove_alarm(session, str(alarm["AlarmName"]))
+        _remove(alarm, session)
+
+
+def _remove(alarm: Mapping[str, Any] | None, session: Session) -> None:
+    if alarm is not None:
+        with suppress(PeagleError):  # it costs a few cents a month, and the next promotion removes it
+            cloudwatch.remove_alarm(session, str(alarm["AlarmName"]))
 
 
 def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:
@@ -363,6 +383,7 @@ def rollback(
         PlanRefused: the endpoint is a stack's; the message has the fields for its deploy.
         PeagleError: as `peagle_sm.update`.
     """
+    settle(spec, session, progress, pacing)
     open_ = [each for each in promotions(spec, session) if each.state != "rolled-back"]
     if not open_:
         raise NotFound(

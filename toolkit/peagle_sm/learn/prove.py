@@ -20,7 +20,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
-from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
+from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.learn.homes import Home
 from peagle_sm.core.learn.proof import (
@@ -45,9 +45,18 @@ from peagle_sm.learn.arms import (
     running,
 )
 from peagle_sm.learn.data import GENERAL, HELD_OUT, need_endpoint, stored_manifest
-from peagle_sm.learn.evidence import CANDIDATE, PLAIN, SERVING, checks_of, set_evidence
-from peagle_sm.learn.heads import Candidate, open_candidate, stage_candidate
+from peagle_sm.learn.evidence import (
+    CANDIDATE,
+    PLAIN,
+    SERVING,
+    checks_of,
+    ends_early,
+    hopeless_ratio,
+    set_evidence,
+)
+from peagle_sm.learn.heads import Candidate, canary_fault, open_candidate, stage_candidate
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_sm.measure.compare.analysis import Measured
 from peagle_sm.measure.compare.arms import called, spec_of
 from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
@@ -56,7 +65,7 @@ from peagle_sm.measure.packs.long_context import make as make_long
 from peagle_sm.measure.packs.pack import Make, PackNotMeasured
 from peagle_sm.measure.packs.run import model_of
 from peagle_sm.measure.results.records import Load
-from peagle_sm.measure.results.result_file import Outcome
+from peagle_sm.measure.results.result_file import Outcome, Results
 from peagle_sm.measure.verify.engines import EndpointEngine, EnginePair
 from peagle_sm.measure.verify.run import QUICK, verify
 from peagle_sm.measure.workloads import Workload, load_workload
@@ -348,7 +357,14 @@ def prove(
         if plan.offer.leftovers:
             remove_leftovers(session, plan.offer.leftovers, progress)
         began = session.now()
-        evidence = _measured(plan, session, work, progress, unguarded, given, files)
+        try:
+            evidence = _measured(plan, session, work, progress, unguarded, given, files)
+        except EndpointFailed:
+            fault = canary_fault(session, plan.arms[CANDIDATE].name, began)
+            if fault is None:  # no capacity, say: that tells nothing about the head
+                raise
+            progress(Event("check", f"the candidate's canary found: {fault}"))
+            evidence = ProofEvidence(canary_fault=fault)
         hours = (session.now() - began).total_seconds() / 3600
         hourly = plan.offer.usd_per_hour
         usd = None if hourly is None else round(hours * hourly, 4)
@@ -366,7 +382,7 @@ def prove(
         usd=usd,
         results={name: _sha256(path) for name, path in files.items() if path.is_file()},
     )
-    _store(plan.spec, session, work, proof)
+    store_proof(plan.spec, session, work, proof)
     return proof
 
 
@@ -387,6 +403,7 @@ def _measured(
     assert plan.held_out is not None  # of a head that passed its check
     assert plan.general is not None
     asked = plan.spec.prove
+    wanted = thresholds_of(plan.spec)
     folder = work / "prove" / plan.candidate.sha256[:16]
     folder.mkdir(parents=True, exist_ok=True)
     services = CompareDependencies.of(session, progress, seed=asked.seed)
@@ -396,22 +413,30 @@ def _measured(
         new = {name: described_arm(session, name, each, plan.homes[name]) for name, each in plans.items()}
         arms = [new[PLAIN], serving, new[CANDIDATE]]
 
-        def measured(name: str, workload: Workload) -> SetEvidence:
+        def measured(name: str, workload: Workload, ended: Callable[[Measured], bool]) -> Results:
             progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
             path = files[name] = folder / f"{name}.jsonl"
             path.unlink(missing_ok=True)  # of a proof that was killed
-            setup = Setup(workload.items, (_ALONE,), temperature=0.0, slices=())
+            setup = Setup(workload.items, (_ALONE,), temperature=0.0, slices=(), ended=ended)
             outcome = given.measure([nullcontext(arms)], setup, workload, path, services, control=False)
-            return set_evidence(outcome.results, asked.confidence)
+            return outcome.results
 
-        held_out = measured("held-out", plan.held_out)
-        general = measured("general", plan.general)
+        def whole(name: str, workload: Workload) -> SetEvidence:
+            return set_evidence(measured(name, workload, lambda _: False), asked.confidence)
+
+        records = [each.arm for each in arms]
+        first = measured("held-out", plan.held_out, lambda found: ends_early(found, records, wanted))
+        held_out, hopeless = set_evidence(first, asked.confidence), hopeless_ratio(first, wanted)
+        if hopeless is not None:
+            progress(Event("check", "the candidate cannot be offered any more: ending the measurement"))
+            return ProofEvidence(held_out=held_out, hopeless=hopeless)
+        general = whole("general", plan.general)
         plain, candidate = (
             given.engine(session, new[name].arm.endpoint, new[name].arm.component)
             for name in (PLAIN, CANDIDATE)
         )
         long_work = _long_prompts(arms[0], plain, asked.seed)
-        long_context = None if long_work is None else measured("long", long_work)
+        long_context = None if long_work is None else whole("long", long_work)
         progress(Event("check", "comparing the candidate's answers with the target's own"))
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
         items = plan.held_out.items[:_VERIFIED]
@@ -440,7 +465,8 @@ def proof_uri(spec: LearnSpec, head: str) -> str:
     return f"{spec.folder}proofs/{head[:16]}.json"
 
 
-def _store(spec: LearnSpec, session: Session, work: Path, proof: Proof) -> None:
+def store_proof(spec: LearnSpec, session: Session, work: Path, proof: Proof) -> None:
+    """Write a proof here and to the spec's bucket."""
     text = proof.to_json()
     write_file(work / "proofs" / f"{proof.bound.head[:16]}.json", text, parents=True)
     bucket, key = s3.split_uri(proof_uri(spec, proof.bound.head))

@@ -99,6 +99,17 @@ def counted_lines(
         return
 
 
+def canary_lines(session: Session, endpoint: str, start: datetime) -> Iterator[str]:
+    """Yield what the gate's canary logged, oldest first; none without a log group or a gate."""
+    asked = {"logGroupName": group_of(endpoint), "filterPattern": '"peagle_gate: canary:"'}
+    begins = int(start.timestamp() * 1000)
+    try:
+        for event in session.api("logs").rows("filter_log_events", "events", startTime=begins, **asked):
+            yield str(event["message"])
+    except NotFound:
+        return
+
+
 def _tail(session: Session, group: str, limit: int, start: datetime | None) -> list[LogLine]:
     window = {} if start is None else {"startTime": int(start.timestamp() * 1000)}
     streams = session.api("logs").describe_log_streams(

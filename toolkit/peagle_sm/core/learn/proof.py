@@ -20,6 +20,10 @@ from peagle_sm.core.words import first_fault
 
 SCHEMA = "peagle-sm/learn-proof/1"
 FEWEST_PROMPTS = 8  #: of each set; fewer give an interval that chance alone narrows
+FIRST_LOOK = 16  #: prompts before the first look whether a measurement can end early; then at 32, 64, ...
+SURE = 0.999
+"""Confidence of the interval by which a measurement ends early. Ending early can only refuse, so it causes no
+false offer; how often it refuses a better head is simulated in tests/learn/test_early_end.py."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,10 @@ class ProofCheck:
 class ProofEvidence:
     """Everything that the decision is made from.
 
-    ``head_faults`` are errors of `heads check`; with one, nothing else was measured. ``drafts`` is whether
-    the candidate's answers report drafts. ``long_context`` is a set of long prompts; None: not measured.
+    ``head_faults`` are errors of `heads check`; with one, nothing else was measured. ``canary_fault`` is why
+    the gate's canary kept the candidate from serving. ``hopeless`` is the acceptance ratio, with an interval
+    of `SURE`, for which the measurement ended early. ``long_context`` is a set of long prompts. Each is None
+    if it does not apply or was not measured.
     """
 
     head_faults: tuple[str, ...] = ()
@@ -77,6 +83,8 @@ class ProofEvidence:
     general: SetEvidence | None = None
     long_context: SetEvidence | None = None
     identity: tuple[ProofCheck, ...] = ()
+    canary_fault: str | None = None
+    hopeless: Ratio | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,10 @@ def decide(evidence: ProofEvidence, wanted: Thresholds) -> ProofDecision:
     """
     if evidence.head_faults:
         return ProofDecision(False, tuple(f"heads check: {fault}" for fault in evidence.head_faults))
+    if evidence.canary_fault is not None:
+        return ProofDecision(False, (f"canary: {evidence.canary_fault}",))
+    if evidence.hopeless is not None:
+        return ProofDecision(False, (_hopeless_reason(evidence.hopeless, evidence.held_out, wanted),))
     reasons = [
         *_identity_reasons(evidence.identity),
         *_held_out_reasons(evidence.held_out, wanted),
@@ -113,6 +125,25 @@ def decide(evidence: ProofEvidence, wanted: Thresholds) -> ProofDecision:
     ]
     notes = () if evidence.long_context is not None else ("long contexts were not measured",)
     return ProofDecision(not reasons, tuple(reasons), notes)
+
+
+def is_hopeless(ratio: Ratio | None, wanted: Thresholds) -> bool:
+    """Decide whether even the upper end of an interval of `SURE` is below what an offer needs."""
+    return ratio is not None and ratio.is_sound and ratio.high < 1 + wanted.least_gain
+
+
+def is_look(prompts: int) -> bool:
+    """Decide whether a measurement may end after this number of prompts: 16, 32, 64 and so on."""
+    return prompts >= FIRST_LOOK and prompts & (prompts - 1) == 0
+
+
+def _hopeless_reason(ratio: Ratio, held_out: SetEvidence | None, wanted: Thresholds) -> str:
+    seen = "" if held_out is None else f" after {held_out.prompts}"
+    return (
+        f"held-out prompts: the measurement ended{seen}: acceptance {_text(ratio)} times that of the serving"
+        f" head ({SURE:.1%} interval), so {1 + wanted.least_gain:g} is out of reach; nothing else was"
+        " measured"
+    )
 
 
 def _identity_reasons(checks: Sequence[ProofCheck]) -> Iterator[str]:

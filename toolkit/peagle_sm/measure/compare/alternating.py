@@ -139,8 +139,11 @@ async def by_prompt(
     items: Sequence[WorkItem],
     warm_up: Sequence[WorkItem],
     context: TurnContext,
+    ended: Callable[[], bool] = lambda: False,
 ) -> None:
     """Measure with one request in flight: each prompt goes to every arm, in a rotating order.
+
+    ``ended`` is asked when every arm had a prompt; True leaves out the others.
 
     Raises:
         LoadStopped: an arm failed `GIVE_UP_AFTER` prompts in a row.
@@ -160,6 +163,8 @@ async def by_prompt(
                     run = replace(run, records=warm)
                 context.on_run(run)
                 _stop_after_failures(run, failed)
+            if turn >= 0 and ended():
+                return
 
 
 def _stop_after_failures(run: LoadRun, failed: Counter[str]) -> None:

@@ -110,6 +110,8 @@ class Setup:
     repeat: bool = False
     temperature: float | None = 0.0
     slices: tuple[str, ...] | None = None  #: dimensions to split by; None: all with several values
+    #: of one request in flight: asked after each prompt, True ends the load
+    ended: Callable[[Measured], bool] = lambda measured: False
 
     def prompts_of(self, load: Load) -> int:
         """Return the number of measured prompts of each arm under a load."""
@@ -202,7 +204,7 @@ class Contest:
         context, setup = self.context_of(on_run), self.setup
         if measured.one_at_a_time:
             warm_up = [warming(item) for item in setup.items[-WARM_UP:]]
-            await by_prompt(contenders, load, setup.items, warm_up, context)
+            await by_prompt(contenders, load, setup.items, warm_up, context, lambda: setup.ended(measured))
         else:
             await by_block(
                 contenders, load, setup.items, blocks=setup.blocks, repeat=setup.repeat, context=context
