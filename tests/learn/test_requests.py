@@ -51,8 +51,11 @@ def _against_model(value: Any, shape: Shape, where: str) -> Iterator[str]:
     """The patterns, enumerations and greatest lengths, which botocore leaves to the service."""
     told = shape.metadata
     if shape.type_name == "string":
-        if "pattern" in told and not re.fullmatch(told["pattern"], value):
-            yield f"{where} is {value!r}, not {told['pattern']}"
+        pattern = told.get("pattern", ".*")
+        for java, python in (("\\p{L}", r"\w"), ("\\p{N}", r"\d"), ("\\p{Z}", r"\s")):
+            pattern = pattern.replace(java, python)
+        if not re.fullmatch(pattern, value, re.DOTALL):
+            yield f"{where} is {value!r}, not {pattern}"
         if told.get("enum") and value not in told["enum"]:
             yield f"{where} is {value!r}, not in the enumeration"
     size = value if shape.type_name in ("integer", "long") else len(value) if hasattr(value, "__len__") else 0
