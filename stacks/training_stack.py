@@ -25,7 +25,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from peagle_sm.core.learn.job_names import LOG_GROUP
-from peagle_sm.core.learn.plan import TRAINING_ROLE_PREFIX
+from peagle_sm.core.learn.training_request import TRAINING_ROLE_PREFIX
 from stacks.guard.policies import Statement, allow, arn, only_if, sub, trust
 
 STACK = "PeagleTraining"

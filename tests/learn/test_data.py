@@ -18,13 +18,12 @@ from peagle_sm.core.learn.conversations import NEAR, shingles, similarity
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import read_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.learn.data import (
-    MANIFEST,
+from peagle_sm.learn.data import DataResult, make_data, plan_data
+from peagle_sm.learn.stored_data import (
     TRAINING,
     VALIDATION,
-    DataResult,
-    make_data,
-    plan_data,
+    find_data,
+    set_uri,
     stored_manifest,
 )
 from peagle_sm.service import Endpoint, delete, deploy
@@ -168,10 +167,41 @@ def test_what_is_stored_is_what_the_manifest_says_and_a_repeat_changes_nothing(
     assert manifest["data"] == first.data
     bucket, prefix = s3.split_uri(first.uri)
     sizes = s3.list_sizes(session, bucket, prefix)
-    assert set(sizes) == {*manifest["files"], MANIFEST}
-    assert {name: each["size"] for name, each in manifest["files"].items()} == {
-        name: size for name, size in sizes.items() if name != MANIFEST
-    }
+    assert {name: each["size"] for name, each in manifest["files"].items()} == sizes
+
+
+def test_new_data_leaves_the_set_that_a_job_may_be_reading(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    """A job downloads its channels for minutes; what lies in their prefixes must not change meanwhile."""
+    first = made(spec_of(texts(20)), session, tmp_path / "work")
+    bucket, prefix = s3.split_uri(first.uri)
+    before = s3.listed_objects(session, bucket, prefix)
+    spec = spec_of(texts(24, seed=2))
+    second = made(spec, session, tmp_path / "work")
+    assert second.uri == set_uri(spec, stored_manifest(spec, session)["data"]) != first.uri
+    assert s3.listed_objects(session, bucket, prefix) == before
+
+
+def test_the_data_is_deleted_with_its_older_versions_and_nothing_else(
+    spec_of: Make, session: Session, tmp_path: Path, server: Server, bucket: str
+) -> None:
+    client = session.client("s3")
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    spec = spec_of(texts(20))
+    made(spec, session, tmp_path / "work")
+    made(spec_of(texts(24, seed=2)), session, tmp_path / "work")
+    client.put_object(Bucket=bucket, Key="x/team/heads/h/config.json", Body=b"{}")
+    (tmp_path / "learn.yaml").write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
+    words = ("learn", "delete-data", tmp_path / "learn.yaml", "--local-port", server.url.rpartition(":")[2])
+    assert run(*words).exit_code == 2
+    assert find_data(spec, session).objects == 7
+    done = run(*words, "--yes", "--format", "json")
+    assert done.exit_code == 0, done.output
+    left = client.list_object_versions(Bucket=bucket)
+    assert [one["Key"] for one in left["Versions"]] == ["x/team/heads/h/config.json"]
+    assert "DeleteMarkers" not in left
+    assert run(*words, "--yes").exit_code == 4
 
 
 def test_nothing_is_sent_or_stored_before_it_is_confirmed(

@@ -44,6 +44,21 @@ def test_the_heads_have_as_many_parameters_as_their_cards_say() -> None:
         assert recipe.head.parameters(recipe.target) / 1e9 == pytest.approx(billions, rel=0.06)
 
 
+@pytest.mark.parametrize(
+    ("model", "built"),
+    [
+        ("gpt-oss-20b", 1_702_264_640),
+        ("gpt-oss-120b", 1_702_264_640),
+        ("qwen3-coder-30b-a3b-instruct", 922_249_216),
+        ("gemma-4-31b-it", 5_195_436_288),
+    ],
+)
+def test_the_heads_are_as_large_as_the_library_builds_them(model: str, built: int) -> None:
+    """Counted 2026-11-25: NeMo AutoModel 0.7.0's own classes, from public copies of each config.json."""
+    recipe = BOOK.recipe(model)
+    assert recipe.head.parameters(recipe.target) == pytest.approx(built, rel=1e-3)
+
+
 def test_the_utilization_gives_back_the_paper_s_seconds() -> None:
     recipe = BOOK.recipe("gpt-oss-120b")
     operations = operations_per_token(recipe, recipe.head, TrainingLoad(2048, 1, 0.8, 0.2)) * 128 * 2048

@@ -11,11 +11,19 @@ import pytest
 
 from peagle_sm.aws.control import training
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import Declined, Interrupted, NotFound, PlanRefused, TrainingFailed
+from peagle_sm.core.errors import (
+    Declined,
+    Interrupted,
+    NotFound,
+    PlanRefused,
+    ServiceFault,
+    TrainingFailed,
+)
 from peagle_sm.core.learn.plan import LearnPlan
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.learn import train as learning
+from peagle_sm.learn.stored_data import find_data
 from peagle_sm.learn.train import TrainingOffer
 from peagle_sm.service.progress import Event, Pacing
 from tests.learn.conftest import WEIGHTS, stored
@@ -165,6 +173,30 @@ def test_the_first_run_s_job_is_taken_when_two_start_at_once(
     start(local, plan)
     learning._start(plan, local)
     assert len(list(training.training_job_names(local, plan.base))) == 1
+
+
+def test_data_that_a_running_job_reads_is_not_deleted(local: Session, folder: Path, make_spec: Make) -> None:
+    spec = make_spec("reads")
+    plan = scripted(learning.plan_training(spec, local, folder), hold="always")
+    start(local, plan)
+    with pytest.raises(PlanRefused, match=f"{plan.job} runs, and reads"):
+        find_data(spec, local)
+    learning.stop(local, plan.job)
+    with pytest.raises(TrainingFailed, match="was stopped"):
+        learning.follow(local, plan.job)
+    assert find_data(spec, local).objects == 2
+
+
+def test_a_first_attempt_that_is_refused_names_the_data_that_it_left(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    spec = make_spec("left-data", execution_role_arn="arn:aws:iam::123456789012:role/of-nobody")
+    plan = learning.plan_training(spec, local, folder)
+    sent = learning._send_data(plan, local, None)
+    with pytest.raises(ServiceFault) as caught:
+        learning._start(plan, local, sent)
+    assert "peagle-sm learn delete-data" in caught.value.message
+    assert find_data(spec, local).objects == 2
 
 
 def test_a_job_that_is_not_ours_is_neither_shown_nor_stopped(

@@ -682,6 +682,25 @@ def test_keys_networks_and_isolation_come_back_as_they_went_in(aws: Account) -> 
     assert job["ResourceConfig"]["VolumeKmsKeyId"].startswith("1234abcd")
 
 
+@pytest.mark.parametrize("kind", ["ml.p4d.24xlarge", "ml.p5en.48xlarge", "ml.g4dn.xlarge", "ml.g6e.xlarge"])
+def test_disks_of_the_instances_own_take_no_key_and_need_no_size(aws: Account, kind: str) -> None:
+    """Model, ResourceConfig: no EBS volume, and "You can't request a VolumeKmsKeyId"."""
+    resources = {"InstanceType": kind, "InstanceCount": 1}
+    request = {**aws.request(), "ResourceConfig": resources}
+    aws.sagemaker.create_training_job(**request)
+    assert aws.until(request["TrainingJobName"], "Completed")["ResourceConfig"] == resources
+    again = {**request, "TrainingJobName": f"{request['TrainingJobName']}-key"}
+    with pytest.raises(ClientError, match="KMS key is not supported for NVMe"):
+        aws.sagemaker.create_training_job(**{**again, "ResourceConfig": {**resources, "VolumeKmsKeyId": "k"}})
+
+
+def test_a_volume_of_ebs_needs_its_size(aws: Account) -> None:
+    request = aws.request()
+    del request["ResourceConfig"]["VolumeSizeInGB"]
+    with pytest.raises(ClientError, match="VolumeSizeInGB is required"):
+        aws.sagemaker.create_training_job(**request)
+
+
 def test_a_change_of_status_is_an_event(aws: Account) -> None:
     """Guide, "Events that Amazon SageMaker AI sends to Amazon EventBridge", training job state change."""
     sqs, events = aws.server.client("sqs"), aws.server.client("events")

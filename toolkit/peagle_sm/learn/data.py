@@ -19,7 +19,6 @@ from typing import Any
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
-from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
 from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split, user_text
 from peagle_sm.core.learn.spec import LearnSpec
@@ -27,6 +26,17 @@ from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
 from peagle_sm.core.request_slices import slices_of_body
 from peagle_sm.learn.prompts import Read, read_prompts, target_texts
 from peagle_sm.learn.sampling import Journal, Sampling, SamplingEnd, SamplingLimits, Streams, WantedAnswer
+from peagle_sm.learn.stored_data import (
+    GENERAL,
+    HELD_OUT,
+    MANIFEST,
+    SCHEMA,
+    TRAINING,
+    VALIDATION,
+    data_uri,
+    set_uri,
+    store,
+)
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_sm.measure.compare.measurement import SECONDS_A_TOKEN, UNDER_LOAD
 from peagle_sm.measure.verify.engines import EndpointEngine
@@ -35,10 +45,6 @@ from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.progress import Event, Progress
 
-SCHEMA = "peagle-sm/learn-data/1"
-TRAINING, VALIDATION = "training/train.tokens.jsonl", "validation/held-out.tokens.jsonl"
-HELD_OUT, GENERAL = "prompts/held-out.jsonl", "prompts/general.jsonl"
-MANIFEST = "manifest.json"
 _MARGIN = timedelta(minutes=5)  #: before the end of the lifetime, for requests in flight
 
 
@@ -176,7 +182,7 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
         usd_per_hour=hourly,
         budget_usd=data.budget_usd,
         until=spent.summary.expires_at,
-        uri=f"{spec.folder}data/",
+        uri=data_uri(spec),
         notes=(*notes, *read.notes, *(() if general is None else general.notes)),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
@@ -270,8 +276,8 @@ def make_data(
         write_file(work / "data" / name, content, parents=True)
     text = json.dumps(_manifest(plan, session, found, files, rows, tokens, end), indent=1, sort_keys=True)
     write_file(work / "data" / MANIFEST, text + "\n", parents=True)
-    _upload(session, offer.uri, work / "data", files, progress)
-    return DataResult(found, offer.uri, work / "data", rows, tokens, learned, end)
+    store(spec, session, found, work / "data", files, progress)
+    return DataResult(found, set_uri(spec, found), work / "data", rows, tokens, learned, end)
 
 
 def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, int], dict[str, int]]:
@@ -355,35 +361,3 @@ def _manifest(
             for name, content in sorted(files.items())
         },
     }
-
-
-def _upload(session: Session, uri: str, folder: Path, files: Mapping[str, bytes], progress: Progress) -> None:
-    """Upload the files, then the manifest: a reader of the manifest finds all of them."""
-    bucket, prefix = s3.split_uri(uri)
-    for name in files:
-        progress(Event("check", f"uploading {name} to {uri}"))
-        put_file(session, bucket, prefix + name, folder / name, digests(folder / name), lambda count: None)
-    put_bytes(session, bucket, prefix + MANIFEST, (folder / MANIFEST).read_bytes())
-
-
-def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
-    """Read the manifest of the spec's data.
-
-    Raises:
-        NotFound: `learn data` has not stored any.
-        SpecError: it is not such a manifest.
-    """
-    bucket, prefix = s3.split_uri(f"{spec.folder}data/")
-    sizes = s3.list_sizes(session, bucket, prefix)
-    if MANIFEST not in sizes:
-        raise NotFound(f"{spec.folder}data/ has no data", next_step="Make it first: `peagle-sm learn data`.")
-    try:
-        found = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise SpecError(
-            f"{spec.folder}data/{MANIFEST} is not a manifest of `learn data`",
-            next_step="Make the data again: `peagle-sm learn data`.",
-        )
-    return found

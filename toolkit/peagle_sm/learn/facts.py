@@ -19,11 +19,12 @@ from peagle_sm.core.errors import NotFound, PeagleError, SpecError
 from peagle_sm.core.heads.inspect import inspect_head, target_facts
 from peagle_sm.core.heads.layout import read_layout
 from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
-from peagle_sm.core.learn.plan import ChannelFacts, TrainingFacts, role_arn
 from peagle_sm.core.learn.price import TrainingPrice
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
+from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
 from peagle_sm.core.words import Finding, error_finding
+from peagle_sm.learn.stored_data import set_uri, stored_manifest
 
 SUFFIX = ".tokens.jsonl"
 """Files of training data: one document of token ids a line."""
@@ -234,7 +235,10 @@ def read_channel(
     """
     if given is not None and not given.startswith("s3://"):
         return _local_channel(spec, name, base / given)
-    uri = (given or f"{spec.folder}data/{name}/").rstrip("/") + "/"
+    newest = None if given is not None else _newest_set(spec, session)
+    if given is None and newest is None:
+        return None
+    uri = f"{given.rstrip('/')}/" if given is not None else f"{newest}{name}/"
     bucket, prefix = split_uri(uri)
     try:
         rows = [row for row in listed_objects(session, bucket, prefix) if row[0].endswith(SUFFIX)]
@@ -256,6 +260,13 @@ def read_channel(
         )
         counts = count_documents(lines, f"train.{name}")
     return ChannelFacts(uri, _digest(session, uri), size, counts[1], counts[0])
+
+
+def _newest_set(spec: LearnSpec, session: Session) -> str | None:
+    try:
+        return set_uri(spec, stored_manifest(spec, session)["data"])
+    except NotFound:
+        return None
 
 
 def _local_channel(spec: LearnSpec, name: str, path: Path) -> ChannelFacts:

@@ -30,10 +30,11 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Canary, acceptance_alarm
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
-from peagle_sm.learn.data import need_endpoint, stored_manifest
+from peagle_sm.learn.data import need_endpoint
 from peagle_sm.learn.heads import staged_hash
 from peagle_sm.learn.prove import bound_of, serving_spec, thresholds_of
 from peagle_sm.learn.registry import register, reject
+from peagle_sm.learn.stored_data import stored_manifest
 from peagle_sm.service import Endpoint, status, update, wait
 from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event, Pacing, Progress

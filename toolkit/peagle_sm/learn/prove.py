@@ -44,7 +44,7 @@ from peagle_sm.learn.arms import (
     remove_leftovers,
     running,
 )
-from peagle_sm.learn.data import GENERAL, HELD_OUT, need_endpoint, stored_manifest
+from peagle_sm.learn.data import need_endpoint
 from peagle_sm.learn.evidence import (
     CANDIDATE,
     PLAIN,
@@ -55,6 +55,7 @@ from peagle_sm.learn.evidence import (
     set_evidence,
 )
 from peagle_sm.learn.heads import Candidate, canary_fault, open_candidate, stage_candidate
+from peagle_sm.learn.stored_data import GENERAL, HELD_OUT, set_uri, stored_manifest
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_sm.measure.compare.analysis import Measured
 from peagle_sm.measure.compare.arms import called, spec_of
@@ -261,12 +262,13 @@ def _warnings(report: HeadReport) -> tuple[str, ...]:
 
 def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str, Any], name: str) -> Workload:
     """Read a set of prompts as it was stored, and check it against the manifest."""
-    bucket, prefix = s3.split_uri(f"{spec.folder}data/")
+    uri = set_uri(spec, manifest["data"])
+    bucket, prefix = s3.split_uri(uri)
     told = manifest["files"][name]
     content = s3.read_range(session, bucket, prefix + name, 0, told["size"])
     if hashlib.sha256(content).hexdigest() != told["sha256"]:
         raise SpecError(
-            f"{spec.folder}data/{name} is not the file of its manifest",
+            f"{uri}{name} is not the file of its manifest",
             next_step="Make the data again: `peagle-sm learn data`.",
         )
     path = work / "prove" / name.rpartition("/")[2]

@@ -30,11 +30,13 @@ from peagle_sm.core.errors import (
     TrainingFailed,
 )
 from peagle_sm.core.learn.job_names import TrainerLine, attempt_of, read_lines
-from peagle_sm.core.learn.plan import ChannelFacts, LearnPlan, make_training_plan
+from peagle_sm.core.learn.plan import LearnPlan, make_training_plan
 from peagle_sm.core.learn.spec import LearnSpec, parse_learn_spec
+from peagle_sm.core.learn.training_request import ChannelFacts
 from peagle_sm.core.plan.tags_and_schedules import LEARN, MANAGED_BY, MANAGER, USD_PER_HOUR
 from peagle_sm.core.words import elapsed, usd
 from peagle_sm.learn.facts import read_facts
+from peagle_sm.learn.stored_data import data_uri
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.progress import Event, Pacing, Progress
 
@@ -172,8 +174,8 @@ def train(
             raise Declined(
                 "Nothing was created: it was not confirmed.", next_step="Run it again and confirm."
             )
-        _send_data(plan, session, progress)
-        _start(plan, session)
+        sent = _send_data(plan, session, progress)
+        _start(plan, session, sent)
     name = plan.job if found is None or found.status in ("Failed", "Stopped") else found.name
     if not wait:
         return training_state(session, name, lines=False)
@@ -192,10 +194,12 @@ def find_job(session: Session, base: str) -> TrainingJob | None:
     return training.describe_training_job(session, attempts[max(attempts)])
 
 
-def _send_data(plan: LearnPlan, session: Session, progress: Progress | None) -> None:
-    for channel in (plan.facts.training, plan.facts.validation):
-        if channel is not None and channel.files:
-            _send_channel(channel, session, progress)
+def _send_data(plan: LearnPlan, session: Session, progress: Progress | None) -> bool:
+    """Upload this machine's data; return whether there was any."""
+    channels = [each for each in (plan.facts.training, plan.facts.validation) if each and each.files]
+    for channel in channels:
+        _send_channel(channel, session, progress)
+    return bool(channels)
 
 
 def _send_channel(channel: ChannelFacts, session: Session, progress: Progress | None) -> None:
@@ -214,11 +218,11 @@ def _send_channel(channel: ChannelFacts, session: Session, progress: Progress | 
         put_file(session, bucket, key, path, found, lambda _: None)
 
 
-def _start(plan: LearnPlan, session: Session) -> None:
+def _start(plan: LearnPlan, session: Session, sent: bool = False) -> None:
     """Create the job once; one that another run of the same spec created is taken.
 
     Raises:
-        ServiceFault: refused; the message says that nothing is billed, or how to look.
+        ServiceFault: refused; the message says that nothing is billed, or how to look, and what was ``sent``.
     """
     try:
         training.create_training_job(session, plan.request.parameters)
@@ -226,7 +230,12 @@ def _start(plan: LearnPlan, session: Session) -> None:
         if is_taken(error):
             return
         if not is_unsettled(error):
-            error.message += "\nNo job was created, and nothing is billed."
+            error.message += "\nNo job was created, and no instance is billed."
+            if sent:
+                error.message += (
+                    f"\nThe data that was sent stays below {data_uri(plan.spec)}; "
+                    f"`peagle-sm learn delete-data{session.command_flags()}` deletes it."
+                )
             raise
         if training.describe_training_job(session, plan.job) is not None:
             return

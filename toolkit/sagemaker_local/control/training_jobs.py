@@ -27,6 +27,8 @@ ML_ROOT = "/opt/ml"
 _DAY_S = 86_400
 _LONGEST_RUN_S = 28 * _DAY_S
 _PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+# Types with disks of their own: a "d" after the generation, and the newer ones with GPUs.
+_OWN_DISKS = re.compile(r"ml\.([a-z]+\d+[a-z]*d[a-z]*|g5|g6e?|gr6|g7e|p5(e|en)?|p6-b\d+)\.")
 _IMAGE = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+/([^:@]+)")
 
 
@@ -416,12 +418,15 @@ def _check_resources(resources: Mapping[str, Any]) -> None:
             raise not_local(f"ResourceConfig.{member}", "give InstanceType and InstanceCount.")
     if resources.get("KeepAlivePeriodInSeconds", 0):
         raise not_local("A warm pool (KeepAlivePeriodInSeconds)", "leave it out.")
-    for member in ("InstanceType", "InstanceCount", "VolumeSizeInGB"):
+    own_disks = _OWN_DISKS.match(resources.get("InstanceType", ""))
+    for member in ("InstanceType", "InstanceCount", *(() if own_disks else ("VolumeSizeInGB",))):
         if not resources.get(member):
             raise invalid(
                 f"ResourceConfig.{member} is required: found {resources.get(member, 'none')}, allowed is "
                 f"{'a type' if member == 'InstanceType' else '1 or more'}."
             )
+    if own_disks and resources.get("VolumeKmsKeyId"):
+        raise invalid(f"KMS key is not supported for NVMe instance storage: {resources['InstanceType']}.")
 
 
 def _check_times(request: dict[str, Any]) -> None:

@@ -150,6 +150,29 @@ def remove_prefix(session: Session, uri: str) -> None:
         session.api("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
 
 
+def remove_versions(session: Session, bucket: str, prefix: str) -> None:
+    """Delete every version of every object below ``prefix``, and the markers of deleted ones.
+
+    Raises:
+        ServiceFault: S3 refused some; the message names the first.
+    """
+    asked = {"Bucket": bucket, "Prefix": prefix}
+    rows = list(session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", **asked))
+    keys = [{"Key": row["Key"], "VersionId": row["VersionId"]} for row in rows]
+    for first in range(0, len(keys), DELETED_AT_ONCE):
+        batch = {"Objects": keys[first : first + DELETED_AT_ONCE], "Quiet": True}
+        refused = session.api("s3").delete_objects(Bucket=bucket, Delete=batch).get("Errors")
+        if refused:
+            one = refused[0]
+            raise ServiceFault(
+                f"{len(refused)} objects below s3://{bucket}/{prefix} were not deleted: {one.get('Key')}: "
+                f"{one.get('Code')} {one.get('Message', '')}",
+                operation="DeleteObjects",
+                code=str(one.get("Code", "")),
+                next_step="Ask for s3:DeleteObject and s3:DeleteObjectVersion on them, and run it again.",
+            )
+
+
 def split_uri(uri: str) -> tuple[str, str]:
     """Split ``s3://bucket/key``.
 

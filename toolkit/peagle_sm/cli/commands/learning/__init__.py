@@ -30,6 +30,12 @@ ENTRIES: tuple[Entry, ...] = (
         "The loop",
     ),
     Entry(
+        "delete-data",
+        "commands.learning.data:delete_data",
+        "Delete the data that learn data and learn train stored.",
+        "The loop",
+    ),
+    Entry(
         "prove",
         "commands.learning.prove:prove",
         "Measure a trained head beside the one that serves.",

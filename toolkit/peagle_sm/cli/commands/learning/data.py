@@ -12,12 +12,14 @@ from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import Declined
 from peagle_sm.core.words import elapsed, usd, when
 from peagle_sm.measure import need_packages
 
 if TYPE_CHECKING:
     from peagle_sm.core.learn.spec import LearnSpec
     from peagle_sm.learn.data import DataOffer, DataResult
+    from peagle_sm.learn.stored_data import StoredData
 
 
 def work_folder(path: Path, spec: LearnSpec) -> Path:
@@ -65,6 +67,39 @@ def data(state: State, spec_path: Path, budget_usd: float | None, dry_run: bool,
     for line in ending_notes(result):
         note(state, line)
     emit(state, table=lambda: render_data(result), data=result.to_dict, names=[result.data])
+
+
+@click.command("delete-data", cls=Command)
+@learn_spec_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@global_options
+@click.pass_obj
+def delete_data(state: State, spec_path: Path, yes: bool) -> None:
+    """Delete the data that learn data and learn train stored.
+
+    All sets of the spec go: prompts, answers and their older versions in S3, also what was sent for a job
+    that never started. Heads, checkpoints and proofs stay, and so do the answers beside learn.yaml, in
+    .peagle-learn. The command is refused while a training job reads the data.
+    """
+    from peagle_sm.learn import stored_data
+    from peagle_sm.learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    need_terminal(state, yes, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
+    session = open_session(state)
+    found = stored_data.find_data(spec, session)
+    ask = asking(state, yes, "data", render_stored, lambda one: f"Delete all that lies below {one.uri}?")
+    if not ask(found):
+        raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run it again and confirm.")
+    stored_data.delete_data(found, session)
+    emit(state, table=lambda: f"deleted {found.uri}", data=found.to_dict, names=[found.uri])
+
+
+def render_stored(found: StoredData) -> str:
+    """Render what would be deleted."""
+    return render_fields(
+        [("below", found.uri), ("objects", f"{found.objects:,}"), ("size", f"{found.bytes / 1e6:,.1f} MB")]
+    )
 
 
 def data_question(offer: DataOffer) -> str:

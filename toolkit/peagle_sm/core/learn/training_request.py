@@ -1,0 +1,205 @@
+"""The CreateTrainingJob request of a plan, from what was read. Pure.
+
+What each member does, and what AWS refuses, is in SageMaker's API reference: CreateTrainingJob,
+ResourceConfig, StoppingCondition, VpcConfig, CheckpointConfig. `tests/learn/test_requests.py` reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_sm.core.catalog import InstanceEntry
+from peagle_sm.core.learn.job_names import job_tags, metric_definitions
+from peagle_sm.core.learn.price import TrainingPrice
+from peagle_sm.core.learn.recipes import HeadSizes, Recipe
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.words import Finding
+
+TRAINING_ROLE_PREFIX = "peagle-training-"
+PENDING_HOURS = 24
+"""A job on demand waits this long for capacity, unbilled, then SageMaker ends it."""
+_SLACK = timedelta(minutes=30)
+_SPARE_GB = 30
+
+
+def training_role(region: str) -> str:
+    """Return the name of the role that the stack PeagleTraining creates."""
+    return f"{TRAINING_ROLE_PREFIX}{region}"
+
+
+@dataclass(frozen=True)
+class ChannelFacts:
+    """One channel of data: its S3 prefix, a hash of its content, and its sizes; None if not counted.
+
+    ``files`` are this machine's, which are sent to the prefix once the job is confirmed.
+    """
+
+    uri: str
+    digest: str
+    bytes: int
+    tokens: int | None = None
+    conversations: int | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What was read for a plan.
+
+    ``recipe`` has the real sizes of target and head where their files were read; ``head_uri`` is None for a
+    head from nothing; ``longest`` is the target's context.
+    """
+
+    account: str
+    region: str
+    now: datetime
+    local: bool
+    recipe: Recipe
+    target_uri: str | None
+    target_digest: str
+    target_bytes: int
+    longest: int | None
+    head_uri: str | None
+    head_digest: str
+    training: ChannelFacts | None
+    validation: ChannelFacts | None
+    instance_type: str
+    instance: InstanceEntry | None
+    price: TrainingPrice
+    image: str | None
+    role_arn: str | None
+    stand_in: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+def text(value: Any) -> str:
+    """Return a hyperparameter as SageMaker has it: a string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def artifact_uri(spec: LearnSpec, job: str) -> str:
+    """Return where SageMaker puts a job's head."""
+    return f"{spec.folder}jobs/{job}/output/model.tar.gz"
+
+
+def training_request(
+    spec: LearnSpec, facts: TrainingFacts, values: Mapping[str, Any], head: HeadSizes, base: str
+) -> Request:
+    """Return the request of a job's first attempt."""
+    train = spec.train
+    request: dict[str, Any] = {
+        "TrainingJobName": base,
+        "AlgorithmSpecification": {
+            "TrainingImage": facts.image,
+            "TrainingInputMode": "File",
+            "MetricDefinitions": metric_definitions(head.depths),
+        },
+        "RoleArn": role_arn(spec, facts),
+        "HyperParameters": {name: text(value) for name, value in values.items()},
+        "InputDataConfig": list(_channels(spec, facts)),
+        "OutputDataConfig": {"S3OutputPath": f"{spec.folder}jobs"},
+        "ResourceConfig": _resources(spec, facts),
+        "StoppingCondition": _stopping(spec, facts),
+        "CheckpointConfig": {
+            "S3Uri": f"{spec.folder}checkpoints/{base}",
+            "LocalPath": "/opt/ml/checkpoints",
+        },
+        "EnableManagedSpotTraining": train.spot,
+        "EnableNetworkIsolation": train.network_isolation,
+        "EnableInterContainerTrafficEncryption": train.instance_count > 1,
+        "Tags": job_tags(spec.name, deadline(spec, facts), facts.price.usd_per_hour, train.tags),
+    }
+    if train.kms_key is not None:
+        request["OutputDataConfig"]["KmsKeyId"] = train.kms_key
+    if train.subnets:
+        request["VpcConfig"] = {
+            "Subnets": list(train.subnets),
+            "SecurityGroupIds": list(train.security_groups),
+        }
+    return Request("sagemaker", "create_training_job", request)
+
+
+def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:
+    """Return the job's role: the spec's, the local server's, or that of the stack PeagleTraining."""
+    stack = f"arn:{partition(facts.region)}:iam::{facts.account}:role/{training_role(facts.region)}"
+    return spec.train.execution_role_arn or facts.role_arn or stack
+
+
+def _channels(spec: LearnSpec, facts: TrainingFacts) -> list[dict[str, Any]]:
+    named = {
+        "target": facts.target_uri,
+        "head": facts.head_uri,
+        "training": facts.training.uri if facts.training else None,
+        "validation": facts.validation.uri if facts.validation else None,
+    }
+    channels = []
+    for name, uri in named.items():
+        if uri is None:
+            continue
+        source: dict[str, Any] = {
+            "S3DataType": "S3Prefix",
+            "S3Uri": uri,
+            "S3DataDistributionType": "FullyReplicated",
+        }
+        if name == "target" and spec.target.accept_eula:
+            source["ModelAccessConfig"] = {"AcceptEula": True}
+        channels.append({"ChannelName": name, "DataSource": {"S3DataSource": source}})
+    return channels
+
+
+def _resources(spec: LearnSpec, facts: TrainingFacts) -> dict[str, Any]:
+    train = spec.train
+    # No KeepAlivePeriodInSeconds: a warm pool would be billed after the job.
+    resources: dict[str, Any] = {"InstanceType": facts.instance_type, "InstanceCount": train.instance_count}
+    if not own_disks(facts):  # SageMaker attaches no volume to these, and refuses a key for their own disks
+        resources["VolumeSizeInGB"] = train.volume_gb or _volume_gb(facts)
+        if train.kms_key is not None:
+            resources["VolumeKmsKeyId"] = train.kms_key
+    return resources
+
+
+def own_disks(facts: TrainingFacts) -> bool:
+    """Return whether the instances have disks of their own, which take neither a size nor a key."""
+    return facts.instance is not None and facts.instance.local_storage
+
+
+def _volume_gb(facts: TrainingFacts) -> int:
+    data = sum(channel.bytes for channel in (facts.training, facts.validation) if channel)
+    # A checkpoint has the head with its states; two lie there at once, and the head in model/.
+    head = facts.recipe.head.parameters(facts.recipe.target) * 16 * 3
+    return math.ceil((facts.target_bytes + 2 * data + head) / 1e9) + _SPARE_GB
+
+
+def _seconds(hours: float) -> int:
+    return max(1, int(hours * 3600))
+
+
+def _stopping(spec: LearnSpec, facts: TrainingFacts) -> dict[str, int]:
+    train = spec.train
+    stopping = {"MaxRuntimeInSeconds": _seconds(train.max_hours)}
+    if train.spot:
+        stopping["MaxWaitTimeInSeconds"] = _seconds(wait_hours(spec))
+    elif facts.instance is not None and facts.instance.gpu_count:
+        stopping["MaxPendingTimeInSeconds"] = _seconds(PENDING_HOURS)  # of accelerated instances only
+    return stopping
+
+
+def wait_hours(spec: LearnSpec) -> float:
+    """Return the hours that a spot job may wait and train."""
+    return spec.train.max_wait_hours or 2 * spec.train.max_hours
+
+
+def deadline(spec: LearnSpec, facts: TrainingFacts) -> datetime:
+    """Return when the guard stops the job; SageMaker's own limits end it before."""
+    hours = wait_hours(spec) if spec.train.spot else spec.train.max_hours + PENDING_HOURS
+    return facts.now + timedelta(hours=hours) + _SLACK
