@@ -179,6 +179,13 @@ def _script_of(character: str) -> str:
     return "han" if word == "cjk" else word
 
 
+@lru_cache(maxsize=1)
+def _scripts() -> frozenset[str]:
+    """Return all values of a script that a prompt can have."""
+    names = {_script_of.__wrapped__(letter) for letter in map(chr, range(0x20000)) if letter.isalpha()}
+    return frozenset(names - {*_JAPANESE} | {"japanese", "mixed", "symbols", "unknown"})
+
+
 #: Dimensions that a request or its answer gives, wherever it is served.
 SERVED = (
     "api",
@@ -253,6 +260,13 @@ def read_chosen(texts: Iterable[str]) -> tuple[Chosen, ...]:
         unknown = set(listed) - set(_ALL_VALUES.get(dimension, listed))
         if unknown:
             raise ValueError(f"{dimension}: {', '.join(_ALL_VALUES[dimension])} (found {min(unknown)!r})")
+        if dimension == "script" and (unknown := set(listed) - _scripts()):
+            raise ValueError(
+                "script: latin, cyrillic, arabic, devanagari, han (Chinese), japanese, hangul (Korean) or any"
+                f" other script's Unicode name, mixed, symbols, unknown (found {min(unknown)!r})"
+            )
+        if dimension.startswith(LABEL) and (unknown := {value for value in listed if not value.isascii()}):
+            raise ValueError(f"{dimension}: ASCII, as the header {LABEL_HEADER} (found {min(unknown)!r})")
         found.append(Chosen(dimension, listed))
     if len({one.dimension for one in found}) < len(found):
         raise ValueError("each dimension once")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peagle_gate.asgi import Gate, Message, Receive, Send
 from peagle_gate.asgi import ask as ask_application
 from peagle_gate.slice_counts import LARGEST_FALL, MOST_STRATA, SliceCounter, log_lines
-from peagle_gate.slice_values import MOST_VALUES, labels_of_header, read_chosen
+from peagle_gate.slice_values import MOST_VALUES, labels_of_header, read_chosen, slices_of_body
 from peagle_gate.startup import SettingError, read_settings
 from tests.container.test_gate import SPECULATIVE, process_settings
 
@@ -240,6 +240,14 @@ def test_the_log_lines_in_full() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["let it be", "пусть", "सूची", "写一个", "ソートを", "정렬", "اكتب", "ok 写一个吗", "{}[]()", ""]
+)
+def test_each_script_of_a_prompt_can_be_listed(text: str) -> None:
+    script = slices_of_body({"prompt": text})["script"]
+    assert read_chosen([f"script={script}"])[0].listed == (script,)
+
+
+@pytest.mark.parametrize(
     ("slices", "message"),
     [
         ("colour", "found 'colour'"),
@@ -250,6 +258,9 @@ def test_the_log_lines_in_full() -> None:
         ("format=text,json;label:team=a,b,c", "at most 4 listed values in all"),
         ("api;api=chat", "each dimension once"),
         ("script=", "1 to 64 characters"),
+        ("script=latin,chinese", "han (Chinese), japanese, hangul (Korean)"),
+        ("script=hiragana", "(found 'hiragana')"),
+        ("label:team=search,größe", "ASCII, as the header x-amzn-sagemaker-custom-attributes (found 'größe')"),
     ],
 )
 def test_slices_that_cannot_be_counted_are_refused_at_the_start(slices: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,19 @@ def test_the_order_of_the_records_does_not_matter() -> None:
 def test_slices_that_are_not_recorded_are_refused(dimensions: list[str], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         acceptance_from_records(records(), NOW, dimensions=dimensions)
+
+
+def test_a_time_before_all_dates_is_as_far_as_the_records() -> None:
+    every = acceptance_from_records(records(), NOW)
+    assert acceptance_from_records(records(), NOW, 1e15).slices == every.slices
+
+
+def test_a_recording_of_some_seconds_within_a_minute_is_shown() -> None:
+    given = [replace(one, time=NOW.timestamp() + 17.3 + place) for place, one in enumerate(records()[:20])]
+    failed = replace(given[0], id="f", drafts=None, outcome="failed")
+    report = acceptance_from_records([*given, failed], NOW + timedelta(minutes=1))
+    assert [one.requests for one in report.slices] == [20, 10, 10]
+    assert report.uncounted == 0
 
 
 def test_records_without_drafts_say_what_is_missing() -> None:

@@ -125,12 +125,37 @@ def test_a_recorded_file_is_a_workload(tmp_path: Path) -> None:
     assert "2 recorded lines have no request to send" in found.notes[1]
 
 
-def test_a_label_with_a_thousand_values_is_refused(tmp_path: Path) -> None:
+def test_a_recorded_label_with_a_thousand_values_keeps_the_20_most_frequent(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_bytes(b"".join(line(n, slices={"label:user": f"u{n}"}) for n in range(1000)))
-    with pytest.raises(SpecError, match="the label 'user' has 1,000 values; allowed: 20") as raised:
-        load_workload(str(path))
-    assert "coarser label" in (raised.value.next_step or "")
+    users = [f"u{number}" for number in range(1000)] + ["u999", "other"]
+    path.write_bytes(b"".join(line(n, slices={"label:user": user}) for n, user in enumerate(users)))
+    found = load_workload(str(path))
+    values = [item.labels["user"] for item in found.items]
+    assert len(set(values)) == 21
+    assert sorted(value for value in values if value == "u999") == ["u999", "u999"]
+    assert values.count("other") == 1002 - 21
+    (note,) = found.notes
+    assert note.startswith("the label 'user' has 1,000 values; the 20 most frequent are kept")
+
+
+def test_what_a_recorder_bounded_is_a_workload(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"  # the recorder keeps 20 values, and writes the others as `other`
+    users = [*(f"u{number}" for number in range(20)), "other"]
+    path.write_bytes(b"".join(line(n, slices={"label:user": user}) for n, user in enumerate(users)))
+    found = load_workload(str(path))
+    assert (sorted(item.labels["user"] for item in found.items), found.notes) == (sorted(users), ())
+
+
+@pytest.mark.parametrize(
+    "damaged", [{"captureData": "x"}, {"captureData": {"endpointInput": []}}, {"eventMetadata": 3}]
+)
+def test_a_damaged_line_of_data_capture_is_left_out(damaged: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    whole = {"captureData": {"endpointInput": {"data": json.dumps(CHAT), "encoding": "JSON"}}}
+    path.write_text(f"{json.dumps(whole)}\n{json.dumps({'captureData': {}, **damaged})}\n")
+    found = load_workload(str(path))
+    assert [item.body for item in found.items] == [CHAT]
+    assert "1 recorded lines have no request to send" in found.notes[0]
 
 
 def test_what_has_no_records_says_so(tmp_path: Path) -> None:

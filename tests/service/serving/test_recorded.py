@@ -63,6 +63,22 @@ def test_a_whole_stream(recorded: Recorded, endpoint: str) -> None:
     assert found["total_ms"] >= found["ttft_ms"] > 0
 
 
+@pytest.mark.parametrize("options", [None, {"include_usage": False}, {"include_usage": True}])
+def test_a_recorded_stream_is_asked_for_its_usage(recorded: Recorded, options: Any) -> None:
+    """The engine reports the drafts of a stream only with the usage; the client gets what it asked for."""
+    stream = recorded.proxy.client().chat.completions.create(
+        model="",
+        messages=QUESTION,
+        stream=True,
+        extra_body={**script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=2), "stream_options": options},
+    )
+    came = [chunk.usage for chunk in stream if chunk.usage is not None]
+    assert len(came) == (options == {"include_usage": True})
+    found = recorded.last()
+    assert found["request"]["stream_options"]["include_usage"] is True
+    assert found["usage"]["completion_tokens"] == 2
+
+
 def test_an_answer_without_a_stream(recorded: Recorded) -> None:
     choice = {"index": 0, "message": {"content": "mail ada@example.com"}, "finish_reason": "stop"}
     told = {"choices": [choice]}

@@ -48,6 +48,15 @@ def test_a_whole_stream_passes_to_the_byte(sse: bytes, inner: list[int], outer: 
     assert relay.tokens == 3
 
 
+@given(st.sampled_from([*ENDINGS, SSE.removesuffix(b"\n\ndata: [DONE]\n\n")]), st.lists(st.integers(0, 2000)))
+def test_the_usage_is_read_and_not_passed_to_a_client_that_did_not_ask(sse: bytes, places: list[int]) -> None:
+    relay = Relay(framed=False, hides_usage=True)
+    passed = b"".join(relay.feed(part) for part in pieces(sse, places)) + relay.finish()
+    assert (relay.problem, relay.tokens, b"usage" in passed) == (None, 3, False)
+    others = [line for line in sse.splitlines() if line and b"usage" not in line]
+    assert [line for line in passed.splitlines() if line] == others
+
+
 @given(st.sampled_from(ENDINGS[:3]), st.integers(0, 2000), st.lists(st.integers(0, 2000)))
 def test_a_cut_stream_passes_whole_events_and_says_that_it_was_cut(
     sse: bytes, at: int, places: list[int]

@@ -7,7 +7,8 @@ dimension that does not apply to a request is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from peagle_sm.core.errors import SpecError
@@ -15,6 +16,7 @@ from peagle_sm.core.slice_values import (
     BUCKETS,
     LABEL,
     LONGEST_VALUE,
+    OTHER,
     SERVED,
     cached_share,
     slices_of_body,
@@ -26,6 +28,7 @@ __all__ = [
     "DIMENSIONS",
     "LABEL",
     "Answered",
+    "bounded_labels",
     "checked_dimensions",
     "checked_labels",
     "refuse_many_values",
@@ -133,6 +136,34 @@ def refuse_many_values(labels: Iterable[Mapping[str, str]], origin: str) -> None
                 " value is a slice and needs several prompts",
                 next_step="use a coarser label, for example a team in place of a user",
             )
+
+
+def bounded_labels(
+    labels: Sequence[Mapping[str, str]],
+) -> tuple[list[dict[str, str]], tuple[str, ...]]:
+    """Return labels of recorded traffic with at most `MOST_VALUES` values each, and notes on those cut.
+
+    Each writer bounds its own values, but several writers together can exceed the bound, and the user cannot
+    change what is recorded. So the most frequent values stay, and the others count as `OTHER`.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in labels:
+        for name, value in one.items():
+            counts[name][value] += 1
+    kept: dict[str, set[str]] = {}
+    notes = []
+    for name, count in counts.items():
+        values = sorted((value for value in count if value != OTHER), key=lambda value: (-count[value], value))
+        kept[name] = {*values[:MOST_VALUES], OTHER}
+        if len(values) > MOST_VALUES:
+            notes.append(
+                f"the label {name!r} has {len(values):,} values; the {MOST_VALUES} most frequent are kept, the"
+                f" others count as {OTHER!r}. Record with a coarser label, for example a team in place of a user"
+            )
+    bounded = [
+        {name: value if value in kept[name] else OTHER for name, value in one.items()} for one in labels
+    ]
+    return bounded, tuple(notes)
 
 
 def checked_dimensions(

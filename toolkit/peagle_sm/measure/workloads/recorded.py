@@ -11,12 +11,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.request_slices import refuse_many_values
+from peagle_sm.core.request_slices import bounded_labels
 from peagle_sm.measure.workloads.own_prompts import checked_body
 from peagle_sm.measure.workloads.prompt_files import Question, Source, empty
 from peagle_sm.traffic.exchange import labels_in
@@ -57,11 +58,13 @@ def read_recorded(target: str, session: Session | None = None) -> Source:
         questions.setdefault(question.id, question)
     if not questions:
         raise _without_requests(target, unusable, found.notes)
-    refuse_many_values((question.labels for question in questions.values()), target)
+    labels, crowded = bounded_labels([question.labels for question in questions.values()])
+    bounded = zip(questions.values(), labels, strict=True)
     name = target if target.startswith("s3://") else PurePath(target).name
     origin = f"{name} ({found.files} file{'' if found.files == 1 else 's'})"
-    notes = (*found.notes, *unusable.notes("recorded lines have no request to send"))
-    return Source(name, tuple(questions.values()), origin, found.sha256, None, notes)
+    notes = (*found.notes, *unusable.notes("recorded lines have no request to send"), *crowded)
+    chosen = tuple(replace(question, labels=own) for question, own in bounded)
+    return Source(name, chosen, origin, found.sha256, None, notes)
 
 
 def _recorded(line: RecordedLine) -> Question:
@@ -78,10 +81,16 @@ def _recorded(line: RecordedLine) -> Question:
 
 
 def _captured(line: Mapping[str, Any], where: str) -> Question:
-    captured = (line.get("captureData") or {}).get("endpointInput") or {}
-    event = (line.get("eventMetadata") or {}).get("eventId")
+    captured = _object(_object(line, "captureData"), "endpointInput")
+    event = _object(line, "eventMetadata").get("eventId")
     body = checked_body(_body(captured, where), where)
     return Question(f"capture/{event or where.rpartition('/')[2]}", body=body)
+
+
+def _object(line: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a member that is an object; an empty one for anything else, which a damaged line may have."""
+    value = line.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _body(captured: Mapping[str, Any], where: str) -> dict[str, Any]:

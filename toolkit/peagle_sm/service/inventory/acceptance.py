@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from peagle_sm.traffic.records import TrafficRecord
 
 _MINUTE_S = 60.0
+_LONGEST_S = 20 * 365 * 86_400.0  #: older than any endpoint; a date has its limits
 #: Of recorded traffic, unless they are chosen: the user's own labels, then these.
 _USUAL = ("format", "script", "temperature", "tools", "prompt tokens", "reasoning effort", "api")
 _FEWEST_REQUESTS = 8  #: for an interval
@@ -105,7 +106,7 @@ def acceptance_from_log(
         NotFound: the log has no such line in this time.
     """
     now = session.now()
-    since = now - timedelta(seconds=seconds)
+    since = now - timedelta(seconds=min(seconds, _LONGEST_S))
     begin = since - timedelta(seconds=HORIZON_S)
     dimensions: tuple[str, ...] | None = None
     intervals: list[_Interval] = []
@@ -175,7 +176,10 @@ def acceptance_from_records(
         )
     names = _dimensions(reporting, dimensions)
     known: list[set[str]] = [set() for _ in names]
-    begin = reporting[0].time if seconds is None else now.timestamp() - seconds - HORIZON_S
+    seconds = None if seconds is None else min(seconds, _LONGEST_S)
+    # Counts are by the minute, so the first one begins at its minute.
+    first = reporting[0].time // _MINUTE_S * _MINUTE_S
+    begin = first if seconds is None else now.timestamp() - seconds - HORIZON_S
     intervals: list[_Interval] = []
     for record in reporting:
         if record.time < begin:
@@ -197,7 +201,9 @@ def acceptance_from_records(
             next_step="give a longer --since, or leave it out",
         )
     since = datetime.fromtimestamp(begin if seconds is None else now.timestamp() - seconds, UTC)
-    intervals[-1].uncounted = sum(1 for one in records if one.drafts is None and one.time >= begin)
+    intervals[-1].uncounted = sum(
+        1 for one in records if one.drafts is None and one.outcome != "failed" and one.time >= begin
+    )
     return _report(source, names, intervals, since, datetime.fromtimestamp(begin, UTC), list(notes))
 
 

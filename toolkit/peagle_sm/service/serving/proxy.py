@@ -218,6 +218,13 @@ class Proxy:
         if path == RESPONSES:
             body = self._encoded(chat_of(document))
             return ProxiedRequest(body, ResponseRelay(document), lambda answer: response_of(document, answer))
+        options = document.get("stream_options")
+        asks = isinstance(options, dict) and options.get("include_usage") is True
+        if self._recorder is not None and served.streamed and not asks and isinstance(options, dict | None):
+            # vLLM reports the drafts of a stream only with its usage, and few clients ask for that.
+            wanted = {**(options or {}), "include_usage": True, "continuous_usage_stats": False}
+            relay = Relay(answers=answers_asked(document), hides_usage=True)
+            return ProxiedRequest(self._encoded({**document, "stream_options": wanted}), relay)
         relay = Relay(answers=answers_asked(document))
         # Send the body unchanged, unless its model is this server's name for the endpoint.
         return ProxiedRequest(self._encoded(document) if document.get("model") == self.model else raw, relay)

@@ -191,13 +191,20 @@ class Relay:
     """
 
     def __init__(
-        self, *, answers: int = 1, framed: bool = True, max_event_bytes: int = MAX_EVENT_BYTES
+        self,
+        *,
+        answers: int = 1,
+        framed: bool = True,
+        hides_usage: bool = False,
+        max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         """Take the number of requested answers; each needs a finish_reason.
 
         ``answers`` is the number of prompts times n. ``framed``: the events are inside messages of
-        ``application/vnd.amazon.eventstream``.
+        ``application/vnd.amazon.eventstream``. ``hides_usage``: the client did not ask for the usage, so its
+        event is read and not passed on.
         """
+        self._hides_usage = hides_usage
         self._frames = FrameDecoder() if framed else None
         self._reader = EventReader(framed=False, max_event_bytes=max_event_bytes)
         self._rest = b""
@@ -231,7 +238,8 @@ class Relay:
             self.problem = StreamCut("The stream was cut in the middle of a message.")
             return b""
         left = self._reader.feed(self._rest)  # some servers omit the last blank line
-        if not self._take_all(left + self._reader.finish(finished=True)):
+        left += self._reader.finish(finished=True)
+        if not self._take_all(left):
             return b""
         if not self.is_answer:
             asked = max(self._answers, len(self._seen))
@@ -240,7 +248,7 @@ class Relay:
                 "answers have no finish_reason, and no [DONE] came."
             )
             return b""
-        return self._rest
+        return b"" if self._is_hidden(left) else self._rest
 
     @property
     def is_answer(self) -> bool:
@@ -263,16 +271,29 @@ class Relay:
             return b""
         data = self._rest + payload
         start = 0
+        passed: list[bytes] = []
         for blank in _BLANK_LINE.finditer(data, max(0, len(self._rest) - 3)):
-            if not self._take_all(self._reader.feed(data[start : blank.end()])):
+            event = data[start : blank.end()]
+            documents = self._reader.feed(event)
+            if not self._take_all(documents):
                 self._rest = b""
-                return data[:start]
+                return b"".join(passed)
+            if not self._is_hidden(documents):
+                passed.append(event)
             start = blank.end()
         self._rest = data[start:]
         if len(self._rest) > self._max:
             self.problem = StreamTooLarge(f"An event of the stream is larger than {self._max:,} bytes.")
             self._rest = b""
-        return data[:start]
+        return b"".join(passed)
+
+    def _is_hidden(self, documents: list[Document]) -> bool:
+        """Return whether an event is the usage alone, for a client that did not ask for it."""
+        return (
+            self._hides_usage
+            and bool(documents)
+            and all(one.get("usage") and not one["choices"] for one in documents)
+        )
 
     def _take_all(self, documents: list[Document]) -> bool:
         """Process parsed events; return False after a problem."""
