@@ -17,10 +17,8 @@ from tests.cli.running import run
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 
-def test_a_run_makes_data_and_a_head_and_continues_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # learn.yaml names the prompts beside it
+def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder: Path) -> None:
+    tmp_path = in_empty_folder  # learn.yaml names the prompts beside it
     assert shift.main([str(tmp_path), "--prompts", "24", "--steps", "3"]) == 0
     spec = parse_learn_spec((tmp_path / "learn.yaml").read_text(), "learn.yaml")
     served = load_spec(tmp_path / "peagle.yaml")
