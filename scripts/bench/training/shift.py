@@ -125,7 +125,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/learn-demo", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the files are written")
     parser.add_argument("--prompts", type=int, help="most prompts of each kind; left out, all")
-    parser.add_argument("--steps", type=int, default=600, help="steps of the training (%(default)s)")
+    parser.add_argument("--steps", type=int, default=400, help="steps of the training (%(default)s)")
     options = parser.parse_args(words)
     files = {
         "traffic.jsonl": lines_of(shifted(), options.prompts),
