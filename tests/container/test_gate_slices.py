@@ -260,7 +260,10 @@ def test_each_script_of_a_prompt_can_be_listed(text: str) -> None:
         ("script=", "1 to 64 characters"),
         ("script=latin,chinese", "han (Chinese), japanese, hangul (Korean)"),
         ("script=hiragana", "(found 'hiragana')"),
-        ("label:team=search,größe", "ASCII, as the header x-amzn-sagemaker-custom-attributes (found 'größe')"),
+        (
+            "label:team=search,größe",
+            "ASCII, as the header x-amzn-sagemaker-custom-attributes (found 'größe')",
+        ),
     ],
 )
 def test_slices_that_cannot_be_counted_are_refused_at_the_start(slices: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`learn run` with all real: answers of the engine, a training job of the real trainer, a proof."""
+"""`learn run` with all real, small: the tutorial's files, the engine's answers, the real trainer, a proof."""
 
 from __future__ import annotations
 
@@ -8,40 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.session.local_server import stand_in_weights
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
+from peagle_sm.core.learn.spec import parse_learn_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from scripts.bench.local_stack import LocalStack
+from scripts.bench.training import gain, shift
 from tests.cli.running import run
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 
-def test_a_run_makes_data_and_a_head_and_continues_where_it_was(tmp_path: Path) -> None:
-    lines = (stand_in_weights() / "held-out.jsonl").read_text().splitlines()[:30]
-    texts = [json.loads(line)["text"][:200] for line in lines]
-    for name, part in (("p", texts[:20]), ("g", texts[20:])):
-        rows = [json.dumps({"prompt": text, "max_tokens": 32, "temperature": 0}) for text in part]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
-    served = EndpointSpec(
-        name="run-target", model="tiny-code", speculation={"mode": "p-eagle", "num_speculative_tokens": 7}
-    )
-    (tmp_path / "peagle.yaml").write_text(dump_spec(served))
-    spec = {
-        "name": "team",
-        "target": {"model": "tiny-code"},
-        "endpoint": "run-target",
-        "bucket": "s3://learn-run/x",
-        "data": {
-            "prompts": [str(tmp_path / "p.jsonl")],
-            "general": str(tmp_path / "g.jsonl"),
-            "max_tokens": 32,
-        },
-        "train": {"max_steps": 3, "sequence_length": 128, "max_hours": 1, "checkpoint_every_steps": 2},
-    }
-    (tmp_path / "learn.yaml").write_text(json.dumps(spec))
+def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder: Path) -> None:
+    tmp_path = in_empty_folder  # learn.yaml names the prompts beside it
+    assert shift.main([str(tmp_path), "--prompts", "24", "--steps", "3"]) == 0
+    spec = parse_learn_spec((tmp_path / "learn.yaml").read_text(), "learn.yaml")
+    served = load_spec(tmp_path / "peagle.yaml")
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        stack.session.client("s3").create_bucket(Bucket="learn-run")
-        stack.deploy({"run-target": served})
+        began = stack.session.now().isoformat()
+        stack.deploy({served.name: served})
         port = str(stack.port)
         command = ("learn", "run", tmp_path / "learn.yaml", "--spec", tmp_path / "peagle.yaml")
         options = ("--yes", "--format", "json", "--local-port", port)
@@ -58,7 +41,15 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(tmp_path: Path) 
         jobs = stack.session.client("sagemaker").list_training_jobs()["TrainingJobSummaries"]
         assert [each["TrainingJobStatus"] for each in jobs] == ["Completed"]
         ended = run(*command, *options)
-        assert ended.exit_code == 20, ended.output  # 4 held-out prompts prove nothing
+        assert ended.exit_code == 20, ended.output  # 2 held-out prompts prove nothing
         print(ended.output, file=sys.stderr)
+        assert gain.main([str(tmp_path), "--began", began, "--page", str(tmp_path / "gain.md")]) == 0
+        told = json.loads((tmp_path / "gain.json").read_text())
+        assert told["proof"]["bound"]["data"] == steps["data"]["result"]["data"]
+        assert told["training"]["steps"] == 3
+        trained = {each["name"]: each["prompts"] for each in told["data"]["sets"]}["general, trained"]
+        assert trained >= 2
+        assert spec.data.general_trained > 0
+        assert "was **not** offered" in (tmp_path / "gain.md").read_text()
         # The run installed the guard, which stays.
         assert [each for each in stack.delete_all() if "guard" not in each] == []

@@ -20,6 +20,7 @@ from peagle_sm.core.learn.token_rows import read_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.data import DataResult, make_data, plan_data
 from peagle_sm.learn.stored_data import (
+    GENERAL,
     TRAINING,
     VALIDATION,
     find_data,
@@ -153,6 +154,20 @@ def test_no_held_out_prompt_has_a_relative_in_the_training_file(
     }
     assert max(similarity(a, b) for a in prompts[TRAINING] for b in prompts[VALIDATION]) < NEAR
     assert result.rows[TRAINING] + result.rows[VALIDATION] == 60
+
+
+def test_a_share_of_the_general_prompts_is_trained_on_and_not_measured(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    general = texts(20, seed=1)
+    engine = ByteEngine()
+    result = made(spec_of(texts(20), general, general_trained=0.5), session, tmp_path / "work", engine)
+    measured = {json.loads(line)["prompt"] for line in (result.folder / GENERAL).read_text().splitlines()}
+    asked = {each["prompt"] for each in general} & set(engine.asked)
+    assert len(asked) >= 4
+    assert asked.isdisjoint(measured)
+    assert asked | measured == {each["prompt"] for each in general}
+    assert result.rows[TRAINING] + result.rows[VALIDATION] == 20 + len(asked)
 
 
 def test_what_is_stored_is_what_the_manifest_says_and_a_repeat_changes_nothing(

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import yaml
-from botocore.model import Shape
 from botocore.validate import ParamValidator
 from click.testing import Result
 
@@ -47,7 +46,7 @@ def faults_of(session: Session, request: dict[str, Any]) -> list[str]:
     return [*found, *_against_model(request, shape, "request"), *_against_text(request)]
 
 
-def _against_model(value: Any, shape: Shape, where: str) -> Iterator[str]:
+def _against_model(value: Any, shape: Any, where: str) -> Iterator[str]:
     """The patterns, enumerations and greatest lengths, which botocore leaves to the service."""
     told = shape.metadata
     if shape.type_name == "string":

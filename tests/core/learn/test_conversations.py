@@ -153,6 +153,43 @@ def test_one_conversation_cannot_be_split() -> None:
     )
 
 
+@given(st.integers(0, 10**6), st.integers(12, 40), st.integers(8, 40), st.floats(0.05, 0.9))
+def test_general_prompts_that_are_trained_on_have_no_relative_that_is_measured(
+    seed: int, count: int, general: int, share: float
+) -> None:
+    others = [LearnPrompt(f"general/{each.id}", each.body) for each in mixture(seed + 1, general)]
+    prompts = [
+        *mixture(seed, count),
+        LearnPrompt("begins", {"prompt": user_text(others[0].body) + words(random.Random(seed), 60)}),
+    ]
+    try:
+        found = split(prompts, 0.5, seed, others, share)
+    except SpecError:  # too few conversations
+        return
+    learned = [prompt for each in found.general_train for prompt in each.prompts]
+    measured = [*found.general, *(prompt for each in found.held_out for prompt in each.prompts)]
+    assert {each.id for each in learned}.isdisjoint(each.id for each in measured)
+    for one in learned:
+        for other in measured:
+            assert similarity(shingles(user_text(one.body)), shingles(user_text(other.body))) < NEAR
+            assert first_turn(one.body) is None or first_turn(one.body) != first_turn(other.body)
+            if not one.is_chat and not other.is_chat and len(user_text(one.body)) >= 64:
+                assert not user_text(other.body).startswith(user_text(one.body))
+
+
+def test_the_general_set_is_measured_whole_unless_a_share_is_asked_for() -> None:
+    rng = random.Random(5)
+    prompts, general = (
+        [LearnPrompt(f"{name}{number}", {"prompt": words(rng, 30)}) for number in range(40)] for name in "pg"
+    )
+    assert split(prompts, 0.2, 0, general).general == tuple(general)
+    found = split(prompts, 0.2, 0, general, 0.5)
+    assert 10 <= sum(len(each.prompts) for each in found.general_train) <= 30
+    assert len(found.general) + sum(len(each.prompts) for each in found.general_train) == 40
+    with pytest.raises(SpecError, match=r"data\.general_trained: the general prompts have 3 conversations"):
+        split(prompts, 0.2, 0, general[:3], 0.5)
+
+
 def test_a_prompt_of_the_general_set_is_not_trained_on() -> None:
     rng = random.Random(3)
     prompts = [LearnPrompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]

@@ -153,12 +153,15 @@ def bounded_labels(
     kept: dict[str, set[str]] = {}
     notes = []
     for name, count in counts.items():
-        values = sorted((value for value in count if value != OTHER), key=lambda value: (-count[value], value))
+        values = sorted(
+            (value for value in count if value != OTHER), key=lambda value: (-count[value], value)
+        )
         kept[name] = {*values[:MOST_VALUES], OTHER}
         if len(values) > MOST_VALUES:
             notes.append(
-                f"the label {name!r} has {len(values):,} values; the {MOST_VALUES} most frequent are kept, the"
-                f" others count as {OTHER!r}. Record with a coarser label, for example a team in place of a user"
+                f"the label {name!r} has {len(values):,} values; the {MOST_VALUES} most frequent are kept,"
+                f" the others count as {OTHER!r}. Record with a coarser label, for example a team in place of"
+                " a user"
             )
     bounded = [
         {name: value if value in kept[name] else OTHER for name, value in one.items()} for one in labels

@@ -142,18 +142,25 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
     general: Read | None = None
     if data.general is not None:
         general = read_prompts(
-            [data.general], lambda: session, texts, max_tokens=data.max_tokens, what="data.general"
+            [data.general],
+            lambda: session,
+            texts,
+            max_tokens=data.max_tokens,
+            what="data.general",
+            prefix="general/",
         )
     chosen = _limited(read.prompts, data.limit, data.seed)
-    divided = split(chosen, data.held_out, data.seed, () if general is None else general.prompts)
+    others = () if general is None else general.prompts
+    divided = split(chosen, data.held_out, data.seed, others, data.general_trained)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
     described = describe_endpoint(session, endpoint)
     journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
+    items = {**read.items, **({} if general is None else general.items)}
     wanted = tuple(
-        WantedAnswer(read.items[prompt.id], each.key)
-        for each in (*divided.held_out, *divided.train)
+        WantedAnswer(items[prompt.id], each.key)
+        for each in (*divided.held_out, *divided.train, *divided.general_train)
         for prompt in each.prompts
     )
     todo = [each for each in wanted if each.key not in journal.answers and each.key not in journal.left_out]
@@ -168,6 +175,7 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
             _facts("training", divided.train),
             _facts("held out", divided.held_out),
             *([_facts("general", [PromptGroup("", divided.general)])] if divided.general else []),
+            *([_facts("general, trained", divided.general_train)] if divided.general_train else []),
         ),
         repeats=divided.repeats,
         near_repeats=divided.near_repeats,
@@ -285,7 +293,8 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, 
     answers, files = plan.journal.answers, dict[str, bytes]()
     rows, tokens, learned = dict[str, int](), dict[str, int](), dict[str, int]()
     by_key = {each.item.prompt_id: each.key for each in plan.wanted}
-    for name, conversations in ((TRAINING, plan.split.train), (VALIDATION, plan.split.held_out)):
+    learned_from = (*plan.split.train, *plan.split.general_train)
+    for name, conversations in ((TRAINING, learned_from), (VALIDATION, plan.split.held_out)):
         turns: list[Sampled] = [
             replace(turn, conversation=each.key)
             for each in conversations

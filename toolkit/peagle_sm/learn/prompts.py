@@ -46,7 +46,13 @@ class Read:
 
 
 def read_prompts(
-    places: Sequence[str], session: Callable[[], Session], target: TargetTexts, *, max_tokens: int, what: str
+    places: Sequence[str],
+    session: Callable[[], Session],
+    target: TargetTexts,
+    *,
+    max_tokens: int,
+    what: str,
+    prefix: str = "",
 ) -> Read:
     """Read, redact and check the prompts of files, folders, globs and ``s3://`` prefixes.
 
@@ -56,6 +62,7 @@ def read_prompts(
         target: what the prompts must fit.
         max_tokens: most tokens of an answer.
         what: the field of the spec, for messages.
+        prefix: begins every prompt's id, so that two sets have different ones.
 
     Raises:
         SpecError: a source does not exist, has no prompts or a bad line, or was made for another model.
@@ -67,7 +74,7 @@ def read_prompts(
     paths = [path for place in places for path in _expanded(place, what)]
     for number, path in enumerate(paths, start=1):
         loaded = load_workload(path, max_tokens=None, session=session)
-        sources[path], begins = loaded.sha256, f"{number}/" if len(paths) > 1 else ""
+        sources[path], begins = loaded.sha256, prefix + (f"{number}/" if len(paths) > 1 else "")
         notes += loaded.notes
         for item in loaded.items:
             known = replace(item, prompt_id=begins + item.prompt_id)

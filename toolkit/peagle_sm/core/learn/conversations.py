@@ -217,20 +217,31 @@ def _beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Split:
-    """Conversations to train with, those held out, and the general prompts, which are in neither."""
+    """Conversations to train with, those held out, and the general prompts that are measured.
+
+    Of the general conversations, ``general_train`` are trained on, so that the head does not forget; none of
+    them is among ``general``.
+    """
 
     train: tuple[PromptGroup, ...]
     held_out: tuple[PromptGroup, ...]
     general: tuple[LearnPrompt, ...] = ()
+    general_train: tuple[PromptGroup, ...] = ()
     repeats: int = 0
     near_repeats: int = 0
     like_general: int = 0  #: prompts left out because the general set has nearly the same
 
 
 def split(
-    prompts: Sequence[LearnPrompt], held_out: float, seed: int, general: Sequence[LearnPrompt] = ()
+    prompts: Sequence[LearnPrompt],
+    held_out: float,
+    seed: int,
+    general: Sequence[LearnPrompt] = (),
+    general_trained: float = 0.0,
 ) -> Split:
     """Split by conversation: a conversation's draw depends on the seed and its own key alone.
+
+    The general conversations are split in the same way; ``general_trained`` 0 measures all of them.
 
     Raises:
         SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
@@ -244,17 +255,48 @@ def split(
             next_step="Add prompts of other conversations to data.prompts.",
             details={"found": len(kept), "allowed": 2 * FEWEST},
         )
-    drawn = sorted(kept, key=lambda each: (_draw(seed, each.key), each.key))
-    wanted = sum(_draw(seed, each.key) < held_out for each in drawn)
+    chosen, rest = _drawn(kept, held_out, seed)
+    learned: tuple[PromptGroup, ...] = ()
+    measured = tuple(general)
+    if general_trained and general:
+        others = group(general).conversations
+        if len(others) < 2 * FEWEST:
+            raise SpecError(
+                f"data.general_trained: the general prompts have {_count(len(others), 'conversation')}"
+                f" without repeats; allowed: at least {2 * FEWEST}, {FEWEST} to train with and {FEWEST} to"
+                " measure",
+                next_step="Add general prompts, or leave data.general_trained out.",
+                details={"found": len(others), "allowed": 2 * FEWEST},
+            )
+        learned, apart = _drawn(others, general_trained, seed)
+        measured = tuple(prompt for each in apart for prompt in each.prompts)
+        learned = _unrelated(learned, [prompt for each in chosen for prompt in each.prompts])
+    return Split(rest, chosen, measured, learned, grouped.repeats, grouped.near_repeats, dropped)
+
+
+def _drawn(
+    conversations: Sequence[PromptGroup], share: float, seed: int
+) -> tuple[tuple[PromptGroup, ...], tuple[PromptGroup, ...]]:
+    """Draw a share of the conversations; return them and the rest, `FEWEST` of each at least."""
+    drawn = sorted(conversations, key=lambda each: (_draw(seed, each.key), each.key))
+    wanted = sum(_draw(seed, each.key) < share for each in drawn)
     wanted = min(max(wanted, FEWEST), len(drawn) - FEWEST)
-    return Split(
-        tuple(drawn[wanted:]),
-        tuple(drawn[:wanted]),
-        tuple(general),
-        grouped.repeats,
-        grouped.near_repeats,
-        dropped,
-    )
+    return tuple(drawn[:wanted]), tuple(drawn[wanted:])
+
+
+def _unrelated(
+    conversations: Sequence[PromptGroup], held_out: Sequence[LearnPrompt]
+) -> tuple[PromptGroup, ...]:
+    """Leave out every conversation that would be one with a held-out prompt."""
+    others = {id(each) for each in held_out}
+    whole = group([*held_out, *(prompt for each in conversations for prompt in each.prompts)])
+    related = {
+        id(prompt)
+        for each in whole.conversations
+        if not others.isdisjoint(map(id, each.prompts))
+        for prompt in each.prompts
+    }
+    return tuple(each for each in conversations if related.isdisjoint(map(id, each.prompts)))
 
 
 def _unlike(

@@ -60,6 +60,12 @@ class DataSpec(SpecPart):
     general: str | None = Field(
         default=None, min_length=1, description="Prompts of other kinds, that must not become slower."
     )
+    general_trained: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of the general conversations that is trained on, too; the rest is measured.",
+    )
     limit: int | None = Field(default=None, ge=4, description="Most prompts to take; left out, all.")
     max_tokens: int = Field(default=512, ge=1, description="Most tokens of each sampled answer.")
     concurrency: int = Field(default=8, ge=1, le=1024, description="Requests in flight while sampling.")

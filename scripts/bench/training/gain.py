@@ -1,0 +1,164 @@
+"""The measured gain of a head that learned: ``python -m scripts.bench.training.gain FOLDER --began TIME``.
+
+FOLDER is that of the tutorial after ``peagle-sm learn run``. What its proof, data and training say goes to
+docs/reference/learning-gain.md, with machine and versions, and as JSON beside it. TIME is when the run began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.learn.proof import parse_proof
+from peagle_sm.learn.stored_data import TRAINING, VALIDATION
+from peagle_sm.measure.results import provenance
+
+PAGE = Path("docs/reference/learning-gain.md")
+SETS = {"held_out": "held-out schemas", "general": "general: Python", "long_context": "long: to 8,192 tokens"}
+INTRODUCTION = """\
+# What a training gained
+
+The run of [Train a head for your model](../tutorials/train-a-head.md), on the local SageMaker with the real
+vLLM and the real trainer. The stand-in's own head drafts for Python; the traffic shifts to AWS
+CloudFormation's resource schemas (JSON, from cfn-lint, MIT-0).
+
+| prompts | number | acceptance length before | after | ratio, 95% | speed, ratio, 95% | answers as before |
+|---|---:|---:|---:|---|---|---:|
+"""
+LIMITS = """\
+## Limits
+- The target and both heads are **small stand-in weights**. The figures show that the loop gains on new
+  traffic, and what that costs here. They say nothing of the gain on a real model, a GPU or AWS, where nothing
+  of this has run.
+- One run, one seed, greedy answers of at most 64 tokens, one request at a time. The intervals are over
+  prompts, not over runs.
+- The new traffic is narrow: one kind of file in one house's style, which the small target continues with much
+  repetition. A head gains most where answers are most alike.
+- The held-out prompts are parts of other files than those trained on. Files of one house share words and
+  structure: that is what is learned.
+"""
+
+
+def read_run(folder: Path, began: str) -> dict[str, Any]:
+    """Collect what a finished run left in its folder: data, training, proof, and when each step ended."""
+    (work,) = (folder / ".peagle-learn").iterdir()
+    manifest = json.loads((work / "data" / "manifest.json").read_text(encoding="utf-8"))
+    steps = json.loads((work / "state.json").read_text(encoding="utf-8"))["steps"]
+    (training,) = (json.loads(path.read_text(encoding="utf-8")) for path in work.rglob("training.json"))
+    (proof,) = (
+        parse_proof(path.read_text(encoding="utf-8"), path.name) for path in work.glob("proofs/*.json")
+    )
+    times = [began, steps["data"]["at"], steps["train"]["at"], proof.made_at]
+    ends = [datetime.fromisoformat(each) for each in times]
+    minutes = [round((end - start).total_seconds() / 60, 1) for start, end in itertools.pairwise(ends)]
+    return {
+        "minutes": dict(zip(("data", "train", "prove"), minutes, strict=True)),
+        "data": {
+            "sha256": manifest["data"],
+            "sources": {Path(name).name: each for name, each in manifest["sources"].items()},
+            "settings": manifest["settings"],
+            "rows": {name: manifest["files"][name]["rows"] for name in (TRAINING, VALIDATION)},
+            "tokens": {name: manifest["files"][name]["tokens"] for name in (TRAINING, VALIDATION)},
+            "sets": [{name: each[name] for name in ("name", "prompts")} for each in manifest["sets"]],
+        },
+        "training": {
+            name: training[name]
+            for name in (
+                "settings",
+                "libraries",
+                "steps",
+                "parameters",
+                "seconds",
+                "peak_memory_gib",
+                "history",
+            )
+        },
+        "proof": asdict(proof),
+    }
+
+
+def rows(proof: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table's row of each set that was measured."""
+    for name, title in SETS.items():
+        found = proof["evidence"][name]
+        if found is None:
+            continue
+        lengths = [f"{found[length]:.2f}" for length in ("serving_length", "candidate_length")]
+        ratios = [
+            "-" if each is None else f"{each['value']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
+            for each in (found["acceptance"], found["speed"])
+        ]
+        same = f"{found['identical']} of {found['compared']}"
+        yield f"| {title} | {found['prompts']} | {' | '.join([*lengths, *ratios])} | {same} |"
+
+
+def page(told: Mapping[str, Any]) -> str:
+    """Return the page of a run."""
+    proof, decision = told["proof"], told["proof"]["decision"]
+    checks = "; ".join(f"{each['name']}: {each['summary']}" for each in proof["evidence"]["identity"])
+    said = "was offered" if decision["offered"] else f"was **not** offered: {'; '.join(decision['reasons'])}"
+    read = (
+        f"\nGreedy, {proof['bound']['num_speculative_tokens']} draft tokens, answers of at most "
+        f"{told['data']['settings']['max_tokens']} tokens, both heads in turns,\none request at a time. "
+        "Acceptance length: tokens for each pass of the target.\n\n"
+        f"The head {said}. Its answers against the target's own without speculation: {checks}.\n\n"
+    )
+    return INTRODUCTION + "\n".join(rows(proof)) + "\n" + read + costs(told) + LIMITS + made(told)
+
+
+def costs(told: Mapping[str, Any]) -> str:
+    """Return the part of the page with the minutes of each step."""
+    minutes, data, training = told["minutes"], told["data"], told["training"]
+    chosen, counts = training["settings"], {each["name"]: each["prompts"] for each in data["sets"]}
+    losses = [f"{each['loss']:.3f}" for each in training["history"]["validation"]]
+    what = {
+        "data": f"{sum(data['rows'].values()):,} answers: {counts['training']:,} schemas and "
+        f"{counts.get('general, trained', 0):,} general ones to train with, {counts['held out']:,} held out",
+        "train": f"{training['steps']:,} steps of {chosen['micro_batch_size']} rows, rate "
+        f"{chosen['learning_rate']:g}, {training['parameters']:,} parameters, "
+        f"{training['peak_memory_gib']} GiB; held-out loss {losses[0]} to {losses[-1]}",
+        "prove": "three arms; two endpoints for it",
+    }
+    lines = [f"| {name} | {minutes[name]} | {each} |" for name, each in what.items()]
+    lines.append(f"| together | {sum(minutes.values()):.1f} | |")
+    return "## Cost\n| step | minutes | what |\n|---|---:|---|\n" + "\n".join(lines) + "\n\n"
+
+
+def made(told: Mapping[str, Any]) -> str:
+    """Return the page's last lines: from what it was made."""
+    training, machine = told["training"], told["origin"]["machine"]
+    libraries = ", ".join(f"{name} {each}" for name, each in training["libraries"].items())
+    return (
+        f"\nMade by `python -m scripts.bench.training.gain` from a run of {told['origin']['date'][:10]}: "
+        f"{machine['processor']}, {machine['cores']} cores,\n{told['note']}; seed "
+        f"{training['settings']['seed']}; {libraries}.\nAll figures: `docs/reference/learning-gain.json`.\n"
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the page and its JSON."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench.training.gain", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--began", required=True, help="when the run began: 2026-11-25T05:20:00+00:00")
+    parser.add_argument("--note", default="nothing else running", help="what else the machine did")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args(words)
+    told = {"origin": provenance.origin(0), "note": options.note, **read_run(options.folder, options.began)}
+    options.page.write_text(page(told), encoding="utf-8")
+    text = json.dumps(told, indent=1, sort_keys=True)
+    options.page.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    print(f"written: {options.page}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
