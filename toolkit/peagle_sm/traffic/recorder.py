@@ -102,7 +102,7 @@ class Recording:
         self._body = body
         self._exchange = exchange
         self._began = began
-        self._answer = bytearray()  # not the parts: to keep hundreds of small objects costs more
+        self._parts: list[bytes] = []
         self._times: list[tuple[int, float]] = []
         self._ended = False
         self.framed = exchange.framed  #: in SageMaker's event stream; set before `end`
@@ -113,15 +113,15 @@ class Recording:
         """Keep the next bytes of the answer, as they arrived."""
         if self._ended or not part:
             return
-        missing = len(self._answer) + len(part) - self._reserved
-        if missing > 0:  # in blocks: a lock for each part would cost more than keeping it
-            block = max(_BLOCK_BYTES, missing)
+        self._reserved -= len(part)
+        if self._reserved < 0:  # in blocks: a lock for each part would cost more than keeping it
+            block = max(_BLOCK_BYTES, -self._reserved)
             if not self._recorder.hold(self, block):
                 self._ended = True
-                self._answer.clear()
+                self._parts.clear()
                 return
             self._reserved += block
-        self._answer += part
+        self._parts.append(part)
         if len(self._times) < _FIRST_PARTS:
             self._times.append((len(part), (self._recorder.monotonic() - self._began) * 1000))
 
@@ -139,7 +139,7 @@ class Recording:
             total_ms=(self._recorder.monotonic() - self._began) * 1000,
             parts=tuple(self._times),
         )
-        self._recorder.queue(self, exchange, self._body, self._answer)
+        self._recorder.queue(self, exchange, self._body, self._parts)
 
 
 class Recorder:
@@ -171,7 +171,7 @@ class Recorder:
         self._on_problem = on_problem
         self._clock = clock
         self._lock = threading.Lock()
-        self._queue: deque[tuple[Recording, Exchange, bytes, bytearray]] = deque()
+        self._queue: deque[tuple[Recording, Exchange, bytes, list[bytes]]] = deque()
         self._waiting = threading.Condition(self._lock)
         self._values: dict[str, set[str]] = {}
         self._told: set[str] = set()
@@ -265,10 +265,10 @@ class Recorder:
         self._lose(1, "more traffic than could be written: the memory for it is full")
         return False
 
-    def queue(self, recording: Recording, exchange: Exchange, body: bytes, answer: bytearray) -> None:
+    def queue(self, recording: Recording, exchange: Exchange, body: bytes, parts: list[bytes]) -> None:
         """Queue a whole request for the thread."""
         with self._waiting:
-            self._queue.append((recording, exchange, body, answer))
+            self._queue.append((recording, exchange, body, parts))
             self._waiting.notify()
 
     def close(self, timeout_s: float = _LAST_WORDS_S) -> Summary:
@@ -307,12 +307,12 @@ class Recorder:
         self._safely(self.target.close, 0)
         self._worker.close()
 
-    def _write(self, batch: Sequence[tuple[Recording, Exchange, bytes, bytearray]]) -> None:
-        for recording, exchange, body, answer in batch:
+    def _write(self, batch: Sequence[tuple[Recording, Exchange, bytes, list[bytes]]]) -> None:
+        for recording, exchange, body, parts in batch:
             if self.monotonic() > self._until:
                 self._lose(1, "not written before the end")
             else:
-                self._write_one(exchange, body, bytes(answer))
+                self._write_one(exchange, body, b"".join(parts))
             with self._lock:
                 self._held -= recording.held
 
