@@ -46,7 +46,7 @@ LIMITS = """\
 """
 
 
-def read_run(folder: Path, began: str) -> dict[str, Any]:
+def read_run(folder: Path, began: str, minutes: list[float] | None = None) -> dict[str, Any]:
     """Collect what a finished run left in its folder: data, training, proof, and when each step ended."""
     (work,) = (folder / ".peagle-learn").iterdir()
     manifest = json.loads((work / "data" / "manifest.json").read_text(encoding="utf-8"))
@@ -55,9 +55,10 @@ def read_run(folder: Path, began: str) -> dict[str, Any]:
     (proof,) = (
         parse_proof(path.read_text(encoding="utf-8"), path.name) for path in work.glob("proofs/*.json")
     )
-    times = [began, steps["data"]["at"], steps["train"]["at"], proof.made_at]
-    ends = [datetime.fromisoformat(each) for each in times]
-    minutes = [round((end - start).total_seconds() / 60, 1) for start, end in itertools.pairwise(ends)]
+    if minutes is None:
+        times = [began, steps["data"]["at"], steps["train"]["at"], proof.made_at]
+        ends = [datetime.fromisoformat(each) for each in times]
+        minutes = [round((end - start).total_seconds() / 60, 1) for start, end in itertools.pairwise(ends)]
     return {
         "minutes": dict(zip(("data", "train", "prove"), minutes, strict=True)),
         "data": {
@@ -149,10 +150,13 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--began", required=True, help="when the run began: 2026-11-25T05:20:00+00:00")
+    parser.add_argument("--minutes", help="DATA,TRAIN,PROVE, if the steps did not run one after the other")
     parser.add_argument("--note", default="nothing else running", help="what else the machine did")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args(words)
-    told = {"origin": provenance.origin(0), "note": options.note, **read_run(options.folder, options.began)}
+    given = None if options.minutes is None else [float(each) for each in options.minutes.split(",")]
+    run = read_run(options.folder, options.began, given)
+    told = {"origin": provenance.origin(0), "note": options.note, **run}
     options.page.write_text(page(told), encoding="utf-8")
     text = json.dumps(told, indent=1, sort_keys=True)
     options.page.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
