@@ -10,6 +10,7 @@ import argparse
 import itertools
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -41,12 +42,14 @@ LIMITS = """\
   prompts, not over runs.
 - The new traffic is narrow: one kind of file in one house's style, which the small target continues with much
   repetition. A head gains most where answers are most alike.
+- The speed of the two heads is compared on two cores that three engines, client and server share. It follows
+  what else the machine does; the acceptance does not.
 - The held-out prompts are parts of other files than those trained on. Files of one house share words and
   structure: that is what is learned.
 """
 
 
-def read_run(folder: Path, began: str) -> dict[str, Any]:
+def read_run(folder: Path, began: str, minutes: list[float] | None = None) -> dict[str, Any]:
     """Collect what a finished run left in its folder: data, training, proof, and when each step ended."""
     (work,) = (folder / ".peagle-learn").iterdir()
     manifest = json.loads((work / "data" / "manifest.json").read_text(encoding="utf-8"))
@@ -55,9 +58,10 @@ def read_run(folder: Path, began: str) -> dict[str, Any]:
     (proof,) = (
         parse_proof(path.read_text(encoding="utf-8"), path.name) for path in work.glob("proofs/*.json")
     )
-    times = [began, steps["data"]["at"], steps["train"]["at"], proof.made_at]
-    ends = [datetime.fromisoformat(each) for each in times]
-    minutes = [round((end - start).total_seconds() / 60, 1) for start, end in itertools.pairwise(ends)]
+    if minutes is None:
+        times = [began, steps["data"]["at"], steps["train"]["at"], proof.made_at]
+        ends = [datetime.fromisoformat(each) for each in times]
+        minutes = [round((end - start).total_seconds() / 60, 1) for start, end in itertools.pairwise(ends)]
     return {
         "minutes": dict(zip(("data", "train", "prove"), minutes, strict=True)),
         "data": {
@@ -104,12 +108,13 @@ def page(told: Mapping[str, Any]) -> str:
     proof, decision = told["proof"], told["proof"]["decision"]
     checks = "; ".join(f"{each['name']}: {each['summary']}" for each in proof["evidence"]["identity"])
     said = "was offered" if decision["offered"] else f"was **not** offered: {'; '.join(decision['reasons'])}"
-    read = (
-        f"\nGreedy, {proof['bound']['num_speculative_tokens']} draft tokens, answers of at most "
-        f"{told['data']['settings']['max_tokens']} tokens, both heads in turns,\none request at a time. "
-        "Acceptance length: tokens for each pass of the target.\n\n"
-        f"The head {said}. Its answers against the target's own without speculation: {checks}.\n\n"
+    how = (
+        f"Greedy, {proof['bound']['num_speculative_tokens']} draft tokens, answers of at most "
+        f"{told['data']['settings']['max_tokens']} tokens, both heads in turns, one request at a time. "
+        "Acceptance length: tokens for each pass of the target."
     )
+    found = f"The head {said}. Its answers against the target's own without speculation: {checks}."
+    read = f"\n{wrapped(how)}\n\n{wrapped(found)}\n\n"
     return INTRODUCTION + "\n".join(rows(proof)) + "\n" + read + costs(told) + LIMITS + made(told)
 
 
@@ -135,11 +140,18 @@ def made(told: Mapping[str, Any]) -> str:
     """Return the page's last lines: from what it was made."""
     training, machine = told["training"], told["origin"]["machine"]
     libraries = ", ".join(f"{name} {each}" for name, each in training["libraries"].items())
-    return (
-        f"\nMade by `python -m scripts.bench.training.gain` from a run of {told['origin']['date'][:10]}: "
-        f"{machine['processor']}, {machine['cores']} cores,\n{told['note']}; seed "
-        f"{training['settings']['seed']}; {libraries}.\nAll figures: `docs/reference/learning-gain.json`.\n"
+    text = (
+        f"Made by `python -m scripts.bench.training.gain` from a run of {told['origin']['date'][:10]}: "
+        f"{machine['processor']}, {machine['cores']} cores; seed "
+        f"{training['settings']['seed']}; {libraries}. {told['note']} "
+        "All figures: `docs/reference/learning-gain.json`."
     )
+    return f"\n{wrapped(text)}\n"
+
+
+def wrapped(text: str) -> str:
+    """Return a paragraph in lines of at most 120 characters; no word is broken."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -149,10 +161,15 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--began", required=True, help="when the run began: 2026-11-25T05:20:00+00:00")
-    parser.add_argument("--note", default="nothing else running", help="what else the machine did")
+    parser.add_argument("--minutes", help="DATA,TRAIN,PROVE, if the steps did not run one after the other")
+    parser.add_argument(
+        "--note", default="Nothing else ran.", help="what else the machine did, as a sentence"
+    )
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args(words)
-    told = {"origin": provenance.origin(0), "note": options.note, **read_run(options.folder, options.began)}
+    given = None if options.minutes is None else [float(each) for each in options.minutes.split(",")]
+    run = read_run(options.folder, options.began, given)
+    told = {"origin": provenance.origin(0), "note": options.note, **run}
     options.page.write_text(page(told), encoding="utf-8")
     text = json.dumps(told, indent=1, sort_keys=True)
     options.page.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
