@@ -170,9 +170,9 @@ def main(words: Sequence[str] | None = None) -> int:
     given = None if options.minutes is None else [float(each) for each in options.minutes.split(",")]
     run = read_run(options.folder, options.began, given)
     told = {"origin": provenance.origin(0), "note": options.note, **run}
-    options.page.write_text(page(told), encoding="utf-8")
     text = json.dumps(told, indent=1, sort_keys=True)
     options.page.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    options.page.write_text(page(json.loads(text)), encoding="utf-8")
     print(f"written: {options.page}", file=sys.stderr)
     return 0
 

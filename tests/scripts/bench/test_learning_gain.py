@@ -1,0 +1,31 @@
+"""The tutorial's prompts, and the page of what a training gained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from peagle_sm.core.learn.conversations import LearnPrompt, split
+from peagle_sm.core.learn.spec import parse_learn_spec
+from peagle_sm.core.spec.endpoint_spec import parse_spec
+from scripts.bench.training import gain, shift
+
+
+def test_the_page_says_what_its_figures_say() -> None:
+    told = json.loads(gain.PAGE.with_suffix(".json").read_text(encoding="utf-8"))
+    assert gain.page(told) == gain.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_traffic_has_one_prompt_of_a_file_and_enough_are_held_out() -> None:
+    prompts = list(shift.shifted())
+    files = [each.id.partition(":")[0] for each in prompts]
+    assert len(files) == len(set(files)) > 1500
+    found = split([LearnPrompt(each.id, {"prompt": each.text}) for each in prompts], 0.1, 0)
+    assert sum(len(each.prompts) for each in found.held_out) >= 100
+
+
+def test_the_tutorials_specs_are_valid_and_name_each_other() -> None:
+    endpoint = parse_spec(shift.ENDPOINT, "peagle.yaml")
+    learn = parse_learn_spec(shift.LEARN.format(tokens=shift.TOKENS, steps=400), "learn.yaml")
+    assert (learn.endpoint, learn.target.model) == (endpoint.name, endpoint.model)
+    assert {Path(each).name for each in learn.data.prompts} == {"traffic.jsonl"}
