@@ -89,7 +89,7 @@ def test_a_failed_measurement_leaves_nothing_and_no_proof(
         raise ServiceFault("the endpoint stopped answering")
 
     plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
-    assert plan.offer.deploys == ("team-proof-plain", "team-proof-candidate")
+    assert plan.offer.deploys == ("team-proof-candidate", "team-proof-plain")
     assert plan.arms["candidate"].lifecycle.max_lifetime_hours <= 1.0
     with pytest.raises(ServiceFault, match="stopped answering"):
         prove(
@@ -186,7 +186,7 @@ def test_what_a_killed_proof_leaves_has_an_end_and_the_next_run_deletes_it(
         assert limit is not None
         assert limit.guards(name, session.now())
     plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
-    assert plan.offer.leftovers == ("team-proof-plain", "team-proof-candidate")
+    assert plan.offer.leftovers == ("team-proof-candidate", "team-proof-plain")
 
     def broken(*_: object, **__: object) -> Any:
         raise ServiceFault("enough")

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from peagle_sm.core.learn.homes import Home, Host, Needs, homes, needs_of
+from peagle_sm.core.learn.homes import Home, Needs, ServingHost, homes, needs_of
 from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 ROLE = "arn:aws:iam::123456789012:role/peagle"
 CONTEXT = Context("123456789012", "us-east-1", now=datetime(2026, 11, 20, tzinfo=UTC))
-EIGHT = Host("gpt", "ml.p5.48xlarge", True, 1, Needs(8, 0), Needs(6, 49_152), 300.0)
+EIGHT = ServingHost("gpt", "ml.p5.48xlarge", True, 1, Needs(8, 0), Needs(6, 49_152), 300.0)
 ONE = Needs(1, 8192)
 
 
@@ -49,7 +49,7 @@ def test_what_does_not_fit_beside_the_candidate_is_an_endpoint() -> None:
 @pytest.mark.parametrize(
     ("host", "why"),
     [
-        (Host("gpt", "", has_components=False), "gpt runs a model, not inference components"),
+        (ServingHost("gpt", "", has_components=False), "gpt runs a model, not inference components"),
         (
             replace(EIGHT, instances=2),
             "gpt runs 2 instances: where a component would run is not known",
@@ -63,12 +63,12 @@ def test_what_does_not_fit_beside_the_candidate_is_an_endpoint() -> None:
         (replace(EIGHT, taken=Needs(8, 65_536)), "gpt has 0 of 8 accelerators free; needed: 1"),
     ],
 )
-def test_every_other_endpoint_gets_no_component(host: Host, why: str) -> None:
+def test_every_other_endpoint_gets_no_component(host: ServingHost, why: str) -> None:
     assert homes(host, {"candidate": ONE}, 240) == {"candidate": Home(None, why)}
 
 
 def test_without_accelerators_the_memory_decides() -> None:
-    host = Host("tiny", "ml.c7i.2xlarge", True, 1, Needs(0, 14_400), Needs(0, 9_600), None)
+    host = ServingHost("tiny", "ml.c7i.2xlarge", True, 1, Needs(0, 14_400), Needs(0, 9_600), None)
     found = homes(host, {"candidate": Needs(0, 1_620), "plain": Needs(0, 3_200), "third": None}, 60)
     assert found["candidate"].why == "takes 1,620 MB of 4,800 MB that are free on tiny"
     assert found["plain"] == Home(None, "tiny has 3,180 MB of memory free; needed: 3,200 MB")

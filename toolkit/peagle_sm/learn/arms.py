@@ -19,7 +19,7 @@ from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.errors import is_refused_now
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, PlanRefused
-from peagle_sm.core.learn.homes import HOST_SHARE, Home, Host, Needs, homes, needs_of
+from peagle_sm.core.learn.homes import HOST_SHARE, Home, Needs, ServingHost, homes, needs_of
 from peagle_sm.core.plan.payloads import component
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, partition, sagemaker_target
 from peagle_sm.core.planning import Plan
@@ -102,11 +102,11 @@ def needs_with(plan: Plan, head_mb: int) -> Needs | None:
     return needs + Needs(0, head_mb)
 
 
-def _host(session: Session, endpoint: str, plan: Plan, without: set[str]) -> Host:
+def _host(session: Session, endpoint: str, plan: Plan, without: set[str]) -> ServingHost:
     facts = control.describe_endpoint(session, endpoint)
     config = None if facts is None else control.describe_endpoint_config(session, facts.config_name)
     if facts is None or config is None or config.model_name is not None:
-        return Host(endpoint, "", has_components=False)
+        return ServingHost(endpoint, "", has_components=False)
     taken = Needs(0, 0)
     for name in control.component_names(session, endpoint):
         # A component with a base has no needs of its own: it runs inside the base's copies.
@@ -123,7 +123,7 @@ def _host(session: Session, endpoint: str, plan: Plan, without: set[str]) -> Hos
         has = Needs(entry.gpu_count, int((entry.host_memory_gb or 0) * 1000 * HOST_SHARE))
     ends = status(endpoint, session=session).summary.expires_at
     left = None if ends is None else (ends - session.now()).total_seconds() / 60
-    return Host(endpoint, kind, True, facts.instance_count or 0, has, taken, left)
+    return ServingHost(endpoint, kind, True, facts.instance_count or 0, has, taken, left)
 
 
 def component_requests(plan: Plan, home: Home, variant: str) -> tuple[dict[str, Any], ...]:

@@ -31,7 +31,7 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class Host:
+class ServingHost:
     """The serving endpoint, as far as an arm's place depends on it.
 
     ``instances`` run now. ``has`` is one instance's, and ``taken`` what all copies of its components ask for;
@@ -81,7 +81,7 @@ def needs_of(plan: Plan) -> Needs | None:
     return Needs(0, math.ceil((fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb) * 1000))
 
 
-def homes(host: Host, arms: Mapping[str, Needs | None], minutes: float) -> dict[str, Home]:
+def homes(host: ServingHost, arms: Mapping[str, Needs | None], minutes: float) -> dict[str, Home]:
     """Choose each arm's home, the first one first; ``minutes`` is the longest that the proof may last."""
     found: dict[str, Home] = {}
     reason = _unfit(host, minutes)
@@ -95,7 +95,7 @@ def homes(host: Host, arms: Mapping[str, Needs | None], minutes: float) -> dict[
     return found
 
 
-def _unfit(host: Host, minutes: float) -> str | None:
+def _unfit(host: ServingHost, minutes: float) -> str | None:
     """Return why no arm can be a component of this endpoint."""
     if not host.has_components:
         return f"{host.name} runs a model, not inference components"
@@ -110,7 +110,7 @@ def _unfit(host: Host, minutes: float) -> str | None:
     return None
 
 
-def _no_room(host: Host, needs: Needs | None) -> str | None:
+def _no_room(host: ServingHost, needs: Needs | None) -> str | None:
     free, has = host.free, host.has
     if needs is None:
         return "the memory that it needs is not known"
@@ -126,7 +126,7 @@ def _no_room(host: Host, needs: Needs | None) -> str | None:
     return None
 
 
-def _room(host: Host, needs: Needs) -> str:
+def _room(host: ServingHost, needs: Needs) -> str:
     free = host.free or Needs(0, 0)
     if needs.accelerators:
         return f"takes {needs.accelerators} of {free.accelerators} free accelerators of {host.name}"
