@@ -21,12 +21,12 @@ from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.arms import component_requests, running
 from peagle_sm.learn.promote import promote, promotions, rollback
-from peagle_sm.learn.prove import ProveDependencies, ProvePlan, plan_prove, prove
+from peagle_sm.learn.prove import ProvePlan, plan_prove
 from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
 from tests.learn.test_promote import store_proof
-from tests.learn.test_prove import HEAD
+from tests.learn.test_prove import HEAD, stopped
 from tests.local.serving import Server, eventually
 
 NAME = "learn-arms"
@@ -142,16 +142,7 @@ def test_the_arms_are_measured_beside_the_serving_component_and_deleted(
         assert all(asked(server, component)["choices"] for component in (NAME, *ARMS))
         raise ServiceFault("enough")
 
-    with pytest.raises(ServiceFault, match="enough"):
-        prove(
-            plan,
-            session,
-            tmp_path / "work",
-            confirm=lambda offer: True,
-            progress=lambda event: None,
-            unguarded=True,
-            dependencies=ProveDependencies(measure=measure),
-        )
+    stopped(plan, session, tmp_path / "work", measure)
     told = [(arm.name, arm.component, arm.mode, arm.num_speculative_tokens) for arm in seen]
     assert told == [
         ("plain", "team-proof-plain", "none", None),
@@ -186,19 +177,7 @@ def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_
     eventually(lambda: component_names(session, NAME) == (NAME,))
     assert asked(server, NAME)["choices"]
 
-    def enough(*_: object, **__: object) -> Any:
-        raise ServiceFault("enough")
-
-    with pytest.raises(ServiceFault, match="enough"):
-        prove(
-            again,
-            session,
-            tmp_path / "work",
-            confirm=lambda offer: True,
-            progress=lambda event: None,
-            unguarded=True,
-            dependencies=ProveDependencies(measure=enough),
-        )
+    stopped(again, session, tmp_path / "work")
     assert left(session, plan) == []
 
 

@@ -21,7 +21,14 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.promote import promote
-from peagle_sm.learn.prove import ProveDependencies, plan_prove, prove, refuse_the_price, stored_proof
+from peagle_sm.learn.prove import (
+    ProveDependencies,
+    ProvePlan,
+    plan_prove,
+    prove,
+    refuse_the_price,
+    stored_proof,
+)
 from peagle_sm.service import delete, deploy, leftovers
 from scripts.bench.training.damaged_heads import Damage, make
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
@@ -77,6 +84,29 @@ def test_a_damaged_head_is_refused_before_anything_is_deployed(
     with pytest.raises(PlanRefused, match="is not promoted: the head was not offered: heads check"):
         promote(spec, path, session, progress=lambda _: None, unguarded=True)
     assert path.read_text() == dump_spec(served())
+
+
+def stopped(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    work: Path,
+    measure: Callable[..., Any] | None = None,
+) -> None:
+    """Prove until the measurement, which ``measure`` replaces, and which ends with "enough"."""
+
+    def enough(*_: object, **__: object) -> Any:
+        raise ServiceFault("enough")
+
+    with pytest.raises(ServiceFault, match="enough"):
+        prove(
+            plan,
+            session,
+            work,
+            confirm=lambda _: True,
+            progress=lambda _: None,
+            unguarded=True,
+            dependencies=ProveDependencies(measure=measure or enough),
+        )
 
 
 def test_a_failed_measurement_leaves_nothing_and_no_proof(
@@ -188,19 +218,7 @@ def test_what_a_killed_proof_leaves_has_an_end_and_the_next_run_deletes_it(
     plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
     assert plan.offer.leftovers == ("team-proof-candidate", "team-proof-plain")
 
-    def broken(*_: object, **__: object) -> Any:
-        raise ServiceFault("enough")
-
-    with pytest.raises(ServiceFault, match="enough"):
-        prove(
-            plan,
-            session,
-            tmp_path / "work",
-            confirm=lambda _: True,
-            progress=lambda _: None,
-            unguarded=True,
-            dependencies=ProveDependencies(measure=broken),
-        )
+    stopped(plan, session, tmp_path / "work")
     assert [row for row in leftovers(session) if "team-proof-" in row] == []
 
 

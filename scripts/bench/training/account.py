@@ -42,12 +42,12 @@ def deleted_at(client: Client) -> dict[str, datetime]:
     scheduler, found = client("scheduler"), dict[str, datetime]()
     for row in rows(scheduler, "list_schedules", "Schedules"):
         try:
-            told = scheduler.get_schedule(Name=row["Name"], GroupName=row["GroupName"])
+            schedule = scheduler.get_schedule(Name=row["Name"], GroupName=row["GroupName"])
         except scheduler.exceptions.ResourceNotFoundException:
             continue  # it went meanwhile
-        target = told["Target"]
-        if target["Arn"] == DELETE and told["State"] == "ENABLED" and "StartDate" in told:
-            found[json.loads(target["Input"])["EndpointName"]] = told["StartDate"]
+        target = schedule["Target"]
+        if target["Arn"] == DELETE and schedule["State"] == "ENABLED" and "StartDate" in schedule:
+            found[json.loads(target["Input"])["EndpointName"]] = schedule["StartDate"]
     return found
 
 
@@ -69,9 +69,9 @@ def unlimited(client: Client, now: datetime, within: timedelta = timedelta(days=
             found.append(f"endpoint {name} ({status}) has no schedule that deletes it")
         elif limits[name] > now + within:
             found.append(f"endpoint {name} ({status}) is deleted only at {limits[name]}")
-    for name, told in jobs(client).items():
-        most = told.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
-        if told["TrainingJobStatus"] == "InProgress" and not (most and most <= _LONGEST_S):
+    for name, job in jobs(client).items():
+        most = job.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+        if job["TrainingJobStatus"] == "InProgress" and not (most and most <= _LONGEST_S):
             found.append(f"training job {name} has MaxRuntimeInSeconds {most}")
     return found
 
@@ -79,9 +79,9 @@ def unlimited(client: Client, now: datetime, within: timedelta = timedelta(days=
 def left_behind(client: Client, serving: str) -> list[str]:
     """Return what a run that has ended should not have left. The guard that it installed stays."""
     found = [f"endpoint {name}" for name in endpoints(client) if name != serving]
-    told = jobs(client)
-    found += [f"training job {name} runs" for name in told if told[name]["TrainingJobStatus"] == "InProgress"]
-    whole = [name for name in told if told[name]["TrainingJobStatus"] not in _ENDED]
+    statuses = {name: job["TrainingJobStatus"] for name, job in jobs(client).items()}
+    found += [f"training job {name} runs" for name, status in statuses.items() if status == "InProgress"]
+    whole = [name for name, status in statuses.items() if status not in _ENDED]
     if len(whole) > 1:
         found.append(f"{len(whole)} training jobs did the same: {', '.join(whole)}")
     found += [f"alarm {name}" for name in alarms_on(client, serving)]

@@ -309,7 +309,7 @@ def _left(session: Session, left: Mapping[str, str]) -> BillableLeft:
     )
 
 
-def remove_leftovers(session: Session, names: Iterable[str], progress: Progress | None) -> None:
+def remove_leftovers(session: Session, names: Collection[str], progress: Progress | None) -> None:
     """Delete what a killed proof left: components first, then endpoints, configs, models and schedules."""
     pacing = Pacing.for_session(session)
     remove_components(session, names, pacing, Reporter(progress, pacing))

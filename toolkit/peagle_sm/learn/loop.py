@@ -19,6 +19,7 @@ from peagle_sm.learn.run import RunStep, StepResult
 from peagle_sm.learn.train import plan_training, train
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.compare.measurement import LOCAL_START_UP_MINUTES, SECONDS_A_TOKEN, START_UP_MINUTES
+from peagle_sm.measure.results.records import ArmRecord
 from peagle_sm.service.progress import Progress
 from peagle_sm.service.spec_to_plan import load_spec
 
@@ -52,8 +53,11 @@ class Loop:
 
         A killed run may have left it in the middle of an update: then this waits for its end.
         """
+        return self._serving_arm().usd_per_hour
+
+    def _serving_arm(self) -> ArmRecord:
         settle(self.spec, self.session, self.progress)
-        return describe_endpoint(self.session, str(self.spec.endpoint)).arm.usd_per_hour
+        return describe_endpoint(self.session, str(self.spec.endpoint)).arm
 
     def _data_plan(self) -> DataPlan:
         return plan_data(self.spec, self.session, self.work)
@@ -129,8 +133,8 @@ class Loop:
         tokens = (asked.prompts or 100) * _SETS * _ARMS * asked.max_tokens
         start = LOCAL_START_UP_MINUTES if self.session.is_local else START_UP_MINUTES
         hours = tokens * SECONDS_A_TOKEN / 3600 + start / 60
-        hourly, count = self.usd_per_hour(), describe_endpoint(self.session, str(self.spec.endpoint)).arm
-        usd = None if hourly is None else 2 * hourly / max(1, count.instance_count) * hours
+        arm = self._serving_arm()
+        usd = None if arm.usd_per_hour is None else 2 * arm.usd_per_hour / max(1, arm.instance_count) * hours
         return StepCost("prove", "two arms beside the serving head", usd, asked.budget_usd)
 
     def _prove(self, results: Results) -> StepResult:

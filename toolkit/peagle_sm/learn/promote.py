@@ -211,9 +211,10 @@ def promote(
         _record(spec, session, begun)
         raise _a_stacks(summary.stack, spec_path, after, "promote")
     alarm = _alarm(spec, proof, session)
-    if not serves:
+    if serves:
+        _remove(alarm, session)  # of a run that was killed when the new head served already
+    else:
         _bring(wanted, spec, session, alarm, agreed, progress, pacing, unguarded)
-    _remove(alarm, session)  # also that of a run that was killed when the new head served already
     _write(spec_path, after)
     training = _write_lineage(session, proof)
     promoted = _record(spec, session, replace(last, state="serves"))

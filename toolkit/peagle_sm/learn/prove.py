@@ -234,8 +234,7 @@ def plan_prove(
     heads = {CANDIDATE: math.ceil(weights / 1e6), PLAIN: 0}
     needs = {arm: needs_with(plan, heads[arm]) for arm, plan in plans.items()}
     homes = homes_of(session, endpoint.arm.endpoint, plans, needs, hours)
-    offer = _offer(candidate, uri, endpoint, plans, homes, held_out, general)
-    offer = replace(offer, leftovers=leftovers)
+    offer = _offer(candidate, uri, endpoint, plans, homes, held_out, general, leftovers)
     refuse_the_price(offer.most_usd, spec.prove.budget_usd)
     return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer)
 
@@ -288,6 +287,7 @@ def _offer(
     homes: Mapping[str, Home],
     held_out: Workload,
     general: Workload,
+    leftovers: tuple[str, ...],
 ) -> ProveOffer:
     every = Setup((*held_out.items, *general.items), (_ALONE,))
     whole = estimate(list(plans.values()), every, arms=len(plans) + 1, deployments=1)
@@ -313,6 +313,7 @@ def _offer(
         components=tuple(plan.names.endpoint for plan in hosted),
         why={plans[arm].names.endpoint: home.why for arm, home in homes.items()},
         warnings=_warnings(candidate.report),
+        leftovers=leftovers,
     )
 
 
