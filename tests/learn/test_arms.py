@@ -21,7 +21,7 @@ from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.arms import component_requests, running
 from peagle_sm.learn.promote import promote, promotions, rollback
-from peagle_sm.learn.prove import ProvePlan, plan_prove
+from peagle_sm.learn.prove import ProveDependencies, ProvePlan, plan_prove, prove
 from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
@@ -178,6 +178,39 @@ def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_
     assert asked(server, NAME)["choices"]
 
     stopped(again, session, tmp_path / "work")
+    assert left(session, plan) == []
+
+
+def test_a_component_whose_canary_found_a_fault_is_refused_with_that_reason(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    logs = session.api("logs")
+    stream = {
+        "logGroupName": "/aws/sagemaker/InferenceComponents/team-proof-candidate",
+        "logStreamName": "canary",
+    }
+
+    def failing(*_: object, **__: object) -> Any:
+        """Stand for a candidate that logged its canary's fault and then failed."""
+        logs.create_log_stream(**stream)
+        said = "peagle_gate: canary: parallel drafting has no effect; 900 drafts in 2560 tokens"
+        logs.put_log_events(
+            **stream, logEvents=[{"timestamp": int(session.now().timestamp() * 1000), "message": said}]
+        )
+        raise EndpointFailed("the component failed: no healthy /ping")
+
+    proof = prove(
+        plan,
+        session,
+        tmp_path / "work",
+        confirm=lambda _: True,
+        progress=lambda _: None,
+        unguarded=True,
+        dependencies=ProveDependencies(measure=failing),
+    )
+    assert proof.decision.reasons == ("canary: parallel drafting has no effect",)
     assert left(session, plan) == []
 
 

@@ -363,7 +363,8 @@ def prove(
         try:
             evidence = _measured(plan, session, work, progress, unguarded, given, files)
         except EndpointFailed:
-            fault = canary_fault(session, plan.arms[CANDIDATE].name, began)
+            name, host = plan.arms[CANDIDATE].name, plan.homes[CANDIDATE].host
+            fault = canary_fault(session, host or name, began, component=name if host else None)
             if fault is None:  # no capacity, say: that tells nothing about the head
                 raise
             progress(Event("check", f"the candidate's canary found: {fault}"))

@@ -87,24 +87,28 @@ def counted_lines(
     session: Session, endpoint: str, start: datetime, component: str | None = None
 ) -> Iterator[str]:
     """Yield the gate's lines with counts by slice, oldest first; none without a log group."""
-    group = f"/aws/sagemaker/InferenceComponents/{component}" if component else group_of(endpoint)
-    try:
-        begins = int(start.timestamp() * 1000)
-        for event in session.api("logs").rows(
-            "filter_log_events", "events", logGroupName=group, startTime=begins, filterPattern=_COUNTED
-        ):
-            if '"peagle_gate"' in event["message"] and '"counts"' in event["message"]:
-                yield str(event["message"])
-    except NotFound:
-        return
+    for message in _matching(session, endpoint, start, component, _COUNTED):
+        if '"peagle_gate"' in message and '"counts"' in message:
+            yield message
 
 
-def canary_lines(session: Session, endpoint: str, start: datetime) -> Iterator[str]:
+def canary_lines(
+    session: Session, endpoint: str, start: datetime, component: str | None = None
+) -> Iterator[str]:
     """Yield what the gate's canary logged, oldest first; none without a log group or a gate."""
-    asked = {"logGroupName": group_of(endpoint), "filterPattern": '"peagle_gate: canary:"'}
+    return _matching(session, endpoint, start, component, '"peagle_gate: canary:"')
+
+
+def _matching(
+    session: Session, endpoint: str, start: datetime, component: str | None, pattern: str
+) -> Iterator[str]:
+    """Yield the messages of an endpoint, or of its component, that match a pattern of CloudWatch."""
+    group = f"/aws/sagemaker/InferenceComponents/{component}" if component else group_of(endpoint)
     begins = int(start.timestamp() * 1000)
     try:
-        for event in session.api("logs").rows("filter_log_events", "events", startTime=begins, **asked):
+        for event in session.api("logs").rows(
+            "filter_log_events", "events", logGroupName=group, startTime=begins, filterPattern=pattern
+        ):
             yield str(event["message"])
     except NotFound:
         return
