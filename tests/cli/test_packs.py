@@ -60,6 +60,11 @@ def test_the_list_as_json_and_as_names() -> None:
             "--max-tokens cannot",
             "leave out",
         ),
+        (
+            ("compare", *PAIR, "--workload", "pack:rag"),
+            "'pack:rag' is a workload pack; only bench takes one as its workload",
+            "peagle-sm compare PLAIN ENDPOINT --packs rag",
+        ),
         (("compare", *PAIR, "--context", "480"), "--context is for workload packs", "give a pack"),
         (("bench", PAIR[0], "--context", "480"), "--context is for workload packs", "give a pack"),
         (

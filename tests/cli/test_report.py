@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.measure.results.records import Interval, Load, PackRecord, SliceRecord
 from tests.cli.running import run
 from tests.measure.report import making
 
@@ -63,10 +64,38 @@ def test_a_page_is_read_like_the_files_in_it(tmp_path: Path, compared: Path) -> 
     assert again.stdout == run("report", compared, tuned, "--markdown").stdout
 
 
+def test_the_data_has_the_scorecard_and_the_slices(tmp_path: Path) -> None:
+    rows = (PackRecord("rag", "p-eagle", "none", False, "acceptance 1.20", "identity: 3 of 8 differ"),)
+    slower = Interval(0.7, 0.6, 0.8)
+    slices = (
+        SliceRecord(
+            "p-eagle", Load("closed", 1), "script", "han", 40, 40, None, baseline="none", speed_up=slower
+        ),
+    )
+    results = replace(making.compared(), packs=rows, slices=slices)
+    told = json.loads(run("report", making.write(results, tmp_path / "r.jsonl"), "--format", "json").stdout)
+    assert [(one["pack"], one["result"], one["why"]) for one in told["packs"]] == [
+        ("rag", "fail", "identity: 3 of 8 differ")
+    ]
+    assert [(one["value"], one["verdict"], one["costs_money"]) for one in told["slices"]] == [
+        ("han", "slower", True)
+    ]
+
+
 def test_quiet_names_the_page(tmp_path: Path, stand_in: Path) -> None:
     page = tmp_path / "report.html"
     done = run("report", stand_in, "--html", page, "--format", "quiet")
     assert (done.stdout, done.stderr) == (f"{page}\n", "")
+
+
+def test_packs_that_were_interrupted_before_the_first_row_say_what_to_run_again(tmp_path: Path) -> None:
+    head = replace(
+        making.header("packs"), config={"arms": ["plain", "fast"], "packs": ["rag", "agents"], "seed": 0}
+    )
+    empty = replace(making.compared(), header=head, points=(), comparisons=(), requests=())
+    done = run("report", making.write(empty, tmp_path / "packs.jsonl"))
+    assert done.exit_code == 2
+    assert "run `peagle-sm compare plain fast --packs rag,agents` again" in done.stderr
 
 
 def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -> None:

@@ -36,10 +36,14 @@ def test_paths_that_cannot_be_used_say_what_to_do(tmp_path: Path) -> None:
     open_to_all.write_bytes(line())
     open_to_all.chmod(0o644)
     link.symlink_to(foreign)
+    shared_notes = tmp_path / "shared.txt"
+    shared_notes.write_text("not a recording: nobody is told to change its mode")
+    shared_notes.chmod(0o644)
     for path, says, step in (
         (tmp_path, "is a folder; allowed: a file", "traffic.jsonl"),
         (tmp_path / "gone" / "t.jsonl", "cannot be written", "existing folder"),
         (foreign, "is not recorded traffic; it was not changed", "another file"),
+        (shared_notes, "is not recorded traffic; it was not changed", "another file"),
         (open_to_all, "can be read by other users (mode 644)", "chmod 600"),
         (link, "is not a regular file", "another path"),
         (Path("/dev/null"), "is not a regular file", "another path"),

@@ -137,6 +137,20 @@ def test_acceptance_and_identical_answers_are_those_of_the_slice() -> None:
     assert (han.identical_outputs, han.compared_outputs) == (19, 20)
 
 
+def test_a_property_with_many_values_has_twenty_and_the_rest_is_other() -> None:
+    records = [
+        replace(one, category=f"{int(one.prompt_id[1:]) % 200:03}" if number % 3 else "often")
+        for number, one in enumerate(traffic(random.Random(2), {"latin": 2.0}, 600, dimensions=0))
+    ]
+    # Both answers to a prompt have its category.
+    category = {one.prompt_id: one.category for one in records}
+    found = slices([replace(one, category=category[one.prompt_id]) for one in records])
+    values = [name.removeprefix("category=") for name in found if name.startswith("category=")]
+    assert len(values) == 21
+    assert {"often", "other"} <= set(values)
+    assert sum(found[f"category={value}"].prompts for value in values) == 600
+
+
 def test_controls_and_dimensions_that_were_not_asked_for_are_left_out() -> None:
     control = Pair(control_of(PAIR.slower), PAIR.slower)
     records = traffic(random.Random(4), {"latin": 1.5, "han": 1.2}, 40)

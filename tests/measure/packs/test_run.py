@@ -161,6 +161,12 @@ def test_ctrl_c_keeps_the_finished_rows(tmp_path: Path) -> None:
     assert len(read(play.path).packs) == 1
 
 
+def test_ctrl_c_before_the_first_row_offers_no_empty_report(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match="0 finished rows") as caught:
+        PackPlay(tmp_path, interrupt_after=9).packs(PACK)
+    assert caught.value.next_step == "run the same command again: no pack was finished"
+
+
 def test_an_arm_in_another_mode_than_it_says_is_refused(tmp_path: Path) -> None:
     play = PackPlay(tmp_path)
     play.drafts["p-eagle"] = 0

@@ -331,6 +331,8 @@ def lines(results: Results) -> list[str]:
         results.fits,
         results.checks,
         results.tables,
+        results.packs,
+        results.slices,
     )
     return [to_line(record) for record in (results.header, *(row for part in parts for row in part))]
 

@@ -40,6 +40,22 @@ def ask(
     return answer.status, dict(answer.getheaders()), told
 
 
+@pytest.mark.parametrize(
+    ("labels", "sent"),
+    [
+        ("team=search,tier=free", "team=search,tier=free"),
+        (None, None),
+        ("a" * 1025, None),  # SageMaker takes 1,024 characters of ASCII, and refuses the request for more
+        ("team=caf\xe9", None),
+    ],
+)
+def test_labels_reach_the_container(proxy: Serving, labels: str | None, sent: str | None) -> None:
+    given = {"X-Peagle-Labels": labels} if labels is not None else {}
+    status, _, told = ask(proxy, "POST", "/v1/completions", b'{"prompt": "x"}', **given)
+    assert status == 200
+    assert told["headers"].get("x-amzn-sagemaker-custom-attributes") == sent
+
+
 def test_a_chat_is_streamed_and_written_down(proxy: Serving, endpoint: str) -> None:
     stream = proxy.client().chat.completions.create(
         model=endpoint,

@@ -140,16 +140,17 @@ class FileTarget:
 
     def _refuse_others(self) -> None:
         found = os.fstat(self._descriptor)
+        # The content first: nobody is told to change the mode of a file that is not a recording.
+        if found.st_size and os.pread(self._descriptor, len(_MARK), 0) != _MARK:
+            raise SpecError(
+                f"{self.path} exists and is not recorded traffic; it was not changed",
+                next_step="give another file",
+            )
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077:
             raise SpecError(
                 f"{self.path} can be read by other users (mode {mode:03o}); allowed: 600",
                 next_step=f"run chmod 600 {self.path}, or give another file",
-            )
-        if found.st_size and os.pread(self._descriptor, len(_MARK), 0) != _MARK:
-            raise SpecError(
-                f"{self.path} exists and is not recorded traffic; it was not changed",
-                next_step="give another file",
             )
 
     def _first_time(self) -> float:

@@ -17,11 +17,12 @@ three families.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, slices_of
+from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, MOST_VALUES, slices_of
+from peagle_sm.core.slice_values import OTHER
 from peagle_sm.measure.benchmark.acceptance import from_requests
 from peagle_sm.measure.compare.analysis import (
     ArmDeployments,
@@ -141,7 +142,11 @@ def _mean(counts: Sequence[int | None]) -> int | None:
 def keys_by_slice(
     records: Iterable[RequestRecord], dimensions: Collection[str] | None
 ) -> dict[Slice, set[Key]]:
-    """Sort prompts into slices; a dimension with a single value shows nothing and is left out."""
+    """Sort prompts into slices; a dimension with a single value shows nothing and is left out.
+
+    Of a dimension with more than `MOST_VALUES` values, as a category of the user's own can have, the most
+    frequent stay and the others are `OTHER`: each slice makes the intervals of all others wider.
+    """
     found: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
     for record in records:
         for dimension, value in slices_of(record).items():
@@ -151,8 +156,16 @@ def keys_by_slice(
         (dimension, value): keys
         for dimension, values in found.items()
         if len(values) > 1
-        for value, keys in values.items()
+        for value, keys in _bounded(values).items()
     }
+
+
+def _bounded(values: Mapping[str, set[Key]]) -> dict[str, set[Key]]:
+    """Return at most `MOST_VALUES` values with their prompts, and `OTHER` with the prompts of the rest."""
+    frequent = sorted(values, key=lambda value: (value == OTHER, -len(values[value]), value))[:MOST_VALUES]
+    kept = {value: keys for value, keys in values.items() if value in frequent}
+    rest = set[Key]().union(*(keys for value, keys in values.items() if value not in frequent))
+    return kept | ({OTHER: rest | kept.get(OTHER, set())} if rest else {})
 
 
 def within(keys: Collection[Key]) -> Callable[[RequestRecord], bool]:

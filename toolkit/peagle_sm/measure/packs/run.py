@@ -397,8 +397,11 @@ class _Run:
         if not self.begun:
             return Interrupted("Interrupted: nothing was measured.") if _is_ctrl_c(ended) else ended
         if isinstance(ended, KeyboardInterrupt):
+            again = "run the same command again: no pack was finished"
             return Interrupted(
-                f"Interrupted; {saved}", next_step=f"peagle-sm report {path}", details={"file": str(path)}
+                f"Interrupted; {saved}",
+                next_step=f"peagle-sm report {path}" if self.finished else again,
+                details={"file": str(path)},
             )
         if isinstance(ended, PeagleError):
             ended.message = f"{ended.message} ({saved})"

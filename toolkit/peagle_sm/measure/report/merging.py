@@ -158,6 +158,9 @@ def _next_step(results: Results) -> str:
             f"continue the run: `peagle-sm bench {endpoint} --resume {results.source}`,"
             " with the same options as before"
         )
+    if command == "packs":
+        arms = " ".join(results.header.config.get("arms") or ["PLAIN", "ENDPOINT"])
+        return f"run `peagle-sm compare {arms} --packs {','.join(results.header.config['packs'])}` again"
     return f"run `peagle-sm {command}` again"
 
 

@@ -263,8 +263,11 @@ class Proxy:
     ) -> web.StreamResponse:
         assert self._http is not None, "the application has not been started"
         response: web.StreamResponse | None = None
+        labels = request.headers.get(LABELS_NAME)
         try:
-            async with self._upstream.send(self._http, asked.body, streamed=served.streamed) as answer:
+            async with self._upstream.send(
+                self._http, asked.body, streamed=served.streamed, labels=labels
+            ) as answer:
                 if answer.status >= 400:
                     content = await answer.read()
                     return self._fail(served, of_aws(answer.status, answer.headers, content))

@@ -34,6 +34,7 @@ from peagle_sm.core.errors import (
     StreamError,
     StreamTooLarge,
 )
+from peagle_sm.core.slice_values import LABEL_HEADER
 
 #: Retry-After in seconds; AWS gives none. Throttling is short, a start from zero instances takes long.
 THROTTLED_S = 1
@@ -336,6 +337,7 @@ def figures_of(document: Mapping[str, Any]) -> tuple[int | None, float | None]:
 
 
 _SERVICE = "sagemaker"
+_MOST_ATTRIBUTES = 1024  #: characters of CustomAttributes (API reference of InvokeEndpoint)
 #: SageMaker keeps idle connections longer than this; a new one costs a TLS handshake.
 _KEEP_ALIVE_S = 20.0
 
@@ -367,9 +369,11 @@ class Upstream:
 
     @asynccontextmanager
     async def send(
-        self, http: aiohttp.ClientSession, body: bytes, *, streamed: bool
+        self, http: aiohttp.ClientSession, body: bytes, *, streamed: bool, labels: str | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Invoke with ``body``; leaving early closes the connection, and so the work.
+
+        ``labels`` reach the gate, which counts by them; a text that SageMaker would refuse is left out.
 
         Raises:
             CredentialsError: the credentials have expired and could not be refreshed.
@@ -380,6 +384,8 @@ class Upstream:
         headers = {"content-type": "application/json"}
         if self.component is not None:
             headers["x-amzn-sagemaker-inference-component"] = self.component
+        if labels and labels.isascii() and len(labels) <= _MOST_ATTRIBUTES:
+            headers[LABEL_HEADER] = labels
         signed = sign(
             host=urlsplit(self.endpoint_url).netloc,
             path=path,

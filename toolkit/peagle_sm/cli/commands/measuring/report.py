@@ -14,7 +14,8 @@ import click
 
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.measuring.options import POSITIVE, RESULTS_FILE
+from peagle_sm.cli.commands.measuring.options import POSITIVE, RESULTS_FILE, slices_data
+from peagle_sm.cli.commands.measuring.packs import scorecard_data
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import show
 from peagle_sm.core.errors import CredentialsError
@@ -74,6 +75,8 @@ def report(
             **asdict(verdict(view)),
             "stand_in_weights": view.stand_in,
             "tables": [table_data(table) for table in view.tables],
+            "packs": scorecard_data(view.packs),
+            "slices": [one for each in results for one in slices_data(each)],
             "html": str(page) if page else None,
         },
         names=[str(page)] if page else [],
