@@ -51,24 +51,24 @@ class SourceFacts:
 
 
 @dataclass(frozen=True)
-class Machine:
+class CpuMachine:
     """CPUs and memory of an instance type of the families c, m and r."""
 
     cpus: int
     memory_gb: float
 
 
-def machine_of(instance_type: str) -> Machine | None:
+def machine_of(instance_type: str) -> CpuMachine | None:
     """Return what an instance type has; None for one that is not of these families.
 
     >>> machine_of("ml.m5.2xlarge"), machine_of("ml.c6i.large")
-    (Machine(cpus=8, memory_gb=32), Machine(cpus=2, memory_gb=4))
+    (CpuMachine(cpus=8, memory_gb=32), CpuMachine(cpus=2, memory_gb=4))
     """
     found = _SIZE.fullmatch(instance_type)
     if found is None or found[1] not in _GB_PER_CPU:
         return None
     cpus = 2 if found[2] is None else 4 * int(found[2] or 1)
-    return Machine(cpus, cpus * _GB_PER_CPU[found[1]])
+    return CpuMachine(cpus, cpus * _GB_PER_CPU[found[1]])
 
 
 def own_disks(instance_type: str) -> bool:
