@@ -1,8 +1,8 @@
-"""Stack PeagleTraining: the role of training jobs, and on wish the bucket of data, checkpoints and heads.
+"""Stack PeagleTraining: the role of training and processing jobs, and on wish their bucket.
 
 The role may read and write below one prefix of one bucket, read JumpStart's models, pull one repository's
-images, write the log of training jobs, and no more. A key and network interfaces are added only where the
-parameters ask for them.
+images, write the log of these jobs, and no more. Reading recorded traffic elsewhere, a key and network
+interfaces are added only where the parameters ask for them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from aws_cdk import (
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from peagle_sm.core.learn.job_names import LOG_GROUP
+from peagle_sm.core.learn.job_names import LOG_GROUP, PROCESSING_LOG_GROUP
 from peagle_sm.core.learn.training_request import TRAINING_ROLE_PREFIX
 from stacks.guard.policies import Statement, allow, arn, only_if, sub, trust
 
 STACK = "PeagleTraining"
-DESCRIPTION = "peagle-sm: the role of training jobs, and on wish their bucket (one per region)"
-HAS_KEY, HAS_VPC, MAKES_BUCKET = "HasKey", "HasVpc", "MakesBucket"
+DESCRIPTION = "peagle-sm: the role of training and processing jobs, and on wish their bucket (one per region)"
+HAS_KEY, HAS_VPC, MAKES_BUCKET, HAS_PROMPTS = "HasKey", "HasVpc", "MakesBucket", "HasPrompts"
 _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
+_PROMPTS = "arn:${AWS::Partition}:s3:::${PromptsBucket}"
 
 
 class TrainingStack(Stack):
@@ -74,6 +75,20 @@ def add_parameters(stack: Stack) -> None:
         allowed_pattern=r"[a-z0-9][a-z0-9._/-]*\*?",
         description="ECR repository of the training image in this account; the name may end in *.",
     )
+    prompts = CfnParameter(
+        stack,
+        "PromptsBucket",
+        default="",
+        allowed_pattern=r"([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?",
+        description="Bucket of recorded traffic that processing jobs read; empty: only Bucket's prefix.",
+    )
+    CfnParameter(
+        stack,
+        "PromptsPrefix",
+        default="",
+        allowed_pattern=r"([A-Za-z0-9!_.'()=/-]*/)?",
+        description="Prefix of the traffic, with a slash at its end; empty: the whole bucket.",
+    )
     key = CfnParameter(stack, "KeyArn", default="", description="KMS key of bucket and disks; empty: none.")
     vpc = CfnParameter(
         stack,
@@ -91,6 +106,8 @@ def add_parameters(stack: Stack) -> None:
     )
     given = Fn.condition_not(Fn.condition_equals(key.value_as_string, ""))
     CfnCondition(stack, HAS_KEY, expression=given)
+    named = Fn.condition_not(Fn.condition_equals(prompts.value_as_string, ""))
+    CfnCondition(stack, HAS_PROMPTS, expression=named)
     CfnCondition(stack, HAS_VPC, expression=Fn.condition_equals(vpc.value_as_string, "yes"))
     CfnCondition(stack, MAKES_BUCKET, expression=Fn.condition_equals(make.value_as_string, "yes"))
 
@@ -157,7 +174,7 @@ def add_role(stack: Stack) -> iam.CfnRole:
         stack,
         "TrainingRole",
         role_name=Fn.sub(f"{TRAINING_ROLE_PREFIX}${{AWS::Region}}"),
-        description="Permissions of peagle-sm's training jobs.",
+        description="Permissions of peagle-sm's training and processing jobs.",
         assume_role_policy_document=trust("sagemaker"),
         policies=[
             iam.CfnRole.PolicyProperty(
@@ -186,13 +203,22 @@ def role_statements() -> list[Any]:
             ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
             [below],
         ),
+        only_if(HAS_PROMPTS, _list_prompts()),
+        only_if(
+            HAS_PROMPTS,
+            allow("ReadPrompts", ["s3:GetObject"], [sub(f"{_PROMPTS}/${{PromptsPrefix}}*")]),
+        ),
         allow("ReadJumpStart", ["s3:GetObject", "s3:ListBucket"], [sub(jumpstart), sub(f"{jumpstart}/*")]),
         allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
         allow("PullImage", pull, [arn("ecr", "repository/${ImageRepository}")]),
         allow(
             "WriteLog",
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-            [arn("logs", f"log-group:{LOG_GROUP}"), arn("logs", f"log-group:{LOG_GROUP}:*")],
+            [
+                arn("logs", f"log-group:{group}{end}")
+                for group in (LOG_GROUP, PROCESSING_LOG_GROUP)
+                for end in ("", ":*")
+            ],
         ),
         allow(
             "WriteMetrics",
@@ -217,6 +243,15 @@ def role_statements() -> list[Any]:
     ]
 
 
+def _list_prompts() -> Statement:
+    return allow(
+        "ListPrompts",
+        ["s3:ListBucket"],
+        [sub(_PROMPTS)],
+        {"StringLike": {"s3:prefix": [sub("${PromptsPrefix}*")]}},
+    )
+
+
 def _network() -> list[Statement]:
     interfaces, groups, subnets = (
         arn("ec2", f"{kind}/*") for kind in ("network-interface", "security-group", "subnet")
@@ -235,7 +270,7 @@ def _network() -> list[Statement]:
 
 
 _EC2 = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
-_LOGS = f"arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:{LOG_GROUP}"
+_LOGS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:"
 _NETWORK = "AWS chooses the ids of network interfaces; the user's own subnets and groups are not known here."
 REASONS: dict[str, dict[str, str]] = {
     "TrainingRole": {
@@ -244,7 +279,10 @@ REASONS: dict[str, dict[str, str]] = {
         "arn:<AWS::Partition>:s3:::<Bucket>/<Prefix>/*": "A job reads its data and writes its "
         "checkpoints and its head below this prefix alone.",
         "arn:<AWS::Partition>:s3:::jumpstart-cache-prod-<AWS::Region>/*": "Public models of AWS, read only.",
-        f"{_LOGS}:*": "SageMaker names the streams after the job and its host.",
+        "arn:<AWS::Partition>:s3:::<PromptsBucket>/<PromptsPrefix>*": "The recorded traffic that processing "
+        "jobs read: the prefix is the user's own, and read only.",
+        f"{_LOGS}{LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
+        f"{_LOGS}{PROCESSING_LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
         f"{_EC2}network-interface/*": _NETWORK,
         f"{_EC2}security-group/*": _NETWORK,
         f"{_EC2}subnet/*": _NETWORK,

@@ -81,7 +81,7 @@ _ENDPOINTS = arn("sagemaker", "endpoint/*")
 _CONFIGS = arn("sagemaker", "endpoint-config/*")
 _MODELS = arn("sagemaker", "model/*")
 _COMPONENTS = arn("sagemaker", "inference-component/*")
-_JOBS = arn("sagemaker", "training-job/*")
+_JOBS = [arn("sagemaker", f"{kind}-job/*") for kind in ("training", "processing")]
 _STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
 # Not the guard's own sweep, whose name has none of these suffixes.
 _SCHEDULES = [
@@ -165,11 +165,20 @@ def sweeper() -> list[Statement]:
         *basics(guard.SWEEPER),
         allow(
             "ListEndpoints",
-            ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents", "sagemaker:ListTrainingJobs"],
+            [
+                "sagemaker:ListEndpoints",
+                "sagemaker:ListInferenceComponents",
+                "sagemaker:ListProcessingJobs",
+                "sagemaker:ListTrainingJobs",
+            ],
             ["*"],
         ),
         allow("SeeEndpoints", ["sagemaker:DescribeEndpoint", "sagemaker:ListTags"], [_ENDPOINTS]),
-        allow("SeeTraining", ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [_JOBS]),
+        allow(
+            "SeeJobs",
+            ["sagemaker:DescribeProcessingJob", "sagemaker:DescribeTrainingJob", "sagemaker:ListTags"],
+            _JOBS,
+        ),
         allow("FindOurs", ["tag:GetResources"], ["*"]),
         allow("ReadMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         _use_register("DeleteItem", "GetItem", "Scan", "UpdateItem"),
@@ -209,8 +218,13 @@ def switch() -> list[Statement]:
             [_ENDPOINTS, _COMPONENTS],
         ),
         *_delete_ours(),
-        allow("SeeTraining", ["sagemaker:ListTags"], [_JOBS]),
-        allow("StopOurTraining", ["sagemaker:StopTrainingJob"], [_JOBS], {"StringEquals": _OURS}),
+        allow("SeeJobs", ["sagemaker:ListTags"], _JOBS),
+        allow(
+            "StopOurJobs",
+            ["sagemaker:StopProcessingJob", "sagemaker:StopTrainingJob"],
+            _JOBS,
+            {"StringEquals": _OURS},
+        ),
         _forget_scaling(),
         allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], _SCHEDULES),
         _use_register("GetItem", "UpdateItem"),

@@ -10,7 +10,7 @@ from aws_cdk import Acknowledgment, Stack, Validations
 
 _NO_RESOURCE_LEVEL = "AWS supports no resource-level permissions for these read-only calls: "
 _ANY_NAME = "Users choose the names of their endpoints, so the name cannot be restricted. "
-_JOB_NAME = "The name of a training job begins as its user chose. "
+_JOB_NAME = "The name of a training or processing job begins as its user chose. "
 _ONLY_TAGGED = "Deletion requires the tag peagle-sm:managed-by = peagle-sm."
 _OWN_LOG = "Lambda chooses the names of the streams in the function's own log group."
 _OUR_SCHEDULES = (
@@ -42,15 +42,18 @@ WILDCARDS: dict[str, dict[str, str]] = {
     "SweeperRole": {
         f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "These calls only read.",
         "*": _NO_RESOURCE_LEVEL
-        + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, sagemaker:ListTrainingJobs, "
+        + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, sagemaker:ListProcessingJobs, "
+        + "sagemaker:ListTrainingJobs, "
         "tag:GetResources, cloudwatch:GetMetricData.",
         f"{_SAGEMAKER}training-job/*": _JOB_NAME + "These calls only read.",
+        f"{_SAGEMAKER}processing-job/*": _JOB_NAME + "These calls only read.",
         f"{_LOGS}/aws/lambda/peagle-guard-sweeper:*": _OWN_LOG,
         _STACKS: "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. It only reads.",
     },
     "SwitchRole": {
         **_DELETED,
         f"{_SAGEMAKER}training-job/*": _JOB_NAME + "A stop requires peagle-sm's tag.",
+        f"{_SAGEMAKER}processing-job/*": _JOB_NAME + "A stop requires peagle-sm's tag.",
         "*": _NO_RESOURCE_LEVEL
         + "sagemaker:ListInferenceComponents, application-autoscaling:DescribeScalableTargets.",
         f"{_LOGS}/aws/lambda/peagle-guard-switch:*": _OWN_LOG,

@@ -1,4 +1,4 @@
-"""The installed guard stops a job past its deadline: its Lambdas, on the local SageMaker.
+"""The installed guard stops jobs past their deadline: its Lambdas, on the local SageMaker.
 
 SageMaker ends a job at its own limits first, and the local one does so too. The guard is the second line, for
 a job whose own limit does not hold: here its StoppingCondition is raised to the most that AWS takes.
@@ -20,6 +20,7 @@ from peagle_sm.core.guard import GUARD_STACK
 from peagle_sm.core.learn.plan import LearnPlan
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.learn import train as learning
+from peagle_sm.learn.processing import jobs
 from peagle_sm.service.guard.status import SWEEP_TOPIC
 from sagemaker_local.process.client import advance_clock
 from tests.cli.running import run
@@ -120,3 +121,23 @@ def ended(session: Session, name: str) -> training.TrainingJob | None:
     job = training.describe_training_job(session, name)
     assert job is not None
     return None if job.running else job
+
+
+def test_it_stops_a_processing_job_past_its_deadline(guarded: Session, server: Server) -> None:
+    session, port = guarded, server.status.port
+    session.api("s3").create_bucket(Bucket="guarded-prompts")
+    session.api("s3").put_object(Bucket="guarded-prompts", Key="p/a.jsonl", Body=b'{"prompt": "x"}\n')
+    data = {"prompts": ["s3://guarded-prompts/p/"], "processing": {"max_hours": 0.05}}
+    spec = LearnSpec(name="late", target={"model": "tiny-code"}, bucket="s3://guarded-prompts/x", data=data)
+    plan = jobs.plan_preparation(spec, session)
+    jobs._send_settings(plan, session)
+    sent = plan.requests["read"].parameters
+    app = {"ImageUri": sent["AppSpecification"]["ImageUri"], "ContainerEntrypoint": ["sleep", "600"]}
+    limit = {"MaxRuntimeInSeconds": 9 * DAY}
+    jobs.start(session, {**sent, "AppSpecification": app, "StoppingCondition": limit})
+    name = plan.bases["read"]
+    advance_clock(port, 30 * MINUTE)
+    assert jobs.processing_state(session, name).job.running, "its deadline has not passed"
+    advance_clock(port, 10 * MINUTE)
+    eventually(lambda: not jobs.processing_state(session, name).job.running)
+    assert jobs.processing_state(session, name).job.status == "Stopped"

@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError
 
 from sagemaker_local.control.training_jobs import metric_values
 from sagemaker_local.process import client
-from sagemaker_local.runtime.training_run import name_below
+from sagemaker_local.runtime.job_processes import name_below
 from tests.local.serving import Server, eventually
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-trainer:cpu"

@@ -21,6 +21,8 @@ from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogu
 from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.ai_benchmarks import LOG_GROUP
+from sagemaker_local.control.processing.operations import ProcessingRecord
+from sagemaker_local.control.processing.operations import description as processing_description
 from sagemaker_local.control.training_jobs import TrainingRecord, description
 from sagemaker_local.engine.building import build_aiperf, build_engine, build_trainer
 from sagemaker_local.engine.env import engine_locks
@@ -47,10 +49,15 @@ from sagemaker_local.process import state
 from sagemaker_local.process.status import ACCOUNT, REGION, LocalStatus
 from sagemaker_local.runtime.benchmark_run import AiperfRunner
 from sagemaker_local.runtime.dataplane import DataPlane, Limits
-from sagemaker_local.runtime.endpoint_events import announce, announce_training
+from sagemaker_local.runtime.endpoint_events import announce, announce_processing, announce_training
 from sagemaker_local.runtime.logs import LONGEST_EVENT, EndpointLogs
 from sagemaker_local.runtime.metrics import Recorder
 from sagemaker_local.runtime.openai_route import OpenAiRoute
+from sagemaker_local.runtime.processing_run import (
+    PROCESSING_LOG_GROUP,
+    ProcessingMachine,
+    Processings,
+)
 from sagemaker_local.runtime.training_life import Trainings
 from sagemaker_local.runtime.training_run import LOG_GROUP as TRAINING_LOG_GROUP
 from sagemaker_local.runtime.training_run import Machine, Trainer
@@ -256,6 +263,7 @@ class Assembly:
                 started=self._write_down,
             ),
             trainings=self._trainings(),
+            processings=self._processings(),
             permitted=Roles(self._moto).allows,
             prefix_exists=self._prefix_exists,
             tripped=self._tripped,
@@ -277,6 +285,22 @@ class Assembly:
             has_instances=lambda name, count: self.control.stock.holds(name, count),
             on_change=lambda row: announce_training(self._moto, description(row), self._clock.now()),
             on_metric=self._training_metric,
+        )
+
+    def _processings(self) -> Processings:
+        machine = ProcessingMachine(
+            moto=self._moto,
+            directory=state.work_dir(self._options.port) / "processing-jobs",
+            now=self._clock.now,
+            write_log=self._processing_line,
+            started=self._write_down,
+        )
+        return Processings(
+            clock=self._clock,
+            attempts=machine.attempt,
+            has_instances=lambda name, count: self.control.stock.holds(name, count),
+            on_change=self._processing_changed,
+            on_metric=lambda row, name, value: None,
         )
 
     def _admin(self, shutdown: Callable[[], None]) -> Admin:
@@ -316,6 +340,14 @@ class Assembly:
     def _training_line(self, stream: str, line: str, role: str) -> None:
         at = int(self._clock.now().timestamp() * 1000)
         self._moto.put_log_events(TRAINING_LOG_GROUP, stream, [(at, line[:LONGEST_EVENT])], role)
+
+    def _processing_line(self, stream: str, line: str, role: str) -> None:
+        at = int(self._clock.now().timestamp() * 1000)
+        self._moto.put_log_events(PROCESSING_LOG_GROUP, stream, [(at, line[:LONGEST_EVENT])], role)
+
+    def _processing_changed(self, row: TrainingRecord) -> None:
+        assert isinstance(row, ProcessingRecord)
+        announce_processing(self._moto, processing_description(row), self._clock.now())
 
     def _training_metric(self, row: TrainingRecord, name: str, value: float) -> None:
         if Roles(self._moto).allows(row.body["RoleArn"], "cloudwatch:PutMetricData", "*", {}):

@@ -42,7 +42,10 @@ def accelerators_of(instance_type: str) -> int | None:
 
 @cache
 def instance_types(use: str) -> frozenset[str]:
-    """The instance types that botocore's own service model allows: ``ProductionVariant`` or ``Training``."""
+    """The instance types that botocore's own service model allows, by use.
+
+    ``use`` is ``ProductionVariant``, ``Training`` or ``Processing``.
+    """
     from botocore.session import Session  # imported here: it is slow
 
     shape = Session().get_service_model("sagemaker").shape_for(f"{use}InstanceType")

@@ -94,7 +94,7 @@ class FakeSwitch:
         now = self.account.call("DeleteInferenceComponent")
         self.account.sagemaker.delete_component(name, now, self.account.actor)
 
-    def stop_job(self, name: str) -> None:
+    def stop_job(self, kind: str, name: str) -> None:
         """StopTrainingJob: these worlds have endpoints alone."""
         self.account.call("StopTrainingJob")
 

@@ -22,6 +22,8 @@ from tests.stacks.support import REGION
 OURS = "arn:aws:s3:::team-learn"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/11111111-2222-3333-4444-555555555555"
 LOG = arn("logs", "log-group:/aws/sagemaker/TrainingJobs:log-stream:team-a-0123456789/algo-1-17")
+PROCESSING_LOG = LOG.replace("TrainingJobs", "ProcessingJobs")
+TRAFFIC = "arn:aws:s3:::team-traffic"
 INTERFACE = arn("ec2", "network-interface/eni-1")
 
 
@@ -49,6 +51,8 @@ def _may(action: str, resource: str, keys: dict[str, str] | None = None, **given
         ("ecr:BatchGetImage", arn("ecr", "repository/peagle-trainer"), {}),
         ("ecr:GetAuthorizationToken", "*", {}),
         ("logs:PutLogEvents", LOG, {}),
+        ("logs:PutLogEvents", PROCESSING_LOG, {}),
+        ("s3:PutObject", f"{OURS}/peagle/team-a/data/prepared/j/train.jsonl", {}),
         ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}),
     ],
 )
@@ -72,12 +76,24 @@ def test_a_job_may_do_what_it_needs(action: str, resource: str, keys: dict[str, 
         ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Billing"}),
         ("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x"), {}),
         ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/admin", {}),
+        ("s3:GetObject", f"{TRAFFIC}/endpoint/a.jsonl", {}),
+        ("sagemaker:CreateProcessingJob", arn("sagemaker", "processing-job/x"), {}),
+        ("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/x"), {}),
         ("kms:Decrypt", KEY, {}),
         ("ec2:CreateNetworkInterface", INTERFACE, {}),
     ],
 )
 def test_a_job_may_do_nothing_else(action: str, resource: str, keys: dict[str, str]) -> None:
     assert not _may(action, resource, keys)
+
+
+def test_traffic_of_another_bucket_is_read_where_the_parameters_name_it() -> None:
+    asked = {"PromptsBucket": "team-traffic", "PromptsPrefix": "endpoint/"}
+    assert _may("s3:GetObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **asked)
+    assert _may("s3:ListBucket", TRAFFIC, {"s3:prefix": "endpoint/2026/"}, **asked)
+    assert not _may("s3:PutObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **asked)
+    assert not _may("s3:GetObject", f"{TRAFFIC}/endpoint-2/a.jsonl", {}, **asked)
+    assert not _may("s3:ListBucket", TRAFFIC, {"s3:prefix": ""}, **asked)
 
 
 def test_a_key_and_a_vpc_are_allowed_where_the_parameters_ask_for_them() -> None:

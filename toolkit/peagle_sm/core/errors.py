@@ -26,7 +26,7 @@
     ├── WaitTimeout (16)       wait: a timeout before the endpoint was InService, or gone
     ├── PackFailed (17)        bench, compare: a workload pack failed
     ├── AcceptanceFell (18)    acceptance: the acceptance length fell in a slice of the traffic
-    ├── TrainingFailed (19)    learn: the training job failed or was stopped
+    ├── TrainingFailed (19)    learn: the training or processing job failed or was stopped
     ├── NotOffered (20)        learn prove: the head is not offered
     └── Interrupted (130)      stopped by Ctrl-C
 """
@@ -211,7 +211,7 @@ class NotOffered(PeagleError):
 
 
 class TrainingFailed(PeagleError):
-    """`learn`: the training job failed or was stopped; nothing is billed any more."""
+    """`learn`: the training or processing job failed or was stopped; nothing is billed any more."""
 
     exit_code = 19
 
@@ -242,7 +242,7 @@ EXIT_CODES: dict[int, str] = {
     16: "wait: a timeout before the endpoint was InService (with --deleted: gone)",
     17: "bench, compare: a workload pack failed",
     18: "acceptance: the acceptance length fell in a slice of the traffic",
-    19: "learn: the training job failed or was stopped; nothing is billed any more",
+    19: "learn: the training or processing job failed or was stopped; nothing is billed any more",
     20: "learn prove: the head is not offered",
     130: "interrupted by Ctrl-C",
 }

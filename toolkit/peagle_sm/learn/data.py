@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,8 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
-from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split, user_text
+from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split_prompts, user_text
+from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
 from peagle_sm.core.request_slices import slices_of_body
@@ -123,8 +124,17 @@ class DataPlan:
     offer: DataOffer
 
 
-def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources | None = None) -> DataPlan:
+def plan_data(
+    spec: LearnSpec,
+    session: Session,
+    work: Path,
+    *,
+    sources: Sources | None = None,
+    prepared: tuple[Read, Split] | None = None,
+) -> DataPlan:
     """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
+
+    ``prepared`` has the prompts and the split of a preparation in processing jobs, which are then not read.
 
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
@@ -138,28 +148,14 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
     texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
-    read = read_prompts(data.prompts, lambda: session, texts, max_tokens=data.max_tokens, what="data.prompts")
-    general: Read | None = None
-    if data.general is not None:
-        general = read_prompts(
-            [data.general],
-            lambda: session,
-            texts,
-            max_tokens=data.max_tokens,
-            what="data.general",
-            prefix="general/",
-        )
-    chosen = _limited(read.prompts, data.limit, data.seed)
-    others = () if general is None else general.prompts
-    divided = split(chosen, data.held_out, data.seed, others, data.general_trained)
+    read, divided = prepared or _read_here(spec, session, texts)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
     described = describe_endpoint(session, endpoint)
     journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
-    items = {**read.items, **({} if general is None else general.items)}
     wanted = tuple(
-        WantedAnswer(items[prompt.id], each.key)
+        WantedAnswer(read.items[prompt.id], each.key)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
         for prompt in each.prompts
     )
@@ -181,7 +177,7 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
         near_repeats=divided.near_repeats,
         like_general=divided.like_general,
         token_ids=read.token_ids,
-        redacted=dict(Counter(read.redacted) + Counter({} if general is None else general.redacted)),
+        redacted=read.redacted,
         to_ask=len(todo),
         answered=len(wanted) - len(todo),
         most_tokens=tokens,
@@ -191,9 +187,42 @@ def plan_data(spec: LearnSpec, session: Session, work: Path, *, sources: Sources
         budget_usd=data.budget_usd,
         until=spent.summary.expires_at,
         uri=data_uri(spec),
-        notes=(*notes, *read.notes, *(() if general is None else general.notes)),
+        notes=(*notes, *read.notes),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
+
+
+def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts) -> tuple[Read, Split]:
+    """Read, redact and split the prompts on this machine."""
+    data = spec.data
+    read = read_prompts(data.prompts, lambda: session, texts, max_tokens=data.max_tokens, what="data.prompts")
+    general: Read | None = None
+    if data.general is not None:
+        general = read_prompts(
+            [data.general],
+            lambda: session,
+            texts,
+            max_tokens=data.max_tokens,
+            what="data.general",
+            prefix="general/",
+        )
+    divided = split_prompts(
+        read.prompts,
+        () if general is None else general.prompts,
+        held_out=data.held_out,
+        general_trained=data.general_trained,
+        limit=data.limit,
+        seed=data.seed,
+    )
+    if general is None:
+        return read, divided
+    whole = replace(
+        read,
+        items={**read.items, **general.items},
+        redacted=dict(Counter(read.redacted) + Counter(general.redacted)),
+        notes=(*read.notes, *general.notes),
+    )
+    return whole, divided
 
 
 def need_endpoint(spec: LearnSpec) -> str:
@@ -209,13 +238,6 @@ def need_endpoint(spec: LearnSpec) -> str:
             " learn.yaml.",
         )
     return spec.endpoint
-
-
-def _limited(prompts: Sequence[LearnPrompt], limit: int | None, seed: int) -> list[LearnPrompt]:
-    if limit is None or len(prompts) <= limit:
-        return list(prompts)
-    drawn = sorted(prompts, key=lambda each: hashlib.sha256(f"{seed}/{each.id}".encode()).digest())
-    return drawn[:limit]
 
 
 def _settings_hash(spec: LearnSpec) -> str:
@@ -348,7 +370,7 @@ def _manifest(
         "made_at": session.now().isoformat(timespec="seconds"),
         "target": spec.target.model_dump(mode="json", exclude={"accept_eula"}),
         "endpoint": {"name": offer.endpoint, **plan.described.origin},
-        "settings": spec.data.model_dump(mode="json"),
+        "settings": spec.data.model_dump(mode="json", exclude={"processing"}),
         "sources": dict(plan.read.sources),
         "sets": [asdict(each) for each in offer.sets],
         "left_out": {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.control.prices import LOCAL, find_training_price
+from peagle_sm.aws.control.prices import LOCAL, find_job_price
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
 from peagle_sm.aws.session.session import Session
@@ -352,7 +352,7 @@ def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
 def _hourly(given: float | None, session: Session, kind: str) -> tuple[float | None, str]:
     if session.is_local:
         return 0.0, LOCAL
-    found, why = find_training_price(session, kind, session.region)
+    found, why = find_job_price(session, kind, session.region, "Train")
     if found is not None:
         return found.usd_per_hour, str(found)
     if given is not None:

@@ -78,7 +78,7 @@ def read_prompts(
         notes += loaded.notes
         for item in loaded.items:
             known = replace(item, prompt_id=begins + item.prompt_id)
-            found[known.prompt_id] = _redacting(known, redactor, max_tokens)
+            found[known.prompt_id] = redacting(known, redactor, max_tokens)
     prompts = [LearnPrompt(name, item.body, item.category, item.labels) for name, item in found.items()]
     refuse_unfit(prompts, target, what)
     kept = tuple(each for each in prompts if not is_token_ids(each))
@@ -99,7 +99,7 @@ def _expanded(place: str, what: str) -> list[str]:
     return found
 
 
-def _redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
+def redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
     """Return a request without secrets, and so for every next turn of its conversation."""
     body: dict[str, Any] = {name: each for name, each in item.body.items() if name not in _DROPPED}
     body = redactor.redact(body)
@@ -110,7 +110,7 @@ def _redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
 
     def then(answer: str) -> WorkItem | None:
         following = None if follow is None else follow(answer)
-        return None if following is None else _redacting(following, redactor, max_tokens)
+        return None if following is None else redacting(following, redactor, max_tokens)
 
     return replace(item, body=body, then=None if follow is None else then)
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.control import training
+from peagle_sm.aws.control import processing, training
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
@@ -91,7 +91,7 @@ def find_data(spec: LearnSpec, session: Session) -> StoredData:
 
     Raises:
         NotFound: there is none.
-        PlanRefused: a training job runs that may read it.
+        PlanRefused: a training or processing job runs that may read it.
     """
     bucket, prefix = s3.split_uri(data_uri(spec))
     sizes = s3.list_sizes(session, bucket, prefix)
@@ -103,6 +103,16 @@ def find_data(spec: LearnSpec, session: Session) -> StoredData:
         if any(each["DataSource"]["S3DataSource"]["S3Uri"].startswith(data_uri(spec)) for each in channels):
             raise PlanRefused(
                 f"the training job {name} runs, and reads {data_uri(spec)}",
+                next_step="Wait for its end, or stop it: "
+                f"`peagle-sm learn stop {name}{session.command_flags()}`.",
+                details={"findings": []},
+            )
+    for name in processing.processing_job_names(session, spec.name, running=True):
+        found = processing.describe_processing_job(session, name)
+        inputs = found.raw.get("ProcessingInputs", ()) if found is not None and found.running else ()
+        if any(each.get("S3Input", {}).get("S3Uri", "").startswith(data_uri(spec)) for each in inputs):
+            raise PlanRefused(
+                f"the processing job {name} runs, and reads {data_uri(spec)}",
                 next_step="Wait for its end, or stop it: "
                 f"`peagle-sm learn stop {name}{session.command_flags()}`.",
                 details={"findings": []},

@@ -18,6 +18,7 @@ from .engines import Engine, EnginePlan, ModelDataExists, Tell, Timing
 from .errors import ApiError
 from .model_packages import ModelPackages
 from .models import Configs, Models, Tags
+from .processing.operations import ProcessingJobs
 from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
 from .routing import Route, Router
 from .supervisor import Supervisor, Tripped
@@ -140,6 +141,7 @@ class ControlPlane:
         assumable: whether SageMaker may assume a role (CreateModel, CreateEndpointConfig); None believes it.
         benchmarks: runs AI benchmark jobs; None refuses them.
         trainings: runs training jobs; None refuses them.
+        processings: runs processing jobs; None refuses them.
         permitted: whether a role's policies allow an action (CreateTrainingJob); None believes it.
         prefix_exists: whether a key begins with an S3 URI's (CreateTrainingJob); None believes it.
         tripped: whether an alarm of UpdateEndpoint is in state ALARM; None: no alarm ever is.
@@ -160,6 +162,7 @@ class ControlPlane:
         assumable: Callable[[str], bool] | None = None,
         benchmarks: BenchmarkRunner | None = None,
         trainings: TrainingLife | None = None,
+        processings: TrainingLife | None = None,
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
         tripped: Tripped | None = None,
@@ -183,6 +186,15 @@ class ControlPlane:
             self._tables,
             clock,
             trainings,
+            quotas=self.quotas,
+            assumable=assumable,
+            permitted=permitted,
+            prefix_exists=prefix_exists,
+        )
+        self._processings = ProcessingJobs(
+            self._tables,
+            clock,
+            processings,
             quotas=self.quotas,
             assumable=assumable,
             permitted=permitted,
@@ -215,6 +227,7 @@ class ControlPlane:
             "DeleteTags": tags.delete,
             **self._benchmarks.operations,
             **self._trainings.operations,
+            **self._processings.operations,
             **ModelPackages(self._tables, clock).operations,
         }
         self._router = Router(
@@ -299,7 +312,7 @@ class ControlPlane:
 
     async def close(self) -> None:
         """End every job and engine, in any status; use nothing of it afterwards."""
-        await asyncio.gather(self._benchmarks.close(), self._trainings.close())
+        await asyncio.gather(self._benchmarks.close(), self._trainings.close(), self._processings.close())
         await asyncio.gather(
             *(life.close() for life in self._components.lives.values()),
             *(supervisor.close() for supervisor in self._endpoints.supervisors.values()),

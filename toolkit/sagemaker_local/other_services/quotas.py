@@ -88,6 +88,7 @@ def _quotas(response: Any) -> list[dict[str, Any]]:
     names = [f"{name} for endpoint usage" for name in hosting]
     names.append(ALL_INSTANCES)
     names += [f"{name} for {kind}training job usage" for kind in ("", "spot ") for name in training]
+    names += [f"{name} for processing job usage" for name in sorted(instance_types("Processing"))]
     limit: Limit = getattr(response, _LIMIT, lambda _: None)
     return [
         _quota(index, name, _value(name, limit(name)), response.region, response.current_account)

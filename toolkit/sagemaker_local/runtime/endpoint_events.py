@@ -1,4 +1,4 @@
-"""EventBridge's state changes of endpoints and training jobs, published when a status changes.
+"""EventBridge's state changes of endpoints, training and processing jobs, published when a status changes.
 
 Source: "Events that Amazon SageMaker AI sends to Amazon EventBridge", SageMaker developer guide. The rules
 and their targets are moto's: log groups, queues and buses are served, functions are not.
@@ -46,6 +46,13 @@ def announce_training(moto: Moto, described: Mapping[str, Any], at: datetime) ->
         for each in described["SecondaryStatusTransitions"]
     ]
     _publish(moto, "Training Job", {**detail, "Tags": {}}, described["TrainingJobArn"], at)
+
+
+def announce_processing(moto: Moto, described: Mapping[str, Any], at: datetime) -> None:
+    """Publish a change of a processing job's status; ``described`` is DescribeProcessingJob's answer."""
+    times = ("CreationTime", "LastModifiedTime", "ProcessingStartTime", "ProcessingEndTime")
+    detail = {key: _milliseconds(value) if key in times else value for key, value in described.items()}
+    _publish(moto, "Processing Job", {**detail, "Tags": {}}, described["ProcessingJobArn"], at)
 
 
 def _publish(moto: Moto, of: str, detail: Mapping[str, Any], arn: str, at: datetime) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from peagle_guard.records import Endpoint, Record
 
@@ -47,9 +47,12 @@ class Tagged:
     tags: Mapping[str, str]
 
 
+JobKind = Literal["training", "processing"]
+
+
 @dataclass(frozen=True)
 class Job:
-    """One training job as SageMaker describes it; ``started_at`` is None before it is billed."""
+    """One training or processing job; ``started_at`` is None before it is billed."""
 
     name: str
     started_at: datetime | None
@@ -123,13 +126,13 @@ class Aws(Protocol):
         """The tagging API's GetResources for endpoints with our tag, 100 a page."""
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
-        """ListTags: the current tags of one endpoint or training job."""
+        """ListTags: the current tags of one endpoint or job."""
 
-    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
+    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs or ListProcessingJobs, those in progress, 100 a page: name and ARN."""
 
-    def describe_job(self, name: str) -> Job:
-        """DescribeTrainingJob."""
+    def describe_job(self, kind: JobKind, name: str) -> Job:
+        """DescribeTrainingJob or DescribeProcessingJob."""
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None

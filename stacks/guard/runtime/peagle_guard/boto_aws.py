@@ -13,7 +13,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from peagle_guard.aws import Component, Job, Page, Query, Result, Tagged, Unanswered
+from peagle_guard.aws import Component, Job, JobKind, Page, Query, Result, Tagged, Unanswered
 from peagle_guard.records import Endpoint
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings, now
@@ -112,28 +112,30 @@ class BotoAws:
         found = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
         return Page(found, answer.get("PaginationToken") or None)
 
-    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
-        answer = self._sagemaker.list_training_jobs(
-            StatusEquals="InProgress", MaxResults=_PAGE, **_next(token)
-        )
-        rows = answer["TrainingJobSummaries"]
-        found = tuple((row["TrainingJobName"], row["TrainingJobArn"]) for row in rows)
-        return Page(found, answer.get("NextToken"))
+    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs or ListProcessingJobs, those in progress, 100 a page: name and ARN."""
+        asked: dict[str, Any] = {"StatusEquals": "InProgress", "MaxResults": _PAGE, **_next(token)}
+        if kind == "training":
+            training = self._sagemaker.list_training_jobs(**asked)
+            rows = [
+                (row["TrainingJobName"], row["TrainingJobArn"]) for row in training["TrainingJobSummaries"]
+            ]
+            return Page(tuple(rows), training.get("NextToken"))
+        processing = self._sagemaker.list_processing_jobs(**asked)
+        summaries = processing["ProcessingJobSummaries"]
+        rows = [(row["ProcessingJobName"], row["ProcessingJobArn"]) for row in summaries]
+        return Page(tuple(rows), processing.get("NextToken"))
 
-    def describe_job(self, name: str) -> Job:
-        """DescribeTrainingJob."""
-        answer = self._sagemaker.describe_training_job(TrainingJobName=name)
-        started, seconds = (
-            answer.get("TrainingStartTime"),
-            answer["StoppingCondition"].get("MaxRuntimeInSeconds"),
-        )
-        return Job(
-            name=name,
-            started_at=None if started is None else started.astimezone(UTC),
-            max_runtime=None if seconds is None else timedelta(seconds=seconds),
-            spot=bool(answer.get("EnableManagedSpotTraining")),
-        )
+    def describe_job(self, kind: JobKind, name: str) -> Job:
+        """DescribeTrainingJob or DescribeProcessingJob."""
+        if kind == "training":
+            training = self._sagemaker.describe_training_job(TrainingJobName=name)
+            spot = bool(training.get("EnableManagedSpotTraining"))
+            limit = training["StoppingCondition"].get("MaxRuntimeInSeconds")
+            return _job(name, training.get("TrainingStartTime"), limit, spot)
+        processing = self._sagemaker.describe_processing_job(ProcessingJobName=name)
+        limit = processing.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+        return _job(name, processing.get("ProcessingStartTime"), limit, False)
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: at most 50 tags, so one page of 100 holds them."""
@@ -244,3 +246,12 @@ def _tags(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def _next(token: str | None) -> dict[str, str]:
     return {"NextToken": token} if token else {}
+
+
+def _job(name: str, started: datetime | None, seconds: int | None, spot: bool) -> Job:
+    return Job(
+        name=name,
+        started_at=None if started is None else started.astimezone(UTC),
+        max_runtime=None if seconds is None else timedelta(seconds=seconds),
+        spot=spot,
+    )

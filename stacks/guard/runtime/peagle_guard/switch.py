@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from peagle_guard import settings as environment
 from peagle_guard import training
-from peagle_guard.aws import same_arn, same_time
+from peagle_guard.aws import JobKind, same_arn, same_time
 from peagle_guard.boto_aws import client, described, is_missing, tags_of
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
 from peagle_guard.register import Claims, DynamoRegister, claim, is_later, is_parting, moved_to, unclaim
@@ -98,8 +98,9 @@ def turn(aws: SwitchAws, event: Mapping[str, Any]) -> Answer:
     Before components are deleted, the register marks the endpoint as parting, so each sweep finishes it.
     """
     action, stack, endpoint = event.get("action"), event.get("stack"), event.get("endpoint")
-    if action == "stop-training":
-        return training.stop(aws, event)
+    kind = training.kind_of_action(action)
+    if kind is not None:
+        return training.stop(aws, kind, event)
     if action == "off" and isinstance(endpoint, str):
         return _off_direct(aws, event, endpoint)
     if action not in ("on", "off") or not isinstance(stack, str):
@@ -433,14 +434,17 @@ class BotoSwitch:
             if not is_missing(error):
                 raise
 
-    def stop_job(self, name: str) -> None:
-        """StopTrainingJob; one that has ended is left alone."""
+    def stop_job(self, kind: JobKind, name: str) -> None:
+        """StopTrainingJob or StopProcessingJob; one that has ended is left alone."""
         try:
-            self._sagemaker.stop_training_job(TrainingJobName=name)
+            if kind == "training":
+                self._sagemaker.stop_training_job(TrainingJobName=name)
+            else:
+                self._sagemaker.stop_processing_job(ProcessingJobName=name)
         except ClientError as error:
-            text = error.response["Error"].get("Message", "")
+            code, text = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             ended = "is in status" in text or "not found" in text.lower()
-            if error.response["Error"]["Code"] != "ValidationException" or not ended:
+            if code != "ResourceNotFound" and (code != "ValidationException" or not ended):
                 raise
 
     def delete_endpoint(self, name: str) -> None:

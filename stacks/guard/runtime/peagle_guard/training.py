@@ -1,4 +1,4 @@
-"""Training jobs of peagle-sm that run past their limit: which they are, and stopping them.
+"""Training and processing jobs of peagle-sm that run past their limit: which they are, and stopping them.
 
 SageMaker ends a job at its own maximum run time; this is the second line. A job is over its limit some time
 after that run time, or after the deadline in its tags. The sweeper decides, and the switch stops: it
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from peagle_guard.aws import Aws, Job, Page
+from peagle_guard.aws import Aws, Job, JobKind, Page
 from peagle_guard.settings import Settings, parse_time
 from peagle_sm.core.plan.tags_and_schedules import DEADLINE, LEARN, MANAGED_BY, MANAGER
 
@@ -21,8 +21,31 @@ GRACE = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
+class KindWords:
+    """What the guard calls and says for one kind of jobs."""
+
+    operation: str
+    action: str
+    advice: str
+
+
+KINDS: Mapping[JobKind, KindWords] = {
+    "training": KindWords(
+        "ListTrainingJobs",
+        "stop-training",
+        "It saves a checkpoint; `peagle-sm learn train` with the same learn.yaml goes on from it.",
+    ),
+    "processing": KindWords(
+        "ListProcessingJobs",
+        "stop-processing",
+        "`peagle-sm learn data --processing` with the same learn.yaml starts it anew.",
+    ),
+}
+
+
+@dataclass(frozen=True)
 class TrainingEntry:
-    """One training job in the report."""
+    """One training or processing job in the report."""
 
     name: str
     action: str
@@ -35,7 +58,7 @@ class TrainingEntry:
 
 
 def is_our_job(tags: Mapping[str, str]) -> bool:
-    """Return whether peagle-sm created a training job."""
+    """Return whether peagle-sm created a job."""
     return tags.get(MANAGED_BY) == MANAGER and bool(tags.get(LEARN))
 
 
@@ -61,27 +84,30 @@ def watch(
     aws: Aws, settings: Settings, now: datetime, dry_run: bool
 ) -> tuple[list[TrainingEntry], list[str]]:
     """Stop the jobs that are over their limit; return an entry for each of ours, and what failed."""
-    try:
-        jobs = list(_running(aws))
-    except Exception as error:
-        return [], [f"ListTrainingJobs: {type(error).__name__}: {error}"]
-    found = []
-    for name, arn in jobs:
+    found: list[TrainingEntry] = []
+    faults: list[str] = []
+    for kind, words in KINDS.items():
         try:
-            entry = _one(aws, settings, name, arn, now, dry_run)
-        except Exception as error:
-            fault = f"{type(error).__name__}: {error}"
-            entry = TrainingEntry(name, "none", "it could not be checked or stopped", fault)
-        if entry is not None:
-            found.append(entry)
-    return found, [f"{each.name}: {each.fault}" for each in found if each.fault]
+            jobs = list(_running(aws, kind))
+        except Exception as error:  # the other kind is watched all the same
+            faults.append(f"{words.operation}: {type(error).__name__}: {error}")
+            continue
+        for name, arn in jobs:
+            try:
+                entry = _one(aws, settings, kind, name, arn, now, dry_run)
+            except Exception as error:
+                fault = f"{type(error).__name__}: {error}"
+                entry = TrainingEntry(name, "none", "it could not be checked or stopped", fault)
+            if entry is not None:
+                found.append(entry)
+    return found, [*faults, *(f"{each.name}: {each.fault}" for each in found if each.fault)]
 
 
-def _running(aws: Aws) -> list[tuple[str, str]]:
+def _running(aws: Aws, kind: JobKind) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     token: str | None = None
     while True:
-        page: Page[tuple[str, str]] = aws.running_jobs(token)
+        page: Page[tuple[str, str]] = aws.running_jobs(kind, token)
         found += page.items
         token = page.token
         if token is None:
@@ -89,25 +115,24 @@ def _running(aws: Aws) -> list[tuple[str, str]]:
 
 
 def _one(
-    aws: Aws, settings: Settings, name: str, arn: str, now: datetime, dry_run: bool
+    aws: Aws, settings: Settings, kind: JobKind, name: str, arn: str, now: datetime, dry_run: bool
 ) -> TrainingEntry | None:
     tags = aws.endpoint_tags(arn)
     if not is_our_job(tags):
         return None
-    job = aws.describe_job(name)
-    why = over_limit(job, tags, now)
+    why = over_limit(aws.describe_job(kind, name), tags, now)
     if why is None:
         return TrainingEntry(name, "none", "within its limit")
     if dry_run:
         return TrainingEntry(name, "stop", why)
-    answer = aws.invoke(settings.switch_function, {"action": "stop-training", "job": name, "arn": arn})
+    words = KINDS[kind]
+    answer = aws.invoke(settings.switch_function, {"action": words.action, "job": name, "arn": arn})
     if answer.get("state") == "refused":
         return TrainingEntry(name, "none", why, f"the switch answered: {answer.get('detail')}")
     try:
         aws.publish(
-            f"peagle-sm: training job {name} is being stopped"[:100],
-            f"Training job {name} is being stopped: {why}.\nIt saves a checkpoint; `peagle-sm learn train` "
-            "with the same learn.yaml goes on from it.",
+            f"peagle-sm: {kind} job {name} is being stopped"[:100],
+            f"{kind.capitalize()} job {name} is being stopped: {why}.\n{words.advice}",
         )
     except Exception as error:
         return TrainingEntry(name, "stop", why, f"the notice: {type(error).__name__}: {error}")
@@ -120,16 +145,22 @@ class JobSwitch(Protocol):
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags."""
 
-    def stop_job(self, name: str) -> None:
-        """StopTrainingJob; one that has ended is left alone."""
+    def stop_job(self, kind: JobKind, name: str) -> None:
+        """StopTrainingJob or StopProcessingJob; one that has ended is left alone."""
 
 
-def stop(aws: JobSwitch, event: Mapping[str, Any]) -> dict[str, Any]:
+def kind_of_action(action: Any) -> JobKind | None:
+    """Return the kind of job that an action of the switch stops; None for another action."""
+    return next((kind for kind, words in KINDS.items() if words.action == action), None)
+
+
+def stop(aws: JobSwitch, kind: JobKind, event: Mapping[str, Any]) -> dict[str, Any]:
     """Stop the job of an event if its tags are peagle-sm's; answer as the switch does."""
     name, arn = str(event.get("job", "")), str(event.get("arn", ""))
-    if not name or arn.rpartition("/")[2].lower() != name.lower():
+    of_kind = f":{kind}-job/" in arn
+    if not name or not of_kind or arn.rpartition("/")[2].lower() != name.lower():
         return {"state": "refused", "detail": f"found {dict(event)!r}; job and arn must name one job"}
     if not is_our_job(aws.endpoint_tags(arn)):
         return {"state": "refused", "detail": f"the tags of {name} do not mark it as created by peagle-sm"}
-    aws.stop_job(name)
+    aws.stop_job(kind, name)
     return {"state": "in-progress", "detail": f"{name} is being stopped", "started": True}

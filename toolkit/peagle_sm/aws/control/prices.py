@@ -77,22 +77,25 @@ def describe(price: PriceEntry, instances: int = 1) -> str:
     return f"{instances} x {price}" if instances != 1 else str(price)
 
 
-def find_training_price(
-    session: Session, instance_type: str, region: str
-) -> tuple[PriceEntry | None, str | None]:
-    """Return the price of one instance that trains, and why there is none.
+Use = Literal["Host", "Train", "Processing"]
+"""What an instance is billed for, as in the usage type of a price: hosting, training or processing."""
+_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training", "Processing": "processing"}
 
-    The catalogue's prices are of hosting, so it has none of training.
+
+def find_job_price(
+    session: Session, instance_type: str, region: str, use: Use
+) -> tuple[PriceEntry | None, str | None]:
+    """Return the price of one instance of a job, and why there is none.
+
+    The catalogue's prices are of hosting, so it has none of jobs.
     """
     try:
-        asked = listed_price(session, instance_type, region, "Train")
+        asked = listed_price(session, instance_type, region, use)
     except PeagleError as error:
         return None, f"{API}: {error.message}"
-    return (asked, None) if asked else (None, f"{API}: no training price for {instance_type} in {region}")
-
-
-Use = Literal["Host", "Train"]
-"""What an instance is billed for, as in the usage type of a price: real-time hosting, or training."""
+    return (
+        (asked, None) if asked else (None, f"{API}: no {_WORDS[use]} price for {instance_type} in {region}")
+    )
 
 
 def listed_price(session: Session, instance_type: str, region: str, use: Use = "Host") -> PriceEntry | None:
@@ -146,7 +149,8 @@ def read_product(
     """Parse a price list document; None unless of this use, on demand, in USD.
 
     An instance has a row for each use (training, notebooks, batch …), distinguished by the usage type:
-    ``USE1-Host:ml.g5.xlarge`` is real-time hosting, ``USE1-Train:ml.g5.xlarge`` training.
+    ``USE1-Host:ml.g5.xlarge`` is real-time hosting, ``USE1-Train:ml.g5.xlarge`` training,
+    ``USE1-Processing:ml.m5.xlarge`` processing.
     """
     attributes = product.get("product", {}).get("attributes", {})
     usage = str(attributes.get("usagetype", ""))

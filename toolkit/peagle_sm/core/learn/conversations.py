@@ -155,13 +155,18 @@ class Grouped:
     near_repeats: int
 
 
+def without_repeats(prompts: Sequence[LearnPrompt]) -> list[LearnPrompt]:
+    """Return the prompts without those that ask the same as an earlier one."""
+    return list({exact_key(each.body): each for each in reversed(prompts)}.values())[::-1]
+
+
 def group(prompts: Sequence[LearnPrompt]) -> Grouped:
     """Leave out repeats, and put what belongs together into conversations.
 
     Later turns of one conversation stay: their answers differ. A prompt that is nearly that of another
     conversation is left out.
     """
-    distinct = list({exact_key(each.body): each for each in reversed(prompts)}.values())[::-1]
+    distinct = without_repeats(prompts)
     texts = [user_text(each.body) for each in distinct]
     firsts = [first_turn(each.body) for each in distinct]
     dialogues = _Together(len(distinct))
@@ -230,6 +235,31 @@ class Split:
     repeats: int = 0
     near_repeats: int = 0
     like_general: int = 0  #: prompts left out because the general set has nearly the same
+
+
+def split_prompts(
+    prompts: Sequence[LearnPrompt],
+    general: Sequence[LearnPrompt],
+    *,
+    held_out: float,
+    general_trained: float,
+    limit: int | None,
+    seed: int,
+) -> Split:
+    """Leave out repeats, draw ``limit`` of the prompts, and split them; on one machine or over shards.
+
+    The result depends on the prompts and their order alone, not on how many machines read them.
+
+    Raises:
+        SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
+    """
+    distinct = without_repeats(prompts)
+    chosen = distinct
+    if limit is not None and len(distinct) > limit:
+        place = {id(each): _digest(seed, each.id) for each in distinct}
+        chosen = sorted(distinct, key=lambda each: place[id(each)])[:limit]
+    divided = split(chosen, held_out, seed, general, general_trained)
+    return replace(divided, repeats=divided.repeats + len(prompts) - len(distinct))
 
 
 def split(
@@ -318,8 +348,11 @@ def _unlike(
 
 
 def _draw(seed: int, key: str) -> float:
-    found = hashlib.sha256(f"{seed}/{key}".encode()).digest()
-    return int.from_bytes(found[:8], "big") / 2**64
+    return int.from_bytes(_digest(seed, key)[:8], "big") / 2**64
+
+
+def _digest(seed: int, key: str) -> bytes:
+    return hashlib.sha256(f"{seed}/{key}".encode()).digest()
 
 
 def _count(number: int, word: str) -> str:

@@ -123,6 +123,12 @@ def _turn(
     )
 
 
+def conversation_item(item: WorkItem, turns: Sequence[str], settings: Mapping[str, Any]) -> WorkItem:
+    """Return a request as the first turn of a conversation; ``turns`` are all of the user's messages."""
+    question = Question(item.prompt_id, turns=tuple(turns), category=item.category, labels=item.labels)
+    return _turn(question, turns, [], settings)
+
+
 def salted(item: WorkItem, salt: str) -> WorkItem:
     """Add a ``cache_salt`` to a request (unless its body has one) and to its next turns.
 

@@ -72,7 +72,7 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
 def _prices(state: State, asked: bool) -> PriceOf:
     if not asked:
         return lambda _: None
-    from peagle_sm.aws.control.prices import find_training_price
+    from peagle_sm.aws.control.prices import find_job_price
 
     session = open_session(state)
     known: dict[str, float | None] = {}
@@ -80,7 +80,7 @@ def _prices(state: State, asked: bool) -> PriceOf:
     def price_of(name: str) -> float | None:
         if name not in known:
             try:
-                entry, why = find_training_price(session, name, session.region)
+                entry, why = find_job_price(session, name, session.region, "Train")
             except PeagleError as error:
                 entry, why = None, error.message
             known[name] = None if entry is None else entry.usd_per_hour

@@ -15,7 +15,10 @@ from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.words import elapsed, usd
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from peagle_sm.aws.session.session import Session
+    from peagle_sm.learn.processing.jobs import ProcessingState
     from peagle_sm.learn.train import TrainingOffer, TrainingState
 
 report_option = click.option(
@@ -96,7 +99,7 @@ def question(offer: TrainingOffer) -> str:
 @global_options
 @click.pass_obj
 def status(state: State, job: str | None, follows: bool, lines: bool, report: Path | None) -> None:
-    """Show training jobs: steps, losses and cost.
+    """Show training jobs, and processing jobs of `learn data`: steps, losses and cost.
 
     JOB is a job's name, or the beginning of several; without it, all running jobs of peagle-sm are listed.
     """
@@ -104,16 +107,20 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
     from peagle_sm.learn import train as learning
 
     session = open_session(state)
+    if job is not None and is_processing(session, job):
+        _show_processing(state, session, job, follows=follows, lines=lines)
+        return
     found = None if job is None else describe_training_job(session, job)
     if job is None or found is None:
         if job is not None and (follows or lines or report):
             learning.training_state(session, job)  # raises: there is no such job
         rows = learning.jobs_of(session, job)
+        others = running_jobs(session) if job is None else []
         emit(
             state,
-            table=lambda: render_jobs(rows),
-            data=lambda: [one.to_dict() for one in rows],
-            names=[one.job.name for one in rows],
+            table=lambda: render_jobs(rows, others),
+            data=lambda: [*(one.to_dict() for one in rows), *(one.to_dict() for one in others)],
+            names=[*(one.job.name for one in rows), *(one.job.name for one in others)],
         )
         return
     if lines:
@@ -134,14 +141,18 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
 @global_options
 @click.pass_obj
 def stop(state: State, job: str) -> None:
-    """Stop a training job.
+    """Stop a training job, or a processing job of `learn data`.
 
-    The job saves a checkpoint within two minutes and ends. `peagle-sm learn train` with the same spec goes on
-    from it.
+    A training job saves a checkpoint within two minutes and ends. `peagle-sm learn train` with the same spec
+    goes on from it. A processing job is started anew by the next run.
     """
     from peagle_sm.learn import train as learning
+    from peagle_sm.learn.processing import jobs
 
     session = open_session(state)
+    if is_processing(session, job):
+        _emit_processing(state, session, jobs.stop(session, job))
+        return
     _emit(state, learning.stop(session, job), session)
 
 
@@ -185,21 +196,69 @@ def _figures(found: object) -> str:
     return ", ".join(form.format(values[name]) for name, form in named.items() if name in values)
 
 
-def render_jobs(rows: list[TrainingState]) -> str:
+def render_jobs(rows: Sequence[TrainingState], others: Sequence[ProcessingState] = ()) -> str:
     """Render the list of jobs."""
-    if not rows:
-        return "No training job of peagle-sm runs here."
-    cells = [
-        [
-            one.job.name,
-            one.job.secondary or one.job.status,
-            f"{one.job.instances} x {one.job.instance_type}",
-            elapsed(one.billed_s),
-            usd(one.usd),
-        ]
-        for one in rows
-    ]
+    if not rows and not others:
+        return "No training or processing job of peagle-sm runs here."
+    cells = [_row(one, one.job.secondary or one.job.status) for one in rows]
+    cells += [_row(one, one.job.status) for one in others]
     return render_table(("job", "status", "instance", "billed", "cost"), cells, right=("billed", "cost"))
+
+
+def _row(one: TrainingState | ProcessingState, status: str) -> list[str]:
+    kind = f"{one.job.instances} x {one.job.instance_type}"
+    return [one.job.name, status, kind, elapsed(one.billed_s), usd(one.usd)]
+
+
+def is_processing(session: Session, job: str) -> bool:
+    """Return whether a processing job has that name, and no training job."""
+    from peagle_sm.aws.control.processing import describe_processing_job
+    from peagle_sm.aws.control.training import describe_training_job
+
+    return describe_training_job(session, job) is None and describe_processing_job(session, job) is not None
+
+
+def running_jobs(session: Session) -> list[ProcessingState]:
+    """Return peagle-sm's processing jobs that run."""
+    from peagle_sm.learn.processing import jobs
+
+    return jobs.running_jobs(session)
+
+
+def _show_processing(state: State, session: Session, job: str, *, follows: bool, lines: bool) -> None:
+    from peagle_sm.aws.control.processing import log_lines
+    from peagle_sm.learn.processing import jobs
+
+    shown = jobs.processing_state(session, job)
+    if lines:
+        for line in log_lines(session, job, shown.job.created_at):
+            click.echo(line.text)
+        return
+    if follows:
+        with termination_is_ctrl_c(), follower(state) as follow:
+            shown = jobs.follow(session, job, progress=follow)
+    _emit_processing(state, session, shown)
+
+
+def _emit_processing(state: State, session: Session, shown: ProcessingState) -> None:
+    flags = session.command_flags()
+    emit(state, table=lambda: render_processing(shown, flags), data=shown.to_dict, names=[shown.job.name])
+
+
+def render_processing(shown: ProcessingState, flags: str) -> str:
+    """Render one processing job."""
+    job = shown.job
+    fields = [
+        ("job", job.name),
+        ("status", job.status),
+        ("instance", f"{job.instances} x {job.instance_type}"),
+        ("billed", f"{elapsed(shown.billed_s)} of each instance, {usd(shown.usd)}"),
+        ("message", job.exit_message or ""),
+        ("reason", job.failure_reason or ""),
+    ]
+    if job.running:
+        fields.append(("stop it", f"peagle-sm learn stop {job.name}{flags}"))
+    return render_fields([(name, value) for name, value in fields if value])
 
 
 def _write_report(state: State, session: Session, shown: TrainingState, path: Path | None) -> None:

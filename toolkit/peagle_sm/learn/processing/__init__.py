@@ -1,0 +1,1 @@
+"""`learn data --processing`: the local step in SageMaker Processing jobs."""
