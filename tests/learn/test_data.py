@@ -253,6 +253,19 @@ def test_bad_prompts_are_refused_before_anything_is_sent(
     assert not (tmp_path / "work").exists()
 
 
+def test_paths_are_relative_to_the_spec_and_not_to_the_working_folder(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    others = [{"prompt": " ".join(f"w{number}{place}" for place in range(9))} for number in range(6)]
+    whole = spec_of(texts(8), others)
+    beside = whole.data.model_copy(update={"prompts": ("p.js*",), "general": "g.jsonl"})
+    work, spec = tmp_path / "work", whole.model_copy(update={"data": beside})
+    offers = [plan_data(one, session, work, base=tmp_path).offer for one in (spec, whole)]
+    assert offers[0].to_ask == offers[1].to_ask > 0
+    with pytest.raises(SpecError, match="not found"):
+        plan_data(spec, session, work, base=tmp_path / "elsewhere")
+
+
 def test_a_missing_bucket_or_endpoint_is_named(spec_of: Make, session: Session, tmp_path: Path) -> None:
     spec = spec_of(texts(8))
     with pytest.raises(NotFound, match="the bucket nowhere-at-all does not exist"):

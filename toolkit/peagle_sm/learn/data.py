@@ -129,11 +129,13 @@ def plan_data(
     session: Session,
     work: Path,
     *,
+    base: Path = Path(),
     sources: Sources | None = None,
     prepared: tuple[Read, Split] | None = None,
 ) -> DataPlan:
     """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
 
+    Paths in the spec are relative to ``base``.
     ``prepared`` has the prompts and the split of a preparation in processing jobs, which are then not read.
 
     Raises:
@@ -148,7 +150,7 @@ def plan_data(
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
     texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
-    read, divided = prepared or _read_here(spec, session, texts)
+    read, divided = prepared or _read_here(spec, session, texts, base)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
@@ -192,14 +194,20 @@ def plan_data(
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
 
 
-def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts) -> tuple[Read, Split]:
+def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path) -> tuple[Read, Split]:
     """Read, redact and split the prompts on this machine."""
     data = spec.data
-    read = read_prompts(data.prompts, lambda: session, texts, max_tokens=data.max_tokens, what="data.prompts")
+    read = read_prompts(
+        [_place(each, base) for each in data.prompts],
+        lambda: session,
+        texts,
+        max_tokens=data.max_tokens,
+        what="data.prompts",
+    )
     general: Read | None = None
     if data.general is not None:
         general = read_prompts(
-            [data.general],
+            [_place(data.general, base)],
             lambda: session,
             texts,
             max_tokens=data.max_tokens,
@@ -223,6 +231,11 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts) -> tuple[R
         notes=(*read.notes, *general.notes),
     )
     return whole, divided
+
+
+def _place(source: str, base: Path) -> str:
+    """Return a source of the spec: an ``s3://`` address as it is, a path or glob beside ``base``."""
+    return source if source.startswith("s3://") else str(base / source)
 
 
 def need_endpoint(spec: LearnSpec) -> str:

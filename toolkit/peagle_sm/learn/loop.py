@@ -60,7 +60,7 @@ class Loop:
         return describe_endpoint(self.session, str(self.spec.endpoint)).arm
 
     def _data_plan(self) -> DataPlan:
-        return plan_data(self.spec, self.session, self.work)
+        return plan_data(self.spec, self.session, self.work, base=self.base)
 
     def _data_inputs(self, results: Results) -> Any:
         spec = self.spec

@@ -85,7 +85,7 @@ def data(
         prepared = prepare_in_jobs(state, spec, session, dry_run=dry_run, yes=yes, unguarded=unguarded)
         if prepared is None:
             return
-    plan = plan_data(spec, session, work, prepared=prepared)
+    plan = plan_data(spec, session, work, base=spec_path.absolute().parent, prepared=prepared)
     if dry_run:
         emit(state, table=lambda: render_data_offer(plan.offer), data=plan.offer.to_dict, names=[spec.name])
         return
