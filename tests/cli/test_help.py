@@ -20,6 +20,7 @@ HEAVY = (
     "yaml",
     "moto",
     "aiohttp",
+    "cryptography",
     "peagle_sm.service",
     "peagle_sm.core.spec.endpoint_spec",
 )

@@ -172,7 +172,7 @@ def test_labels_are_bounded_and_never_refuse_a_request() -> None:
         ({"target": "t", "sample": 1.5}, "sample: found 1.5"),
         ({"target": "t", "keep_days": 0}, "keep days: found 0; allowed: 1 to 3650, or forever"),
         ({"target": "t", "keep_days": "soon"}, "keep days: found 'soon'"),
-        ({"target": "t", "kms_key_id": "k"}, "encrypts records in S3 only"),
+        ({"target": "t", "kms_key_id": ""}, "KMS key: found ''; allowed: the key's id, ARN or alias"),
         ({"target": "https://x/y"}, "allowed: a file, or s3://BUCKET/PREFIX"),
         ({"target": "s3://"}, "is not an S3 URI"),
         ({"target": "t", "labels": {"a b": "c"}}, "found the name 'a b'"),

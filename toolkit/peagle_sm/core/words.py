@@ -157,7 +157,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "uvloop>=0.20",
     ),
     "openai": ("aiohttp>=3.10,<4", "openai>=2,<4"),
-    "record": ("bc-detect-secrets==1.5.52",),
+    "record": ("bc-detect-secrets==1.5.52", "cryptography>=44,<51"),
     "sagemaker": ("sagemaker>=3.27,<4",),
 }
 

@@ -65,10 +65,18 @@ class RecordingPlan:
 
     def _encryption(self) -> str:
         if not self.is_s3:
-            return "none of its own: the disk's; the file is readable by you only (mode 600)"
+            return self._file_encryption()
         if self.kms_key_id is not None:
             return f"SSE-KMS with {self.kms_key_id}"
         return "the bucket's own (S3 encrypts with SSE-S3 unless the bucket has a key)"
+
+    def _file_encryption(self) -> str:
+        if self.kms_key_id is None:
+            return "none of its own: the disk's; the file is readable by you only (mode 600)"
+        return (
+            f"each record, with a data key of the KMS key {self.kms_key_id} (a new one every hour); its time "
+            "and length are not hidden, and records that are in the file already stay as they are (mode 600)"
+        )
 
     def _kept(self) -> str:
         if self.keep_days is None:
@@ -97,14 +105,14 @@ def planned(
             f"sample: found {sample:g}; allowed: above 0, at most 1 (1 records every request)",
             next_step="give for example 0.1 for one request in ten",
         )
+    if kms_key_id is not None and not kms_key_id.strip():
+        raise SpecError(
+            f"KMS key: found {kms_key_id!r}; allowed: the key's id, ARN or alias",
+            next_step="give for example alias/records, or leave the key out",
+        )
     plan = RecordingPlan(target, sample, _days(keep_days), kms_key_id, checked_labels(labels or {}, "labels"))
     if plan.is_s3:
         split_uri(target)
-    elif kms_key_id is not None:
-        raise SpecError(
-            f"a KMS key encrypts records in S3 only; found the file {target!r}",
-            next_step="give s3://BUCKET/PREFIX, or leave the key out",
-        )
     elif "://" in target or not target:
         raise SpecError(
             f"found {target!r}; allowed: a file, or s3://BUCKET/PREFIX",
@@ -152,9 +160,9 @@ def start(
     """Open the target, check it, and start recording.
 
     Raises:
-        NotFound: the bucket, or the package that finds secrets, does not exist.
-        SpecError: the file or the bucket cannot be used.
-        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+        NotFound: the bucket, the KMS key, or a package that is needed does not exist.
+        SpecError: the file, the bucket or the KMS key cannot be used.
+        CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
     need_library()
     target = _target(plan, session, source.endpoint)
@@ -164,11 +172,23 @@ def start(
 
 def _target(plan: RecordingPlan, session: Session, endpoint: str) -> RecordTarget:
     if not plan.is_s3:
-        from peagle_sm.traffic.file_target import FileTarget
-
-        return FileTarget(Path(plan.target), keep_days=plan.keep_days)
+        return _file_target(plan, session)
     from peagle_sm.traffic.s3_target import S3Target
 
     bucket = S3Target(session, plan.target, endpoint, keep_days=plan.keep_days, kms_key_id=plan.kms_key_id)
     bucket.prepare()
     return bucket
+
+
+def _file_target(plan: RecordingPlan, session: Session) -> RecordTarget:
+    from peagle_sm.traffic.file_target import FileTarget
+
+    if plan.kms_key_id is None:
+        return FileTarget(Path(plan.target), keep_days=plan.keep_days)
+    from peagle_sm.traffic.encrypted_lines import need_cryptography
+    from peagle_sm.traffic.encrypted_target import DataKeySource, EncryptedTarget
+
+    need_cryptography()
+    keys = DataKeySource(session, plan.kms_key_id)
+    keys.prepare()
+    return EncryptedTarget(FileTarget(Path(plan.target), keep_days=plan.keep_days), keys)

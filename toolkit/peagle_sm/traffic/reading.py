@@ -1,4 +1,4 @@
-"""Recorded traffic, read back: a file, a folder, or an S3 prefix, line by line.
+"""Recorded traffic, read back: a file, a folder, or an S3 prefix, line by line; encrypted lines decrypted.
 
 Damage is not an error: a writer may have been killed, and a prefix may be half written. What cannot be read
 is left out, counted, and named in the notes. Files of SageMaker's data capture may be below the same prefix.
@@ -18,6 +18,8 @@ from typing import Any
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import list_sizes, read_range, split_uri
 from peagle_sm.core.errors import SpecError
+from peagle_sm.traffic.decryption import Decryption, KmsKeyRefused
+from peagle_sm.traffic.encrypted_lines import EncryptedLine, is_encrypted
 from peagle_sm.traffic.records import TrafficRecord, from_line
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -57,11 +59,13 @@ class Traffic:
 def read(target: str | Path, session: Session | None = None) -> Traffic:
     """Read all records of a file, a folder or an ``s3://`` prefix; a repeated id counts once.
 
+    ``session`` is for S3 and for encrypted records, which need kms:Decrypt on their KMS key.
+
     Raises:
         SpecError: there is no file, or no line of them is a record.
-        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+        NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
-    found = read_lines(target, session)
+    found = read_lines(target, None if session is None else lambda: session)
     records: dict[str, TrafficRecord] = {}
     damage = Damage()
     for line in found.lines:
@@ -98,27 +102,35 @@ class Damage:
         return (f"{self.count:,} {what} and were left out; the first: {self.first}",) if self.count else ()
 
 
-def read_lines(target: str | Path, session: Session | None = None) -> RecordedLines:
+def read_lines(target: str | Path, session: Callable[[], Session] | None = None) -> RecordedLines:
     """Read the JSON lines of a file, a folder or an ``s3://`` prefix, as far as they are readable.
+
+    ``session`` opens the session, if something is in S3 or encrypted.
 
     Raises:
         SpecError: there is no file, or too much of it.
-        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+        NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
     name = str(target)
     files = _in_s3(name, session) if name.startswith("s3://") else _on_disk(Path(target))
     lines: list[RecordedLine] = []
-    damage, digest = Damage(), hashlib.sha256()
+    damage, digest, decryption = Damage(), hashlib.sha256(), Decryption(session)
     for where, load in files:
         content = load()
         digest.update(hashlib.sha256(content).digest())
-        lines += _lines_of(where, content, damage)
+        lines += _decrypted(where, _lines_of(where, content, damage), decryption, damage)
+    refusal = decryption.refusal()
+    if refusal is not None and not lines:
+        raise refusal
     notes = damage.notes("places cannot be read (a writer may have been stopped, or still writes)")
-    return RecordedLines(name, tuple(lines), len(files), digest.hexdigest(), notes)
+    return RecordedLines(name, tuple(lines), len(files), digest.hexdigest(), (*notes, *decryption.notes()))
 
 
 def first_line(path: Path) -> RecordedLine | None:
-    """Return the first readable line of a file, without reading the rest; None if there is none."""
+    """Return the first readable line of a file, without reading the rest; None if there is none.
+
+    An encrypted line is returned as it is.
+    """
     try:
         with path.open("rb") as file:
             packed = file.read(len(_GZIP)) == _GZIP
@@ -157,11 +169,12 @@ def _file_content(path: Path) -> bytes:
         raise SpecError(f"{path} cannot be read: {error}", next_step="check the file") from error
 
 
-def _in_s3(uri: str, session: Session | None) -> list[_File]:
-    if session is None:
+def _in_s3(uri: str, open_session: Callable[[], Session] | None) -> list[_File]:
+    if open_session is None:
         raise SpecError(
             f"{uri} is in S3, and no AWS session was given", next_step="give session=… to the call"
         )
+    session = open_session()
     bucket, prefix = split_uri(uri)
     if prefix and not prefix.endswith(("/", *SUFFIXES)):
         prefix += "/"  # traffic is not traffic-2
@@ -212,6 +225,26 @@ def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[RecordedLi
             yield RecordedLine(f"{where}, line {number}", raw, value)
         else:
             damage.add(f"{where}, line {number}: found {type(value).__name__}, expected a JSON object")
+
+
+def _decrypted(
+    origin: str, lines: Iterator[RecordedLine], decryption: Decryption, damage: Damage
+) -> Iterator[RecordedLine]:
+    for line in lines:
+        if not is_encrypted(line.value):
+            yield line
+            continue
+        try:
+            raw = decryption.plain(EncryptedLine.of(line.value), origin)
+            value = json.loads(raw)
+            if not isinstance(value, dict):
+                raise ValueError(f"found {type(value).__name__}, expected a JSON object")
+        except KmsKeyRefused:
+            continue
+        except (ValueError, RecursionError) as error:
+            damage.add(f"{line.where}: {error}")
+            continue
+        yield RecordedLine(line.where, raw, value)
 
 
 def _unpacked(content: bytes) -> tuple[bytes, bool]:

@@ -173,9 +173,11 @@ class Recorder:
         self._lock = threading.Lock()
         self._queue: deque[tuple[Recording, Exchange, bytes, list[bytes]]] = deque()
         self._waiting = threading.Condition(self._lock)
+        self._in_hand = 0  #: records that the thread took and has not handled yet
         self._values: dict[str, set[str]] = {}
         self._told: set[str] = set()
         self._closing = False
+        self._given_up = False
         self._until = float("inf")
         self._thread = threading.Thread(target=self._run, name="peagle-sm recording", daemon=True)
         self._thread.start()
@@ -281,7 +283,8 @@ class Recorder:
         if self._thread.is_alive():
             self._worker.close()
             with self._waiting:
-                rest = len(self._queue)
+                self._given_up = True  # what the thread still does is not counted any more
+                rest = len(self._queue) + self._in_hand
                 self._queue.clear()
             if rest and not already:
                 self._lose(rest, "not written before the end")
@@ -294,6 +297,7 @@ class Recorder:
                 if not self._queue and not self._closing:
                     self._waiting.wait(_IDLE_S)
                 batch = list(self._queue)
+                self._in_hand = len(batch)
                 self._queue.clear()
                 closing = self._closing
             if batch:
@@ -309,12 +313,15 @@ class Recorder:
 
     def _write(self, batch: Sequence[tuple[Recording, Exchange, bytes, list[bytes]]]) -> None:
         for recording, exchange, body, parts in batch:
+            if self._given_up:
+                return
             if self.monotonic() > self._until:
                 self._lose(1, "not written before the end")
             else:
                 self._write_one(exchange, body, b"".join(parts))
             with self._lock:
                 self._held -= recording.held
+                self._in_hand -= 1
 
     def _write_one(self, exchange: Exchange, body: bytes, answer: bytes) -> None:
         try:
@@ -325,21 +332,21 @@ class Recorder:
         except Exception as error:
             self._lose(1, type(error).__name__)
             return
-        with self._lock:
-            self.summary.recorded += 1
         self._safely(lambda: self.target.write([line + b"\n"]), 1)
 
     def _safely(self, action: Callable[[], Lost | None], records: int) -> None:
-        """Run an action of the target; ``records`` are lost if it raises."""
+        """Run an action of the target that takes ``records``; they are lost if it raises."""
         try:
             lost = action()
         except (OSError, PeagleError) as error:
             lost = Lost(records, f"{self.target.describe()}: {error}")
         except Exception as error:  # a fault of the recording must not end it
             lost = Lost(records, f"{self.target.describe()}: {type(error).__name__}")
+        with self._lock:
+            if self._given_up:
+                return
+            self.summary.recorded += records - (lost.records if lost is not None else 0)
         if lost is not None:
-            with self._lock:
-                self.summary.recorded -= lost.records
             self._lose(lost.records, lost.reason)
 
     def _lose(self, records: int, reason: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from sagemaker_local.other_services.kms import lay_kms_rules
 from sagemaker_local.other_services.quotas import lay_quota_rules
 from sagemaker_local.other_services.simulation import lay_simulation
 
@@ -12,7 +13,8 @@ _MARK = "peagle_rules"
 
 
 def lay_rules() -> None:
-    """Add the rules for Lambda, IAM, CloudWatch and Service Quotas; idempotent."""
+    """Add the rules for Lambda, IAM, KMS, CloudWatch and Service Quotas; idempotent."""
+    lay_kms_rules()
     lay_quota_rules()
     lay_simulation()
     _lay_lambda_rules()

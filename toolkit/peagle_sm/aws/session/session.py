@@ -30,7 +30,13 @@ CONNECT_TIMEOUT_S = 10
 RUNTIME_READ_TIMEOUT_S = 490
 # Slightly more than the longest timeout of the guard's functions (stacks/guard/functions.py).
 LAMBDA_READ_TIMEOUT_S = 300
-_READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
+# A recording waits for KMS in the thread that writes its records.
+KMS_READ_TIMEOUT_S = 10
+_READ_TIMEOUTS_S = {
+    "kms": KMS_READ_TIMEOUT_S,
+    "lambda": LAMBDA_READ_TIMEOUT_S,
+    "sagemaker-runtime": RUNTIME_READ_TIMEOUT_S,
+}
 ADMIN_TIMEOUT_S = 10
 _IMPATIENT_CLIENTS = 4
 LOCAL_KEY = "local"
@@ -149,6 +155,10 @@ class Session:
         from peagle_sm.aws.session.sagemaker_sdk import sdk_session
 
         return sdk_session(self.to_boto3(), telemetry=not self.is_local)
+
+    def in_region(self, region: str) -> Session:
+        """Return a session with the same credentials in another region."""
+        return self if region == self.region else Session(self._boto3, region, self.local, self._clock)
 
     @property
     def is_local(self) -> bool:

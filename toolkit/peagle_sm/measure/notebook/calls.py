@@ -81,7 +81,10 @@ def bench(
         Interrupted: Ctrl-C; the message says what was saved.
     """
     need_packages()
-    work = chosen(workload, prompts, seed, max_tokens, temperature=temperature)
+    sessions = SessionSource(session, local, profile, region)
+    work = chosen(
+        workload, prompts, seed, max_tokens, temperature=temperature, session=sessions.for_workload(endpoint)
+    )
     usual = tuple(each for each in _USUAL if each <= len(work.items) or repeat)
     plan = BenchPlan(
         loads=loads_of(tuple(concurrency) or (() if rate else usual), tuple(rate)),
@@ -93,7 +96,7 @@ def bench(
         objective=objective,
     )
     check_plan(plan, work)
-    opened = SessionSource(session, local, profile, region).open(endpoint)
+    opened = sessions.open(endpoint)
     name = name_of(endpoint)
     described = describe_arm(opened, name, component=component, expected=expect_mode)
     arm = described.arm
@@ -146,7 +149,9 @@ def compare(
         raise SpecError("arms: a name contains = or ,", next_step="give each arm a name without = and ,")
     texts = [name_of(one) if label is None else f"{label}={name_of(one)}" for label, one in named]
     parsed = parse_arms(texts)
-    work = chosen(workload, prompts, seed, max_tokens, temperature=temperature)
+    sessions = SessionSource(session, local, profile, region)
+    opening = sessions.for_workload(*(one for _, one in named))
+    work = chosen(workload, prompts, seed, max_tokens, temperature=temperature, session=opening)
     setup = Setup(
         items=work.items,
         loads=tuple(Load("closed", concurrency=number) for number in concurrency),
@@ -155,7 +160,7 @@ def compare(
         temperature=work.temperature,
     )
     setup.check()
-    opened = SessionSource(session, local, profile, region).open(*(one for _, one in named))
+    opened = sessions.open(*(one for _, one in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
@@ -234,7 +239,7 @@ def tune(
             sweep_rounds=sweep_rounds,
             unguarded=unguarded,
         ),
-        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True),
+        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True, session=lambda: opened),
         max_tokens=max_tokens,
         out=Path(out) if out is not None else results_file("tune", base.name),
         seed=seed,
@@ -303,8 +308,10 @@ def verify(
     usual = verification.QUICK if quick else Options()
     options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
-    source = verification.load_prompts(workload, prompts, seed, at_most)
-    opened = SessionSource(session, local, profile, region).open(endpoint, baseline)
+    sessions = SessionSource(session, local, profile, region)
+    opening = sessions.for_workload(endpoint, baseline)
+    source = verification.load_prompts(workload, prompts, seed, at_most, opening)
+    opened = sessions.open(endpoint, baseline)
     plain = verification.open_engine(opened, name_of(baseline), baseline_component)
     verification.demand_plain(plain.described)
     mine = verification.open_engine(opened, name_of(endpoint), component)

@@ -53,6 +53,10 @@ class SessionSource:
             return None
         return self.session or session_at(self.profile, self.region, self.local, self.spec_region)
 
+    def for_workload(self, *endpoints: EndpointLike) -> Callable[[], Session]:
+        """Return what opens the session of these endpoints, for a workload that needs AWS."""
+        return lambda: demanded(self.open(*endpoints) or self.open())
+
 
 def demanded(session: Session | None) -> Session:
     """Return the session, which exists unless all endpoints are URLs of bare vLLMs."""

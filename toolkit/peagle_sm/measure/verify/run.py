@@ -97,9 +97,15 @@ def demand_plain(baseline: Described) -> None:
         )
 
 
-def load_prompts(name: str, count: int | None, seed: int, at_most: int = PROMPTS) -> Workload:
+def load_prompts(
+    name: str,
+    count: int | None,
+    seed: int,
+    at_most: int = PROMPTS,
+    session: Callable[[], Session] | None = None,
+) -> Workload:
     """Load a workload; errors as `load_workload`. ``count`` None: all prompts, but at most ``at_most``."""
-    workload = load_workload(name, seed=seed, count=count, first_turn_only=True)
+    workload = load_workload(name, seed=seed, count=count, first_turn_only=True, session=session)
     if count is None and len(workload.items) > at_most:
         workload = replace(workload, items=workload.items[:at_most])
     return workload

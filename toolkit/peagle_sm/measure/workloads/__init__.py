@@ -264,7 +264,7 @@ def load_workload(
         instruction: a line before each prompt that is not a conversation.
         fetch: downloads a URL; tests replace it.
         cache: directory for fetched files; None is the user's cache.
-        session: opens the session for an ``s3://`` prefix; None is the default of boto3.
+        session: opens the session for an ``s3://`` prefix or encrypted records; None is boto3's default.
 
     Raises:
         NotFound: a package is missing.
@@ -322,8 +322,9 @@ def _source(
 def _own(name: str, session: Callable[[], Session] | None) -> Source:
     from peagle_sm.measure.workloads import recorded
 
+    open_session = session or make_session
     if name.startswith("s3://"):
-        return recorded.read_recorded(name, make_session() if session is None else session())
+        return recorded.read_recorded(name, open_session)
     if name.startswith("pack:"):
         pack = name.removeprefix("pack:")
         raise SpecError(
@@ -332,12 +333,12 @@ def _own(name: str, session: Callable[[], Session] | None) -> Source:
         )
     path = Path(name)
     if path.is_dir():
-        return recorded.read_recorded(name)
+        return recorded.read_recorded(name, open_session)
     if not path.exists():
         raise SpecError(
             f"workload or file {name!r} not found; workloads: {', '.join(NAMES)}",
             next_step="check the name or the path",
         )
     if recorded.begins_as_record(path):
-        return recorded.read_recorded(name)
+        return recorded.read_recorded(name, open_session)
     return own_prompts.read_own(path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -36,15 +36,17 @@ def begins_as_record(path: Path) -> bool:
     return line is not None and is_recorded(line.value)
 
 
-def read_recorded(target: str, session: Session | None = None) -> Source:
+def read_recorded(target: str, session: Callable[[], Session]) -> Source:
     """Read the requests of a file, a folder or an ``s3://`` prefix.
+
+    ``session`` opens the session, if something is in S3 or encrypted.
 
     Repeated requests (a retry has the same id) count once. Lines without an OpenAI request are left out and
     counted in the notes: an endpoint also captures requests that it refused. So are damaged lines.
 
     Raises:
         SpecError: there is no recorded OpenAI request.
-        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+        NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
     found = read_lines(target, session)
     questions: dict[str, Question] = {}

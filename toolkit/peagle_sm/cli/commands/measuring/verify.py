@@ -109,7 +109,7 @@ def verify(
     chosen = verification.QUICK if quick else Options()
     options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
-    source = verification.load_prompts(workload, prompts, seed, at_most)
+    source = verification.load_prompts(workload, prompts, seed, at_most, lambda: open_session(state))
     dimensions = chosen_slices({"slices": slices}, source, NOT_SPLIT)
     session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
     plain = verification.open_engine(session, baseline, baseline_component)
