@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -115,19 +116,29 @@ def last_checkpoint(folder: Path) -> Path:
     return max(found, key=lambda path: (path / "model.safetensors").stat().st_mtime)
 
 
+def plant(trainer: Trainer, eagle3: Path) -> Path:
+    """Write the P-EAGLE head to start from, with the layer of ``eagle3``; returns its checkpoint."""
+    fresh, warm = trainer.fresh("peagle", [*_PEAGLE, *_DEPTHS]), trainer.work / "checkpoints" / "warm"
+    words = [sys.executable, "-m", "scripts.train_tiny.warm_start", "--work", str(trainer.work)]
+    words += ["--out", str(warm), "--eagle3", str(eagle3), "--fresh", str(fresh)]
+    subprocess.run([*words, "--seed", str(trainer.plan.seed)], check=True)
+    return warm
+
+
+def train_peagle(trainer: Trainer, warm: Path, options: Sequence[str] = ()) -> Path:
+    """Train the P-EAGLE head from ``warm``; returns its checkpoint. ``options`` come last, so they win."""
+    given = ["--from-pretrained", str(warm), *_DEPTHS, *options]
+    return trainer.run("p-eagle", "peagle", given, steps=trainer.plan.steps)
+
+
 def train(trainer: Trainer) -> None:
     """Both heads, into ``work/checkpoints/eagle3`` and ``work/checkpoints/p-eagle``."""
-    plan, work = trainer.plan, trainer.work
-    first = plan.steps // 2
+    first = trainer.plan.steps // 2
     half = trainer.run("eagle3-first", "eagle3", _EAGLE3, steps=first)
-    fresh = trainer.fresh("peagle", [*_PEAGLE, *_DEPTHS])
-    warm = work / "checkpoints" / "warm"
-    words = [sys.executable, "-m", "scripts.train_tiny.warm_start", "--work", str(work), "--out", str(warm)]
-    words += ["--eagle3", str(half), "--fresh", str(fresh), "--seed", str(plan.seed)]
-    subprocess.run(words, check=True)
+    warm = plant(trainer, half)
     options = ["--from-pretrained", str(half), "--ttt-steps", str(TTT_STEPS)]
-    trainer.run("eagle3", "eagle3", options, steps=plan.steps - first, turn=1)
-    trainer.run("p-eagle", "peagle", ["--from-pretrained", str(warm), *_DEPTHS], steps=plan.steps)
+    trainer.run("eagle3", "eagle3", options, steps=trainer.plan.steps - first, turn=1)
+    train_peagle(trainer, warm)
 
 
 def main() -> None:

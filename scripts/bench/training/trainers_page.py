@@ -1,0 +1,126 @@
+"""docs/reference/trainers.md out of the record of `scripts/bench-trainers`, and its decision. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from peagle_sm.measure.compare.confidence_intervals import ratio
+from peagle_sm.measure.results.records import Interval
+
+TINY, USERS = "train-tiny", "automodel"
+MARGIN = 0.05  #: loss of acceptance length that "not worse" excludes
+#: Of each prompt, tokens and verification steps of its answer.
+Answers = Mapping[str, Sequence[float]]
+
+INTRODUCTION = """\
+# Two trainers of a P-EAGLE head
+
+`train-tiny` is the code of `scripts/train-tiny` (speculators, Muon), which trains the head of the small
+stand-in family. `automodel` is the code of users' heads (NeMo AutoModel, AdamW, `container/peagle_train`).
+Both trained from the same planted start, on the same rollouts of the target that ships, in the same CPU
+seconds of the process tree, on one core each.
+"""
+LIMITS = """\
+## Limits
+- **Small stand-in weights**, minutes of training on a CPU. The figures decide which code trains the head of
+  the stand-in family. They say nothing about either trainer on a GPU.
+- Both see three rollouts of 256 tokens a step, the same depths and sampling ratios, and a cosine to zero
+  after 4% of warm-up. Loss, optimizer and precision are each trainer's own. The learning rate of each was
+  searched; its other settings were not.
+- speculators reads the target's hidden states from files. `scripts/train-tiny` writes them for its EAGLE-3
+  head in any case, so their cost is not in the budget. AutoModel runs the target in each step, within the
+  budget.
+- The start has the EAGLE-3 layer that ships. `scripts/train-tiny` starts from one that trained for less long.
+"""
+
+
+def length(answers: Answers) -> float:
+    """Return the acceptance length over all answers: tokens for each verification step."""
+    return sum(row[0] for row in answers.values()) / sum(row[1] for row in answers.values())
+
+
+def ratios(users: Sequence[Answers], tiny: Sequence[Answers]) -> tuple[Interval, Interval]:
+    """Return the acceptance length of users' code over train-tiny's, paired by prompt; one head a seed.
+
+    The first interval is over prompts and seeds, the second over prompts alone.
+
+    Raises:
+        ValueError: fewer than two prompts.
+    """
+    signs = (1, -1, -1, 1)
+    pairs = list(zip(users, tiny, strict=True))
+    tables = [{prompt: (*one[prompt], *other[prompt]) for prompt in one} for one, other in pairs]
+    columns = {prompt: zip(*(table[prompt] for table in tables), strict=True) for prompt in tables[0]}
+    merged = {prompt: [sum(column) for column in each] for prompt, each in columns.items()}
+    return ratio(tables, signs), ratio([merged], signs)
+
+
+def verdict(found: Interval) -> str:
+    """Return the decision in one sentence; ``found`` is the ratio of `ratios`."""
+    if found.high < 1:
+        worse, least, most = (f"{1 - each:.1%}" for each in (found.value, found.high, found.low))
+        return f"automodel is worse by {worse} [{least}, {most}] in the same budget: both stay."
+    told = f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}] times the acceptance length"
+    if found.low >= 1 - MARGIN:
+        return f"automodel is not worse in the same budget ({told}): train-tiny moves."
+    return (
+        f"Undecided: automodel is not significantly worse in the same budget ({told}), but a loss of"
+        f" {MARGIN:.0%} is not excluded; measure more seeds."
+    )
+
+
+def page(record: Mapping[str, Any]) -> str:
+    """Return the page of a record."""
+    both, alone = (Interval(**record[name]) for name in ("ratio", "ratio_over_prompts"))
+    before, origin, prompts = record["references"], record["origin"], record["prompts"]
+    machine, seeds = origin["machine"], len(record["finals"]) // 2
+    how = (
+        f"Acceptance length at K={record['num_speculative_tokens']}, temperature 0, in vLLM on the local"
+        f" SageMaker, on {prompts['final']} prompts from files that neither target nor heads were trained on."
+        f" The start has {before['start']:.2f}; the head that ships, trained for longer and on a GPU, has"
+        f" {before['shipped']:.2f}. Ratio of automodel to train-tiny, paired by prompt: {both.value:.3f}; 95%"
+        f" confidence interval over prompts and {seeds} seeds [{both.low:.3f}, {both.high:.3f}], over prompts"
+        f" alone [{alone.low:.3f}, {alone.high:.3f}]."
+    )
+    tried = (
+        f"Runs of {record['short_s']:g} CPU seconds, measured on {prompts['tuning']} other prompts. The final"
+        " heads have the rate of the greatest acceptance length."
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in record["libraries"].items())
+    precision = ", ".join(f"{value} ({name})" for name, value in record["precision"].items())
+    source = (
+        f"Made by `{record['command']}` on {origin['date'][:10]}: {machine['processor']},"
+        f" {machine['cores']} cores, revision {origin['git_revision'] or 'unknown'}; budget"
+        f" {record['budget_s']:g} CPU seconds a head; {precision}; {versions}. {record['note']} All figures:"
+        " `docs/reference/trainers.json`."
+    )
+    return "\n".join(
+        [
+            *(
+                INTRODUCTION,
+                wrapped(f"**{record['decision']}**"),
+                "",
+                table(record["finals"]),
+                wrapped(how),
+                "",
+            ),
+            *("## Learning rates", wrapped(tried), "", table(record["short"]), LIMITS, wrapped(source), ""),
+        ]
+    )
+
+
+def table(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of runs."""
+    lines = ["| trainer | learning rate | seed | steps | CPU seconds | acceptance length |"]
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for run in sorted(runs, key=lambda each: (each["trainer"] != TINY, each["rate"], each["seed"])):
+        cells = [run["trainer"], f"{run['rate']:g}", run["seed"], f"{run['steps']:,}", f"{run['cpu_s']:.0f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {run['acceptance_length']:.3f} |")
+    return "\n".join([*lines, ""])
+
+
+def wrapped(text: str) -> str:
+    """Return a paragraph in lines of at most 120 characters; no word is broken."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,67 @@
+"""Run by the Python of `scripts/train-tiny`: the common start of both trainers, and a head by its own code.
+
+``prepare WORK EAGLE3`` leaves in WORK the rollouts (unless they exist), the same as training rows of a user's
+job, and the planted P-EAGLE head to start from, in both layouts; EAGLE3 is a head in vLLM's layout.
+``train RUN STEPS RATE SEED PRECISION`` trains from RUN/warm and exports the head into RUN/head.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from datasets import load_from_disk
+from safetensors.torch import load_file, save_file
+
+from scripts.train_tiny import corpus
+from scripts.train_tiny.export import export_head
+from scripts.train_tiny.heads import Plan, Trainer, plant, train_peagle
+from scripts.train_tiny.target import encode
+
+SEQUENCES = 1200  #: as `scripts/train-tiny --quick`
+
+
+def prepare(work: Path, eagle3: Path) -> None:
+    """Write rollouts, training rows and the head to start from."""
+    if not (work / "rollouts.json").exists():
+        found = corpus.documents(corpus.download(work / "wheels"))
+        corpus.write(found, work / "documents.jsonl")
+        encode(work)
+        words = [sys.executable, "-m", "scripts.train_tiny.rollout", "--work", str(work)]
+        subprocess.run([*words, "--sequences", str(SEQUENCES)], check=True)
+    rows = load_from_disk(str(work / "rollouts")).with_format(None)
+    (work / "training").mkdir(exist_ok=True)
+    with (work / "training" / "rollouts.tokens.jsonl").open("w") as file:
+        for row in rows:
+            file.write(json.dumps({name: row[name] for name in ("input_ids", "loss_mask")}) + "\n")
+    layer = work / "eagle3"
+    layer.mkdir(exist_ok=True)
+    renamed = {
+        name.replace("midlayer.", "layers.0."): tensor
+        for name, tensor in load_file(eagle3 / "model.safetensors").items()
+    }
+    save_file(renamed, layer / "model.safetensors", metadata={"format": "pt"})
+    warm = plant(Trainer(work, Plan(steps=0), threads=1), layer)
+    export_head(warm, work / "target", work / "start", parallel=True)
+    warm.rename(work / "warm")
+
+
+def train(run: Path, steps: int, rate: float, seed: int, precision: str) -> None:
+    """Train one P-EAGLE head as `scripts/train-tiny` does, on all rollouts, and export it.
+
+    `speculators` insists on a validation share; it gets the smallest, since the engine measures the head.
+    """
+    trainer = Trainer(run, Plan(steps, rate, seed), threads=1)
+    options = ["--hidden-states-dtype", precision, "--train-data-ratio", "0.999"]
+    export_head(train_peagle(trainer, run / "warm", options), run / "target", run / "head", parallel=True)
+    shutil.rmtree(run / "checkpoints")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "prepare":
+        prepare(*map(Path, sys.argv[2:4]))
+    else:
+        train(Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]), sys.argv[6])

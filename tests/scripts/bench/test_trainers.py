@@ -1,0 +1,109 @@
+"""`scripts/bench-trainers`: budget to steps, the ratio, the decision and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.measure.results.records import Interval
+from scripts.bench.training.trainers import RATES, Run, precision_of, prompt_sets, steps_within
+from scripts.bench.training.trainers_page import TINY, USERS, length, page, ratios, verdict
+
+
+def _runs(first_s: float, step_s: float) -> list[Run]:
+    return [Run(TINY, steps, 2e-3, cpu_s=first_s + steps * step_s) for steps in (5, 25)]
+
+
+def test_steps_end_within_the_budget_by_the_cost_of_finished_runs() -> None:
+    steps = steps_within(600, _runs(12, 0.4))
+    assert 600 * 0.97 < 12 + 0.4 * steps <= 600 * 0.98
+
+
+@pytest.mark.parametrize("step_s", [0.4, 0.0])
+def test_a_budget_below_the_cost_of_starting_is_refused(step_s: float) -> None:
+    with pytest.raises(SpecError, match="too small"):
+        steps_within(12, _runs(12, step_s))
+
+
+def test_the_name_of_a_run_is_one_of_an_endpoint() -> None:
+    names = [Run(name, 1200, rate, seed=1).name for name, rates in RATES.items() for rate in rates]
+    assert len(set(names)) == 8
+    assert all(EndpointSpec(name=name, model="tiny-code").name == name for name in names)
+
+
+def test_the_precision_follows_the_processor(tmp_path: Path) -> None:
+    for flags, expected in (("avx2 avx512f", "float32"), ("avx512f avx512_bf16", "bfloat16")):
+        (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
+        assert precision_of(tmp_path / "cpuinfo") == expected
+    assert precision_of(tmp_path / "missing") == "float32"
+
+
+def test_no_prompt_chooses_a_rate_and_decides() -> None:
+    sets = prompt_sets(48, 160)
+    tuning, final = ({item.prompt_id for item in items} for items in sets.values())
+    assert (len(tuning), len(final), tuning & final) == (48, 160, set())
+
+
+def test_the_ratio_is_paired_by_prompt_and_counts_the_seeds() -> None:
+    tiny = [{f"p{n}": (40.0 + n, 10.0) for n in range(30)}] * 2
+    worse = [{prompt: (0.9 * tokens, steps) for prompt, (tokens, steps) in one.items()} for one in tiny]
+    both, prompts = ratios(worse, tiny)
+    assert prompts.value == pytest.approx(0.9)
+    assert prompts.low == pytest.approx(prompts.high)
+    assert (both.low, both.high) == (pytest.approx(prompts.low), pytest.approx(prompts.high))
+    worst = [worse[0], {prompt: (0.8 * tokens, steps) for prompt, (tokens, steps) in tiny[1].items()}]
+    both, prompts = ratios(worst, tiny)
+    assert both.high - both.low > prompts.high - prompts.low
+    assert length(worst[0]) / length(tiny[0]) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            Interval(0.9, 0.85, 0.95),
+            "worse by 10.0% [5.0%, 15.0%] in the same budget: both stay",
+        ),
+        (Interval(1.01, 0.97, 1.05), "not worse in the same budget (1.010"),
+        (Interval(1.10, 1.05, 1.15), "not worse in the same budget (1.100"),
+        (Interval(0.98, 0.90, 1.06), "Undecided"),
+    ],
+)
+def test_the_decision(found: Interval, expected: str) -> None:
+    assert expected in verdict(found)
+
+
+def test_the_page_shows_what_its_record_says() -> None:
+    run = {"steps": 1000, "rate": 2e-3, "cpu_s": 655.0, "seed": 1, "acceptance_length": 4.5}
+    interval = {"value": 0.9, "low": 0.85, "high": 0.95}
+    rows = [{"trainer": name, **run} for name in (USERS, TINY)]
+    text = page(
+        {
+            "origin": {
+                "date": "2026-11-25T11:00:00",
+                "machine": {"processor": "a processor", "cores": 2},
+                "git_revision": "0123abc",
+            },
+            "command": "scripts/bench-trainers",
+            "libraries": {"torch": "2"},
+            "note": "Nothing else ran.",
+            "budget_s": 660.0,
+            "short_s": 150.0,
+            "precision": {TINY: "float32", USERS: "float32"},
+            "num_speculative_tokens": 11,
+            "prompts": {"tuning": 48, "final": 160},
+            "short": rows,
+            "finals": rows,
+            "references": {"start": 2.0, "shipped": 6.5},
+            "ratio": interval,
+            "ratio_over_prompts": interval,
+            "decision": verdict(Interval(**interval)),
+        }
+    )
+    assert "**automodel is worse by 10.0%" in text
+    assert text.count("| 655 | 4.500 |") == 4
+    assert text.index("| train-tiny |") < text.index("| automodel |")
+    assert max(map(len, (line for line in text.splitlines() if not line.startswith("|")))) <= 120
