@@ -41,7 +41,9 @@ def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) ->
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write ``document`` as JSON; create the folder if needed."""
+    """Write ``document`` as JSON, whole or not at all; create the folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(document, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    part.replace(path)
     print(f"written: {path}", file=sys.stderr)

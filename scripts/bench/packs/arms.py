@@ -23,6 +23,8 @@ PLAIN, CLEAN, SHORT, OTHER = "packs-plain", "packs-clean", "packs-short-head", "
 BLIND = "packs-blind-head"
 #: Of the clean endpoint: at the default of 11 this CPU gains nothing on text of low acceptance.
 CLEAN_K = 5
+#: Of the plain and the clean endpoint: runs that share an engine then share its steps, too.
+MANY = {"SM_VLLM_MAX_NUM_SEQS": "64"}
 TOOLS = {"SM_VLLM_TOOL_CALL_PARSER": "hermes", "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true"}
 #: Faults of the local SageMaker (`peagle-sm local fault`), on a pack's clean endpoint.
 LOCAL_FAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -80,8 +82,8 @@ def specs(plugin: Path) -> dict[str, EndpointSpec]:
     # The gate's canary refuses a damaged head at the start; the packs are to find it without.
     damaged = {**REPORTS_CACHE, "PYTHONPATH": str(plugin), "PEAGLE_GATE": "off"}
     return {
-        PLAIN: _named(PLAIN, "none", {**REPORTS_CACHE, **TOOLS}),
-        CLEAN: _named(CLEAN, "p-eagle", {**REPORTS_CACHE, **TOOLS}, k=CLEAN_K),
+        PLAIN: _named(PLAIN, "none", {**REPORTS_CACHE, **TOOLS, **MANY}),
+        CLEAN: _named(CLEAN, "p-eagle", {**REPORTS_CACHE, **TOOLS, **MANY}, k=CLEAN_K),
         BLIND: _named(BLIND, "p-eagle", {**damaged, "PEAGLE_DAMAGE": "head:0"}),
         SHORT: _named(SHORT, "p-eagle", {**damaged, **NO_CACHE, "PEAGLE_DAMAGE": f"head:{FROM}"}),
         OTHER: _named(OTHER, "p-eagle", {**damaged, "PEAGLE_DAMAGE": f"target:{FROM}"}),

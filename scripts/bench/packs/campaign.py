@@ -10,11 +10,13 @@ import argparse
 import json
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from scripts.bench.progress import Reporter
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "docs" / "reference" / "packs" / "runs.json"
+_KEEP_EVERY_S = 60.0
 PAGE = ROOT / "docs" / "reference" / "pack-runs.md"
 
 
@@ -85,7 +88,8 @@ class PackRuns:
         file = None
         if load_pack(case.pack).takes_file:
             hidden = 0 if arm == CLEAN else 494
-            file = str(speed_bench_file(self._folder / "rows.jsonl", placeholders=hidden, seed=seed))
+            rows = self._folder / f"rows-{arm}-{seed}.jsonl"  # its own: other runs share the folder
+            file = str(speed_bench_file(rows, placeholders=hidden, seed=seed))
         options = PackOptions(seed, case.units, case.context, file)
         out = self._folder / f"{case.pack}-{arm}-{seed}.jsonl"
         pack = load_pack(case.pack)
@@ -118,21 +122,21 @@ class PackRuns:
             local_server.clear_faults(port, [added["id"]])
 
 
-def missing(runs: Sequence[PackRun], pack: str, arm: str, wanted: int) -> list[int]:
-    """Return the seeds of a pack and arm that have not run yet, up to ``wanted``."""
+def missing(runs: Sequence[PackRun], pack: str, arm: str, seeds: range) -> list[int]:
+    """Return the seeds of a pack and arm that have not run yet."""
     done = {one.seed for one in runs if (one.pack, one.arm) == (pack, arm)}
-    return [seed for seed in range(wanted) if seed not in done]
+    return [seed for seed in seeds if seed not in done]
 
 
 def work_left(
-    runs: Sequence[PackRun], packs: Sequence[str], clean: int, faulty: int
+    runs: Sequence[PackRun], packs: Sequence[str], clean: int, faulty: int, first: int = 0
 ) -> list[tuple[str, str, int]]:
     """Return the runs to do, all packs in turns, so that a part of a campaign has some of each."""
     left = [
         (seed, pack, arm)
         for pack in packs
         for arm, wanted in ((CLEAN, clean), *((fault, faulty) for fault in CASES[pack].faults))
-        for seed in missing(runs, pack, arm, wanted)
+        for seed in missing(runs, pack, arm, range(first, wanted))
     ]
     return [(pack, arm, seed) for seed, pack, arm in sorted(left)]
 
@@ -151,21 +155,27 @@ def run_all(
     work: Sequence[tuple[str, str, int]],
     say: Say,
     ended: Callable[[], bool],
+    keep: Callable[[], None],
     together: int = 1,
 ) -> None:
-    """Add the runs of the work to ``runs``, until it is done or the time is over.
+    """Add the runs of the work to ``runs``, until it is done or the time is over; ``keep`` saves them.
 
     ``together`` runs share the engines at a time; those that need the engines to themselves follow.
     """
     left = len(work)
+    turn, kept = threading.Lock(), time.monotonic()
 
     def one(pack: str, arm: str, seed: int) -> None:
-        nonlocal left
+        nonlocal left, kept
         if ended():
             return
         found = each.run(CASES[pack], arm, seed)
-        runs.append(found)
-        left -= 1
+        with turn:
+            runs.append(found)
+            left -= 1
+            if time.monotonic() - kept >= _KEEP_EVERY_S:
+                keep()
+                kept = time.monotonic()
         say(f"   {left} left: {pack} on {arm}, seed {seed}: {found.result}, {found.seconds} s")
         if not did_what_it_must(asdict(found)):
             say(f"      not as it must be: {found.why}")
@@ -221,6 +231,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--packs", default=",".join(CASES), help="packs to run")
     parser.add_argument("--minutes", type=float, default=1e9, help="end after this time; the rest is left")
     parser.add_argument("--together", type=int, default=1, help="runs that share the engines at a time")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="for two campaigns side by side, each bound to a core"
+    )
     parser.add_argument("--join", type=Path, help="only add the runs of another record, made elsewhere")
     given = parser.parse_args(arguments)
     if given.join is not None:
@@ -229,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def job(reporter: Reporter) -> int:
         runs = read_runs(RECORD)
-        work = work_left(runs, packs, given.clean, given.faulty)
+        work = work_left(runs, packs, given.clean, given.faulty, given.first_seed)
         reporter.say(f"{len(runs)} runs recorded, {len(work)} to do")
         with tempfile.TemporaryDirectory() as folder, LocalStack(reporter.say) as stack:
             plugin = Path(folder) / "plugin"
@@ -238,12 +251,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 every, wanted = specs(write_plugin(plugin)), needed((pack, arm) for pack, arm, _ in work)
                 stack.deploy({name: every[name] for name in every if name in wanted}, together=False)
             end = time.monotonic() + 60 * given.minutes
+
+            def over() -> bool:
+                return time.monotonic() > end
+
             with reporter.phase("runs"):
                 each = PackRuns(stack, reporter.say, Path(folder))
+                keep = partial(write, runs, stack)
                 try:
-                    run_all(each, runs, work, reporter.say, lambda: time.monotonic() > end, given.together)
+                    run_all(each, runs, work, reporter.say, over, keep, given.together)
                 finally:
-                    write(runs, stack)
+                    keep()
             stack.delete_all()
         bad = [one for one in runs if not did_what_it_must(asdict(one))]
         for one in bad:

@@ -40,7 +40,7 @@ def test_runs_are_kept_when_the_time_is_over() -> None:
     runs: list[PackRun] = []
     left = work_left([], ["rag", "agents"], clean=3, faulty=0)
     times = chain([False, False], repeat(True))
-    run_all(Done(), runs, left, lambda line: None, lambda: next(times))  # type: ignore[arg-type]
+    run_all(Done(), runs, left, lambda line: None, lambda: next(times), lambda: None)  # type: ignore[arg-type]
     assert [(one.pack, one.seed) for one in runs] == [("agents", 0), ("rag", 0)]
 
 
@@ -65,7 +65,7 @@ class Watched(Done):
 def test_runs_share_the_engines_but_those_that_count_or_time_run_apart() -> None:
     watched = Watched()
     left = work_left([], ["rag", "guardrails", "adversarial"], clean=2, faulty=0)
-    run_all(watched, [], left, lambda line: None, lambda: False, together=2)  # type: ignore[arg-type]
+    run_all(watched, [], left, lambda line: None, lambda: False, lambda: None, together=2)  # type: ignore[arg-type]
     assert watched.beside == {"rag": 2, "guardrails": 1, "adversarial": 1}
     assert sorted(watched.done) == sorted(left)
 
