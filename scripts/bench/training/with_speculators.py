@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
 from datasets import load_from_disk
 from safetensors.torch import load_file, save_file
 
@@ -56,8 +57,21 @@ def train(run: Path, steps: int, rate: float, seed: int, precision: str) -> None
     """
     trainer = Trainer(run, Plan(steps, rate, seed), threads=1)
     options = ["--hidden-states-dtype", precision, "--train-data-ratio", "0.999"]
-    export_head(train_peagle(trainer, run / "warm", options), run / "target", run / "head", parallel=True)
+    start = cast(run / "warm", run / "start", precision)
+    export_head(train_peagle(trainer, start, options), run / "target", run / "head", parallel=True)
     shutil.rmtree(run / "checkpoints")
+
+
+def cast(warm: Path, start: Path, precision: str) -> Path:
+    """Write the head to start from with weights of this precision: `speculators` takes theirs as it is."""
+    shutil.copytree(warm, start)
+    kept = load_file(warm / "model.safetensors")
+    to = getattr(torch, precision)
+    save_file({name: tensor.to(to) for name, tensor in kept.items()}, start / "model.safetensors",
+              metadata={"format": "pt"})  # fmt: skip
+    config = json.loads((warm / "config.json").read_text())
+    (start / "config.json").write_text(json.dumps({**config, "dtype": precision}))
+    return start
 
 
 if __name__ == "__main__":
