@@ -262,7 +262,7 @@ def test_paths_are_relative_to_the_spec_and_not_to_the_working_folder(
     work, spec = tmp_path / "work", whole.model_copy(update={"data": beside})
     offers = [plan_data(one, session, work, base=tmp_path).offer for one in (spec, whole)]
     assert offers[0].to_ask == offers[1].to_ask > 0
-    with pytest.raises(SpecError, match="no file matches .*elsewhere"):
+    with pytest.raises(SpecError, match=r"no file matches .*elsewhere"):
         plan_data(spec, session, work, base=tmp_path / "elsewhere")
 
 

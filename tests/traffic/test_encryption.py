@@ -54,7 +54,7 @@ def confidential(number: int = 0) -> bytes:
     )
 
 
-def target_at(path: Path, session: Session, key: str, **clocks: Callable[[], float]) -> EncryptedTarget:
+def target_at(path: Path, session: Session, key: str, **clocks: Any) -> EncryptedTarget:
     keys = DataKeySource(session, key)
     keys.prepare()
     return EncryptedTarget(FileTarget(path, keep_days=None, **clocks), keys, **clocks)

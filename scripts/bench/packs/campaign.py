@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             end = time.monotonic() + 60 * given.minutes
 
             def over() -> bool:
-                return time.monotonic() > end
+                return bool(time.monotonic() > end)
 
             with reporter.phase("runs"):
                 each = PackRuns(stack, reporter.say, Path(folder))

@@ -73,6 +73,12 @@ EXPLAINED: tuple[Explained, ...] = (
         "`--build-arg RUN_AS=` names another user.",
     ),
     Explained(
+        "root",
+        "container/Dockerfile.prepare: USER 0:0",
+        "SageMaker's folders below /opt/ml/processing belong to root in a processing container, and the job "
+        "writes its lines there. `--build-arg RUN_AS=` names another user.",
+    ),
+    Explained(
         "head-revision",
         "catalogue: *",
         "The commits are not known here, so the newest is taken, checked, and recorded with its sha256 in "

@@ -10,9 +10,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_guard.aws import Component, Job, Page, Query, Register, Result, Tagged, Unanswered
+from peagle_guard.aws import Component, Job, JobKind, Page, Query, Register, Result, Tagged, Unanswered
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
 from peagle_guard.records import Endpoint, Record
+from peagle_guard.training import KINDS
 from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
 from tests.guard.simulator.fake_services.cloudwatch import Points
 from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchEndpoint
@@ -158,13 +159,13 @@ class FakeAws:
                 return life.tags
         raise NoSuchEndpoint(f"Could not find {arn}")
 
-    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs: these worlds have endpoints alone."""
-        self.account.call("ListTrainingJobs")
+    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs or ListProcessingJobs: these worlds have endpoints alone."""
+        self.account.call(KINDS[kind].operation)
         return Page(())
 
-    def describe_job(self, name: str) -> Job:
-        """DescribeTrainingJob."""
+    def describe_job(self, kind: JobKind, name: str) -> Job:
+        """DescribeTrainingJob or DescribeProcessingJob."""
         raise AwsFault(f"Requested resource not found: {name}")
 
     def stack_exists(self, name: str) -> bool:

@@ -20,9 +20,17 @@ ENTRIES: tuple[Entry, ...] = (
         "Training",
     ),
     Entry(
-        "status", "commands.learning.train:status", "Show training jobs: steps, losses and cost.", "Training"
+        "status",
+        "commands.learning.train:status",
+        "Show training jobs, and processing jobs of `learn data`: steps, losses and cost.",
+        "Training",
     ),
-    Entry("stop", "commands.learning.train:stop", "Stop a training job.", "Training"),
+    Entry(
+        "stop",
+        "commands.learning.train:stop",
+        "Stop a training job, or a processing job of `learn data`.",
+        "Training",
+    ),
     Entry(
         "data",
         "commands.learning.data:data",
