@@ -22,7 +22,8 @@ A clean run must pass. A run on a fault must fail by the check that is named, or
 damaged from position 200 on; an engine without a prefix cache (it has the damaged head, too); a file with
 placeholders; a head that guesses nothing; and faults of the local SageMaker: tokens in a stream that were
 not verified, an engine that generates on after its client left, an engine that gets no format. The clean arm
-has K=5, those with a damaged head or target K=11. [The packs](../how-to/packs.md) says what each pack
+has K=5, those with a damaged head or target K=11. Runs of most packs share an engine, up to 60 at a time, so
+their seconds say little. [The packs](../how-to/packs.md) says what each pack
 shows."""
 
 
