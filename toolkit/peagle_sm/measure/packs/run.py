@@ -113,7 +113,7 @@ def demand_context(pack: Pack, model: ServedModel) -> None:
     if model.context < pack.least_context:
         raise PackNotMeasured(
             f"needs a context of {pack.least_context:,} tokens; this one has {model.context:,}",
-            next_step="deploy with a larger serving.max_model_len",
+            next_step="give a larger --context, or deploy with a larger serving.max_model_len",
         )
 
 
