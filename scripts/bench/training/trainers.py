@@ -123,10 +123,10 @@ class Trainings:
             SpecError: its target is not the one that ships.
         """
         work, shipped = self._work, weights_dir()
+        shutil.copytree(shipped / "p-eagle", work / "shipped", dirs_exist_ok=True)
         if (work / "warm").is_dir():
             return
         shutil.copytree(shipped / "target", work / "target", dirs_exist_ok=True)
-        shutil.copytree(shipped / "p-eagle", work / "shipped", dirs_exist_ok=True)
         if rollouts is not None and not (work / "rollouts.json").exists():
             theirs, ours = (folder / "target" / "model.safetensors" for folder in (rollouts, shipped))
             if theirs.read_bytes() != ours.read_bytes():
