@@ -127,10 +127,12 @@ def test_the_process_encrypts_its_file_and_bench_reads_it(
     assert content.startswith(before)
     encrypted = content[len(before) :]
     assert encrypted.count(b"\n") == 3
-    assert {json.loads(line)["kms_key"] for line in encrypted.splitlines()} == {key}
+    lines = [json.loads(line) for line in encrypted.splitlines()]
+    assert {line["kms_key"] for line in lines} == {key}
+    assert {tuple(line) for line in lines} == {("schema", "time", "kms_key", "data_key", "sealed")}
     asked = QUESTION[0]["content"].encode()
     assert asked in before
-    for hidden in (asked, b"secret-team", b'"request"', b'"answers"', endpoint.encode()):
+    for hidden in (asked, b"secret-team", b'"request"', b'"answers"', b'"endpoint"'):
         assert hidden not in encrypted
     session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     workload = load_workload(str(path), session=lambda: session)
