@@ -21,9 +21,9 @@ from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogu
 from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.ai_benchmarks import LOG_GROUP
-from sagemaker_local.control.processing.operations import ProcessingRecord
-from sagemaker_local.control.processing.operations import description as processing_description
-from sagemaker_local.control.training_jobs import TrainingRecord, description
+from sagemaker_local.control.jobs.processing import ProcessingRecord
+from sagemaker_local.control.jobs.processing import description as processing_description
+from sagemaker_local.control.jobs.training import TrainingRecord, description
 from sagemaker_local.engine.building import build_aiperf, build_engine, build_trainer
 from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol

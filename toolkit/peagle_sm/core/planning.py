@@ -270,6 +270,22 @@ def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in named.items() if value is not None)
 
 
+def refuse_errors(what: str, findings: Collection[Finding]) -> None:
+    """Refuse the plan of a job with errors; ``what`` names it: `training`.
+
+    Raises:
+        PlanRefused: there are errors; ``details["findings"]`` has all findings.
+    """
+    errors = [one for one in findings if one.severity == "error"]
+    if errors:
+        raise PlanRefused(
+            f"The {what} is refused; nothing was created:\n"
+            + "\n".join(f"{one.check}: {one.message}" for one in errors),
+            next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)),
+            details={"findings": [one.to_dict() for one in findings]},
+        )
+
+
 def finding_rows(findings: tuple[Finding, ...]) -> tuple[tuple[str, str], ...]:
     """Return a row for each finding, errors first: severity, and message with next step and source."""
     return tuple(

@@ -31,6 +31,7 @@ __all__ = [
     "bounded_labels",
     "checked_dimensions",
     "checked_labels",
+    "frequent_values",
     "refuse_many_values",
     "slices_of",
     "slices_of_body",
@@ -153,13 +154,11 @@ def bounded_labels(
     kept: dict[str, set[str]] = {}
     notes = []
     for name, count in counts.items():
-        values = sorted(
-            (value for value in count if value != OTHER), key=lambda value: (-count[value], value)
-        )
-        kept[name] = {*values[:MOST_VALUES], OTHER}
-        if len(values) > MOST_VALUES:
+        kept[name] = frequent_values(count) | {OTHER}
+        found = len(count.keys() - {OTHER})
+        if found > MOST_VALUES:
             notes.append(
-                f"the label {name!r} has {len(values):,} values; the {MOST_VALUES} most frequent are kept,"
+                f"the label {name!r} has {found:,} values; the {MOST_VALUES} most frequent are kept,"
                 f" the others count as {OTHER!r}. Record with a coarser label, for example a team in place of"
                 " a user"
             )
@@ -167,6 +166,12 @@ def bounded_labels(
         {name: value if value in kept[name] else OTHER for name, value in one.items()} for one in labels
     ]
     return bounded, tuple(notes)
+
+
+def frequent_values(counts: Mapping[str, int]) -> set[str]:
+    """Return the `MOST_VALUES` values that are counted most often, without `OTHER`."""
+    values = sorted(counts.keys() - {OTHER}, key=lambda value: (-counts[value], value))
+    return set(values[:MOST_VALUES])
 
 
 def checked_dimensions(

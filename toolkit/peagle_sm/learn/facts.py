@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.control.prices import LOCAL, find_job_price
+from peagle_sm.aws.control.prices import LOCAL, Use, find_job_price
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
 from peagle_sm.aws.session.session import Session
@@ -345,18 +345,21 @@ def _problem(line: bytes) -> str | tuple[int, int]:
 def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
     """Return the job's price: AWS's price list, else the spec's ``usd_per_hour``; local: 0."""
     train = spec.train
-    each, source = _hourly(train.usd_per_hour, session, kind)
+    each, source = hourly_price(session, kind, "Train", train.usd_per_hour, "train.usd_per_hour")
     return TrainingPrice(each, train.instance_count, train.max_hours, train.spot, source)
 
 
-def _hourly(given: float | None, session: Session, kind: str) -> tuple[float | None, str]:
+def hourly_price(
+    session: Session, kind: str, use: Use, given: float | None, field: str
+) -> tuple[float | None, str]:
+    """Return an instance's price and its source: AWS's price list, else the spec's ``field``; local: 0."""
     if session.is_local:
         return 0.0, LOCAL
-    found, why = find_job_price(session, kind, session.region, "Train")
+    found, why = find_job_price(session, kind, session.region, use)
     if found is not None:
         return found.usd_per_hour, str(found)
     if given is not None:
-        return given, f"train.usd_per_hour of the spec ({why})"
+        return given, f"{field} of the spec ({why})"
     return None, str(why)
 
 

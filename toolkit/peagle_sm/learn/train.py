@@ -7,14 +7,15 @@ program ends; it stops at its own limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control import training
+from peagle_sm.aws.control.processing import ProcessingJob
 from peagle_sm.aws.control.training import TrainingJob
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
@@ -29,7 +30,7 @@ from peagle_sm.core.errors import (
     SpecError,
     TrainingFailed,
 )
-from peagle_sm.core.learn.job_names import TrainerLine, attempt_of, read_lines
+from peagle_sm.core.learn.job_names import TrainerLine, attempt_of, newest_attempt, read_lines
 from peagle_sm.core.learn.plan import LearnPlan, make_training_plan
 from peagle_sm.core.learn.spec import LearnSpec, parse_learn_spec
 from peagle_sm.core.learn.training_request import ChannelFacts
@@ -40,7 +41,9 @@ from peagle_sm.learn.stored_data import data_uri
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.progress import Event, Pacing, Progress
 
-_REPEAT = timedelta(minutes=1)
+Job = TypeVar("Job", TrainingJob, ProcessingJob)
+
+REPEAT = timedelta(minutes=1)
 """Log lines may arrive late: each look begins this much before the newest line."""
 
 
@@ -184,14 +187,8 @@ def train(
 
 def find_job(session: Session, base: str) -> TrainingJob | None:
     """Return the newest attempt of a job, by the name of the first; None without one."""
-    attempts = {
-        attempt: name
-        for name in training.training_job_names(session, base)
-        if (attempt := attempt_of(name, base)) is not None
-    }
-    if not attempts:
-        return None
-    return training.describe_training_job(session, attempts[max(attempts)])
+    newest = newest_attempt(training.training_job_names(session, base), base)
+    return None if newest is None else training.describe_training_job(session, newest)
 
 
 def _send_data(plan: LearnPlan, session: Session, progress: Progress | None) -> bool:
@@ -260,16 +257,25 @@ def training_state(session: Session, name: str, *, lines: bool = True) -> Traini
 
 
 def _ours(session: Session, name: str) -> tuple[TrainingJob, dict[str, str]]:
-    job = training.describe_training_job(session, name)
+    return demand_ours(session, training.describe_training_job(session, name), f"training job {name}")
+
+
+def demand_ours(session: Session, job: Job | None, what: str) -> tuple[Job, dict[str, str]]:
+    """Return a job of any kind with its tags; ``what`` names it in messages.
+
+    Raises:
+        NotFound: there is no such job.
+        PlanRefused: peagle-sm did not create it.
+    """
     if job is None:
         raise NotFound(
-            f"there is no training job {name} in {session.region}",
+            f"there is no {what} in {session.region}",
             next_step=f"List them with `peagle-sm learn status{session.command_flags()}`.",
         )
     tags = control.tags_of(session, job.arn) or {}
     if tags.get(MANAGED_BY) != MANAGER or LEARN not in tags:
         raise PlanRefused(
-            f"peagle-sm did not create the training job {name}",
+            f"peagle-sm did not create the {what}",
             next_step="Use SageMaker's console or the AWS CLI for it.",
         )
     return job, tags
@@ -279,7 +285,7 @@ def _state(
     job: TrainingJob, tags: dict[str, str], now: datetime, lines: tuple[TrainerLine, ...]
 ) -> TrainingState:
     billed = job.billed_seconds(now)
-    price = _price(tags)
+    price = price_in(tags)
     return TrainingState(
         job=job,
         spec_name=tags.get(LEARN, ""),
@@ -290,7 +296,7 @@ def _state(
     )
 
 
-def _price(tags: dict[str, str]) -> float | None:
+def price_in(tags: Mapping[str, str]) -> float | None:
     """Return the price of all instances from the job's tag; absent means that nothing is billed, as local."""
     try:
         return float(tags.get(USD_PER_HOUR, "0"))
@@ -345,7 +351,7 @@ def follow(
     since = job.created_at
     try:
         while True:
-            for line in training.log_lines(session, name, since - _REPEAT):
+            for line in training.log_lines(session, name, since - REPEAT):
                 texts[line.id] = line.text
                 since = max(since, line.at)
             state = _state(job, tags, session.now(), tuple(read_lines(texts.values())))
@@ -364,7 +370,7 @@ def follow(
 
 
 def _left_running(session: Session, job: TrainingJob, tags: dict[str, str]) -> Interrupted:
-    price, flags = _price(tags), session.command_flags()
+    price, flags = price_in(tags), session.command_flags()
     limit = "" if job.max_runtime_s is None else f", for at most {elapsed(job.max_runtime_s)} of training"
     cost = f" for {usd(price, 'hour')}" if price else ""
     return Interrupted(

@@ -16,13 +16,14 @@ from .components import Components
 from .endpoints import Endpoints, description
 from .engines import Engine, EnginePlan, ModelDataExists, Tell, Timing
 from .errors import ApiError
+from .jobs.access import Permitted, PrefixExists
+from .jobs.processing import ProcessingJobs
+from .jobs.training import TrainingJobs, TrainingLife
 from .model_packages import ModelPackages
 from .models import Configs, Models, Tags
-from .processing.operations import ProcessingJobs
 from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
 from .routing import Route, Router
 from .supervisor import Supervisor, Tripped
-from .training_jobs import Permitted, PrefixExists, TrainingJobs, TrainingLife
 
 
 def engine_rows(

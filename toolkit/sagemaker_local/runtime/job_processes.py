@@ -20,7 +20,7 @@ from time import monotonic
 
 import psutil
 
-from sagemaker_local.control.training_jobs import ML_ROOT, TrainingRecord
+from sagemaker_local.control.jobs.training import ML_ROOT, TrainingRecord
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.output import OutputLines
 from sagemaker_local.other_services.moto import Moto

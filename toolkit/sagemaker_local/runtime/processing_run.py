@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sagemaker_local.control.processing.operations import ProcessingRecord
-from sagemaker_local.control.training_jobs import TrainingRecord
+from sagemaker_local.control.jobs.processing import ProcessingRecord
+from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine.installer import FOREIGN
 from sagemaker_local.engine.trainer_env import ROOT_VARIABLE
 from sagemaker_local.paths import PACKAGE, container_dir

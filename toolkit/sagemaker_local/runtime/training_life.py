@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from sagemaker_local.clock import LocalClock
-from sagemaker_local.control.training_jobs import INTERRUPTED, STOPPED, TrainingRecord, metric_values
+from sagemaker_local.control.jobs.training import INTERRUPTED, STOPPED, TrainingRecord, metric_values
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sagemaker_local.control.training_jobs import ML_ROOT, TrainingRecord
+from sagemaker_local.control.jobs.training import ML_ROOT, TrainingRecord
 from sagemaker_local.engine.launch import free_port
 from sagemaker_local.engine.trainer_env import train_environ
 from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses

@@ -48,6 +48,12 @@ def attempt_of(name: str, base: str) -> int | None:
     return int(found[1]) if rest != name and found else None
 
 
+def newest_attempt(names: Iterable[str], base: str) -> str | None:
+    """Return the name of the newest attempt among the names of jobs; None without one."""
+    attempts = {attempt: name for name in names if (attempt := attempt_of(name, base)) is not None}
+    return attempts[max(attempts)] if attempts else None
+
+
 def job_tags(
     spec_name: str, deadline: datetime, usd_per_hour: float | None, own: Mapping[str, str]
 ) -> list[dict[str, str]]:

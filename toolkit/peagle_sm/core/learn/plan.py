@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peagle_sm.core.display import Card, Shown, Table
-from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of
 from peagle_sm.core.learn.memory import (
     PARTITIONS,
@@ -32,7 +31,7 @@ from peagle_sm.core.learn.training_request import (
     training_request,
 )
 from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.planning import finding_rows
+from peagle_sm.core.planning import finding_rows, refuse_errors
 from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
 
 _LEAST_SEGMENT = 16
@@ -81,13 +80,7 @@ class LearnPlan(Shown):
         Raises:
             PlanRefused: it has errors; ``details["findings"]`` has all findings.
         """
-        if self.errors:
-            raise PlanRefused(
-                "The training is refused; nothing was created:\n"
-                + "\n".join(f"{one.check}: {one.message}" for one in self.errors),
-                next_step=" ".join(dict.fromkeys(one.next_step for one in self.errors if one.next_step)),
-                details={"findings": [one.to_dict() for one in self.findings]},
-            )
+        refuse_errors("training", self.findings)
 
     def as_attempt(self, attempt: int) -> LearnPlan:
         """Return the plan of a further attempt, which goes on from the checkpoints of the others."""

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from peagle_sm.aws.control.prices import LOCAL, find_job_price
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
 from peagle_sm.aws.session.session import Session
@@ -25,6 +24,7 @@ from peagle_sm.core.learn.processing.requests import (
 )
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.words import Finding, error_finding
+from peagle_sm.learn.facts import hourly_price
 from peagle_sm.learn.prompts import target_texts
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.traffic.reading import SUFFIXES
@@ -51,7 +51,13 @@ def read_preparation_facts(
     prices: dict[Stage, float | None] = {}
     told: list[str] = []
     for stage in STAGES:
-        prices[stage], source = _hourly(spec, session, type_of(spec, stage))
+        prices[stage], source = hourly_price(
+            session,
+            type_of(spec, stage),
+            "Processing",
+            data.processing.usd_per_hour,
+            "data.processing.usd_per_hour",
+        )
         told.append(source)
     local = session.local
     facts = PreparationFacts(
@@ -98,18 +104,6 @@ def _source(session: Session, place: str, of: str) -> SourceFacts:
         )
     digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
     return SourceFacts(f"s3://{bucket}/{prefix}", digest, sum(row[1] for row in files), len(files), of)
-
-
-def _hourly(spec: LearnSpec, session: Session, kind: str) -> tuple[float | None, str]:
-    if session.is_local:
-        return 0.0, LOCAL
-    found, why = find_job_price(session, kind, session.region, "Processing")
-    if found is not None:
-        return found.usd_per_hour, str(found)
-    given = spec.data.processing.usd_per_hour
-    if given is not None:
-        return given, f"data.processing.usd_per_hour of the spec ({why})"
-    return None, str(why)
 
 
 def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:

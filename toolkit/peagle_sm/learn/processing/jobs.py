@@ -10,18 +10,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from peagle_sm.aws.control import processing
-from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.processing import ProcessingJob
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.errors import Declined, Interrupted, NotFound, PlanRefused, ServiceFault, TrainingFailed
-from peagle_sm.core.learn.job_names import attempt_of
+from peagle_sm.core.learn.job_names import attempt_of, newest_attempt
 from peagle_sm.core.learn.processing.plan import PreparationPlan, make_preparation_plan
 from peagle_sm.core.learn.processing.requests import (
     SETTINGS_FILE,
@@ -31,15 +29,14 @@ from peagle_sm.core.learn.processing.requests import (
     settings_uri,
 )
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.core.plan.tags_and_schedules import LEARN, MANAGED_BY, MANAGER, USD_PER_HOUR
+from peagle_sm.core.plan.tags_and_schedules import LEARN
 from peagle_sm.core.words import elapsed, usd
 from peagle_sm.learn.processing.facts import read_preparation_facts
+from peagle_sm.learn.train import REPEAT, demand_ours, price_in
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.progress import Event, Pacing, Progress
 
-_REPEAT = timedelta(minutes=1)
-"""Log lines may arrive late: each look begins this much before the newest line."""
 _LINE = re.compile(
     r"peagle-prepare read host=(\S+) files=(\d+)/(\d+) prompts=(\d+) bytes=(\d+)/(\d+) seconds_left=(\d+)"
 )
@@ -108,12 +105,8 @@ def find_jobs(plan: PreparationPlan, session: Session) -> dict[Stage, Processing
 
 def find_job(session: Session, base: str) -> ProcessingJob | None:
     """Return the newest attempt of a job, by the name of the first; None without one."""
-    attempts = {
-        attempt: name
-        for name in processing.processing_job_names(session, base)
-        if (attempt := attempt_of(name, base)) is not None
-    }
-    return processing.describe_processing_job(session, attempts[max(attempts)]) if attempts else None
+    newest = newest_attempt(processing.processing_job_names(session, base), base)
+    return None if newest is None else processing.describe_processing_job(session, newest)
 
 
 def prepare(
@@ -233,27 +226,11 @@ def processing_state(session: Session, name: str) -> ProcessingState:
 
 
 def _ours(session: Session, name: str) -> tuple[ProcessingJob, dict[str, str]]:
-    job = processing.describe_processing_job(session, name)
-    if job is None:
-        raise NotFound(
-            f"there is no processing job {name} in {session.region}",
-            next_step=f"List them with `peagle-sm learn status{session.command_flags()}`.",
-        )
-    tags = control.tags_of(session, job.arn) or {}
-    if tags.get(MANAGED_BY) != MANAGER or LEARN not in tags:
-        raise PlanRefused(
-            f"peagle-sm did not create the processing job {name}",
-            next_step="Use SageMaker's console or the AWS CLI for it.",
-        )
-    return job, tags
+    return demand_ours(session, processing.describe_processing_job(session, name), f"processing job {name}")
 
 
 def _state(job: ProcessingJob, tags: Mapping[str, str], session: Session) -> ProcessingState:
-    billed = job.billed_seconds(session.now())
-    try:
-        price: float | None = float(tags.get(USD_PER_HOUR, "0"))
-    except ValueError:
-        price = None
+    billed, price = job.billed_seconds(session.now()), price_in(tags)
     cost = None if price is None else billed / 3600 * price
     return ProcessingState(job, tags.get(LEARN, ""), billed, cost, price)
 
@@ -298,7 +275,7 @@ def follow(
     newest: dict[str, tuple[int, ...]] = {}
     try:
         while True:
-            for line in processing.log_lines(session, name, since - _REPEAT):
+            for line in processing.log_lines(session, name, since - REPEAT):
                 since = max(since, line.at)
                 found = _LINE.search(line.text)
                 if found is not None:

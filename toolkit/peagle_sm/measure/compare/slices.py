@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import replace
 from statistics import fmean
 
-from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, MOST_VALUES, slices_of
+from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, frequent_values, slices_of
 from peagle_sm.core.slice_values import OTHER
 from peagle_sm.measure.benchmark.acceptance import from_requests
 from peagle_sm.measure.compare.analysis import (
@@ -144,7 +144,7 @@ def keys_by_slice(
 ) -> dict[Slice, set[Key]]:
     """Sort prompts into slices; a dimension with a single value shows nothing and is left out.
 
-    Of a dimension with more than `MOST_VALUES` values, as a category of the user's own can have, the most
+    Of a dimension with many values, as a category of the user's own can have, the most
     frequent stay and the others are `OTHER`: each slice makes the intervals of all others wider.
     """
     found: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
@@ -161,11 +161,11 @@ def keys_by_slice(
 
 
 def _bounded(values: Mapping[str, set[Key]]) -> dict[str, set[Key]]:
-    """Return at most `MOST_VALUES` values with their prompts, and `OTHER` with the prompts of the rest."""
-    frequent = sorted(values, key=lambda value: (value == OTHER, -len(values[value]), value))[:MOST_VALUES]
+    """Return the most frequent values with their prompts, and `OTHER` with the prompts of the rest."""
+    frequent = frequent_values({value: len(keys) for value, keys in values.items()})
     kept = {value: keys for value, keys in values.items() if value in frequent}
-    rest = set[Key]().union(*(keys for value, keys in values.items() if value not in frequent))
-    return kept | ({OTHER: rest | kept.get(OTHER, set())} if rest else {})
+    rest = [keys for value, keys in values.items() if value not in frequent]
+    return kept | ({OTHER: set[Key]().union(*rest)} if rest else {})
 
 
 def within(keys: Collection[Key]) -> Callable[[RequestRecord], bool]:

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from peagle_sm.core.display import Card, Shown, Table
-from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of
 from peagle_sm.core.learn.processing.lines import GENERAL
 from peagle_sm.core.learn.processing.requests import (
@@ -29,7 +28,7 @@ from peagle_sm.core.learn.processing.requests import (
 )
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.planning import finding_rows
+from peagle_sm.core.planning import finding_rows, refuse_errors
 from peagle_sm.core.words import Finding, elapsed, error_finding, usd
 
 READ_BYTES_A_SECOND = 2_000_000
@@ -103,13 +102,7 @@ class PreparationPlan(Shown):
         Raises:
             PlanRefused: it has errors; ``details["findings"]`` has all findings.
         """
-        if self.errors:
-            raise PlanRefused(
-                "The preparation is refused; nothing was created:\n"
-                + "\n".join(f"{one.check}: {one.message}" for one in self.errors),
-                next_step=" ".join(dict.fromkeys(one.next_step for one in self.errors if one.next_step)),
-                details={"findings": [one.to_dict() for one in self.findings]},
-            )
+        refuse_errors("preparation", self.findings)
 
     def price_words(self) -> str:
         """Return the price in words: `at most 7.37 USD (4 h x 1.84 USD/hour)`."""

@@ -5,19 +5,19 @@ A job's life, with its process, is `sagemaker_local.runtime.training_life`.
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
-
-from .capacity import Quotas
-from .errors import ApiError, invalid, not_local
-from .models import check_image, check_role, from_list
-from .records import Record, Table, Tables
-from .requests import checked, page
+from sagemaker_local.control.capacity import Quotas
+from sagemaker_local.control.errors import ApiError, invalid, not_local
+from sagemaker_local.control.jobs.access import JobAccess, Permitted, PrefixExists, refuse_over_quota
+from sagemaker_local.control.models import check_image, check_role, from_list
+from sagemaker_local.control.records import Record, Table, Tables
+from sagemaker_local.control.requests import checked, page
 
 STOPPED, INTERRUPTED = "Stopped", "Interrupted"
 IN_PROGRESS = ("InProgress", "Stopping")
@@ -26,10 +26,8 @@ TRAINER = "peagle-trainer"
 ML_ROOT = "/opt/ml"
 _DAY_S = 86_400
 _LONGEST_RUN_S = 28 * _DAY_S
-_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 # Types with disks of their own: a "d" after the generation, and the newer ones with GPUs.
 _OWN_DISKS = re.compile(r"ml\.([a-z]+\d+[a-z]*d[a-z]*|g5|g6e?|gr6|g7e|p5(e|en)?|p6-b\d+)\.")
-_IMAGE = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+/([^:@]+)")
 
 
 @dataclass
@@ -143,16 +141,6 @@ class TrainingLife(Protocol):
         ...
 
 
-# (role, action, resource, context) -> whether the role's policies allow it
-Permitted = Callable[[str, str, str, Mapping[str, str]], bool]
-# The S3 URI of a prefix -> whether any key begins with it
-PrefixExists = Callable[[str], Awaitable[bool]]
-
-
-def _believe(_role: str, _action: str, _resource: str, _context: Mapping[str, str]) -> bool:
-    return True
-
-
 class TrainingJobs:
     """The operations."""
 
@@ -172,10 +160,8 @@ class TrainingJobs:
         self._clock = clock
         self._life = life
         self._quotas = quotas
-        self._region = tables.region
         self._assumable = assumable
-        self._permitted = permitted or _believe
-        self._exists = prefix_exists
+        self._access = JobAccess(tables.region, permitted, prefix_exists)
         self._jobs = _TrainingTable("training job", arn)
         tables.more["sagemaker:training-job"] = self._jobs
 
@@ -199,10 +185,10 @@ class TrainingJobs:
             raise not_local("CreateTrainingJob in this server", "start it as `peagle-sm local up` does.")
         check_request(request)
         check_role(role, self._assumable)
-        self._check_pull(role, request["AlgorithmSpecification"]["TrainingImage"])
+        self._access.check_pull(role, request["AlgorithmSpecification"]["TrainingImage"])
         self._check_quota(request)
         for channel in request.get("InputDataConfig", []):
-            await self._check_data(role, channel["DataSource"]["S3DataSource"]["S3Uri"])
+            await self._access.check_data(role, channel["DataSource"]["S3DataSource"]["S3Uri"])
         self._jobs.refuse_taken(name)  # another request may have come while S3 was asked
         tags = from_list(request.pop("Tags", []))
         now = self._clock.now()
@@ -263,48 +249,16 @@ class TrainingJobs:
         if self._life is not None:
             await self._life.close()
 
-    def _check_pull(self, role: str, image: str) -> None:
-        parts = _IMAGE.match(image)
-        if parts is None:  # from a private registry
-            return
-        registry, region, repository = parts.groups()
-        arn = f"arn:aws:ecr:{region}:{registry}:repository/{repository}"
-        if not all(self._permitted(role, action, arn, {}) for action in _PULL):
-            raise invalid(
-                f"Access denied for repository: {repository} in registry ID: {registry}. Please check if "
-                f"your ECR repository and image exist and role {role} has proper pull permissions for "
-                f"SageMaker: {', '.join(_PULL)}"
-            )
-
     def _check_quota(self, request: Mapping[str, Any]) -> None:
         resources, spot = request["ResourceConfig"], bool(request.get("EnableManagedSpotTraining"))
         kind = resources["InstanceType"]
-        quota = f"{kind} for {'spot ' if spot else ''}training job usage"
-        limit = self._quotas.limit(quota)
         used = sum(
             len(row.hosts)
             for row in self._jobs
             if row.status in IN_PROGRESS and (row.instance_type, row.spot) == (kind, spot)
         )
-        asked = resources["InstanceCount"]
-        if limit is not None and used + asked > limit:
-            raise ApiError(
-                "ResourceLimitExceeded",
-                f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
-                f"of {used} Instances and a request delta of {asked} Instances. Please use AWS Service "
-                "Quotas to request an increase for this quota.",
-            )
-
-    async def _check_data(self, role: str, uri: str) -> None:
-        bucket, prefix = urlsplit(uri).netloc, urlsplit(uri).path.lstrip("/")
-        may = self._permitted(role, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": prefix})
-        if not may or (self._exists is not None and not await self._exists(uri)):
-            raise invalid(
-                f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that '
-                f"the bucket exists in the selected region ({self._region}), that objects exist under that "
-                f'S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
-                f'"{bucket}".'
-            )
+        quota = f"{kind} for {'spot ' if spot else ''}training job usage"
+        refuse_over_quota(self._quotas, quota, used, resources["InstanceCount"])
 
 
 def description(row: TrainingRecord) -> dict[str, Any]:
@@ -316,7 +270,7 @@ def description(row: TrainingRecord) -> dict[str, Any]:
         **row.body,
         **_summary(row),
         "ModelArtifacts": {"S3ModelArtifacts": row.model_uri},
-        "TrainingStartTime": _seconds(row.started),
+        "TrainingStartTime": seconds_of(row.started),
         "SecondaryStatusTransitions": row.transitions,
         "FailureReason": row.failure_reason,
     }
@@ -336,7 +290,7 @@ def _summary(row: TrainingRecord) -> dict[str, Any]:
         "TrainingJobName": row.name,
         "TrainingJobArn": row.arn,
         "CreationTime": row.created.timestamp(),
-        "TrainingEndTime": _seconds(row.ended),
+        "TrainingEndTime": seconds_of(row.ended),
         "LastModifiedTime": row.modified.timestamp(),
         "TrainingJobStatus": row.status,
         "SecondaryStatus": row.secondary,
@@ -344,7 +298,8 @@ def _summary(row: TrainingRecord) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if value is not None}
 
 
-def _seconds(moment: datetime | None) -> float | None:
+def seconds_of(moment: datetime | None) -> float | None:
+    """A time as the answers have it."""
     return None if moment is None else moment.timestamp()
 
 

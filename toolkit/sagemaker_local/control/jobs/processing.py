@@ -3,30 +3,19 @@
 A job's life, with its processes, is `sagemaker_local.runtime.processing_run`.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.control.capacity import Quotas
 from sagemaker_local.control.errors import ApiError, invalid, not_local
+from sagemaker_local.control.jobs.access import JobAccess, Permitted, PrefixExists, refuse_over_quota
+from sagemaker_local.control.jobs.processing_checks import check_request
+from sagemaker_local.control.jobs.training import IN_PROGRESS, TrainingLife, TrainingRecord, seconds_of
 from sagemaker_local.control.models import check_role, from_list
-from sagemaker_local.control.processing.checks import check_request
 from sagemaker_local.control.records import Table, Tables
 from sagemaker_local.control.requests import checked, page
-from sagemaker_local.control.training_jobs import (
-    IN_PROGRESS,
-    Permitted,
-    PrefixExists,
-    TrainingLife,
-    TrainingRecord,
-)
-
-_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-_IMAGE = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+/([^:@]+)")
 
 
 @dataclass
@@ -76,10 +65,6 @@ class _ProcessingTable(Table[ProcessingRecord]):
             )
 
 
-def _believe(_role: str, _action: str, _resource: str, _context: Mapping[str, str]) -> bool:
-    return True
-
-
 class ProcessingJobs:
     """The operations."""
 
@@ -98,10 +83,8 @@ class ProcessingJobs:
         self._clock = clock
         self._life = life
         self._quotas = quotas
-        self._region = tables.region
         self._assumable = assumable
-        self._permitted = permitted or _believe
-        self._exists = prefix_exists
+        self._access = JobAccess(tables.region, permitted, prefix_exists)
         arn = f"arn:aws:sagemaker:{tables.region}:{tables.account}:processing-job"
         self._jobs = _ProcessingTable("processing job", arn)
         tables.more["sagemaker:processing-job"] = self._jobs
@@ -127,10 +110,10 @@ class ProcessingJobs:
         request["ProcessingResources"].setdefault("ClusterConfig", {}).setdefault("InstanceCount", 1)
         check_request(request)
         check_role(role, self._assumable)
-        self._check_pull(role, request["AppSpecification"]["ImageUri"])
+        self._access.check_pull(role, request["AppSpecification"]["ImageUri"])
         self._check_quota(request)
         for each in request.get("ProcessingInputs", []):
-            await self._check_data(role, each["S3Input"]["S3Uri"])
+            await self._access.check_data(role, each["S3Input"]["S3Uri"])
         self._jobs.refuse_taken(name)  # another request may have come while S3 was asked
         tags = from_list(request.pop("Tags", []))
         now = self._clock.now()
@@ -170,45 +153,13 @@ class ProcessingJobs:
         if self._life is not None:
             await self._life.close()
 
-    def _check_pull(self, role: str, image: str) -> None:
-        parts = _IMAGE.match(image)
-        if parts is None:
-            return
-        registry, region, repository = parts.groups()
-        arn = f"arn:aws:ecr:{region}:{registry}:repository/{repository}"
-        if not all(self._permitted(role, action, arn, {}) for action in _PULL):
-            raise invalid(
-                f"Access denied for repository: {repository} in registry ID: {registry}. Please check if "
-                f"your ECR repository and image exist and role {role} has proper pull permissions for "
-                f"SageMaker: {', '.join(_PULL)}"
-            )
-
     def _check_quota(self, request: Mapping[str, Any]) -> None:
         cluster = request["ProcessingResources"]["ClusterConfig"]
-        kind, asked = cluster["InstanceType"], cluster["InstanceCount"]
-        quota = f"{kind} for processing job usage"
-        limit = self._quotas.limit(quota)
+        kind = cluster["InstanceType"]
         used = sum(
             len(row.hosts) for row in self._jobs if row.status in IN_PROGRESS and row.instance_type == kind
         )
-        if limit is not None and used + asked > limit:
-            raise ApiError(
-                "ResourceLimitExceeded",
-                f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
-                f"of {used} Instances and a request delta of {asked} Instances. Please use AWS Service "
-                "Quotas to request an increase for this quota.",
-            )
-
-    async def _check_data(self, role: str, uri: str) -> None:
-        bucket, prefix = urlsplit(uri).netloc, urlsplit(uri).path.lstrip("/")
-        may = self._permitted(role, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": prefix})
-        if not may or (self._exists is not None and not await self._exists(uri)):
-            raise invalid(
-                f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that '
-                f"the bucket exists in the selected region ({self._region}), that objects exist under that "
-                f'S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
-                f'"{bucket}".'
-            )
+        refuse_over_quota(self._quotas, f"{kind} for processing job usage", used, cluster["InstanceCount"])
 
 
 def description(row: ProcessingRecord) -> dict[str, Any]:
@@ -216,7 +167,7 @@ def description(row: ProcessingRecord) -> dict[str, Any]:
     answer: dict[str, Any] = {
         **row.body,
         **_summary(row),
-        "ProcessingStartTime": _seconds(row.started),
+        "ProcessingStartTime": seconds_of(row.started),
     }
     return {key: value for key, value in answer.items() if value is not None}
 
@@ -226,14 +177,10 @@ def _summary(row: ProcessingRecord) -> dict[str, Any]:
         "ProcessingJobName": row.name,
         "ProcessingJobArn": row.arn,
         "CreationTime": row.created.timestamp(),
-        "ProcessingEndTime": _seconds(row.ended),
+        "ProcessingEndTime": seconds_of(row.ended),
         "LastModifiedTime": row.modified.timestamp(),
         "ProcessingJobStatus": row.status,
         "FailureReason": row.failure_reason,
         "ExitMessage": row.exit_message,
     }
     return {key: value for key, value in answer.items() if value is not None}
-
-
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()

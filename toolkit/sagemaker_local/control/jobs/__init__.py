@@ -1,0 +1,1 @@
+"""Training and processing jobs: what AWS accepts, the records, and the operations."""

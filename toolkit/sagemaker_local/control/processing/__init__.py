@@ -1,1 +1,0 @@
-"""Processing jobs: the operations, and what AWS accepts. Their life is `sagemaker_local.runtime`'s."""
