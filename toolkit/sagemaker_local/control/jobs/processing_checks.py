@@ -5,11 +5,11 @@ ProcessingStoppingCondition), developer guide "How Amazon SageMaker Processing C
 Your Processing Container".
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sagemaker_local.control.errors import invalid, not_local
+from sagemaker_local.control.jobs.access import has_own_disks
 from sagemaker_local.control.models import check_image
 
 #: Inputs and outputs are below it ("must begin with /opt/ml/processing/": ProcessingS3Input$LocalPath).
@@ -19,8 +19,6 @@ PREPARER = "peagle-prepare"
 # ProcessingStoppingCondition: 1 to 777600. Without one the maximum is assumed to be a day, as of other jobs.
 _DAY_S = 86_400
 _NOT_LOCAL = {"ExperimentConfig": "leave it out."}
-# Types with disks of their own: a "d" after the generation.
-_OWN_DISKS = re.compile(r"ml\.([a-z]+\d+[a-z]*d[a-z]*|g5|g6e?|gr6|p5(e|en)?)\.")
 
 
 def check_request(request: dict[str, Any]) -> None:
@@ -59,7 +57,7 @@ def _check_cluster(cluster: Mapping[str, Any]) -> None:
     for member in ("InstanceType", "InstanceCount"):
         if not cluster.get(member):
             raise invalid(f"ClusterConfig.{member} is required: found {cluster.get(member, 'none')}.")
-    if _OWN_DISKS.match(cluster["InstanceType"]) and cluster.get("VolumeKmsKeyId"):
+    if has_own_disks(cluster["InstanceType"]) and cluster.get("VolumeKmsKeyId"):
         raise invalid(f"KMS key is not supported for NVMe instance storage: {cluster['InstanceType']}.")
 
 

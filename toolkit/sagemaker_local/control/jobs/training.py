@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.control.capacity import Quotas
 from sagemaker_local.control.errors import ApiError, invalid, not_local
-from sagemaker_local.control.jobs.access import JobAccess, Permitted, PrefixExists, refuse_over_quota
+from sagemaker_local.control.jobs.access import (
+    JobAccess,
+    Permitted,
+    PrefixExists,
+    has_own_disks,
+    refuse_over_quota,
+)
 from sagemaker_local.control.models import check_image, check_role, from_list
 from sagemaker_local.control.records import Record, Table, Tables
 from sagemaker_local.control.requests import checked, page
@@ -26,8 +32,6 @@ TRAINER = "peagle-trainer"
 ML_ROOT = "/opt/ml"
 _DAY_S = 86_400
 _LONGEST_RUN_S = 28 * _DAY_S
-# Types with disks of their own: a "d" after the generation, and the newer ones with GPUs.
-_OWN_DISKS = re.compile(r"ml\.([a-z]+\d+[a-z]*d[a-z]*|g5|g6e?|gr6|g7e|p5(e|en)?|p6-b\d+)\.")
 
 
 @dataclass
@@ -373,7 +377,7 @@ def _check_resources(resources: Mapping[str, Any]) -> None:
             raise not_local(f"ResourceConfig.{member}", "give InstanceType and InstanceCount.")
     if resources.get("KeepAlivePeriodInSeconds", 0):
         raise not_local("A warm pool (KeepAlivePeriodInSeconds)", "leave it out.")
-    own_disks = _OWN_DISKS.match(resources.get("InstanceType", ""))
+    own_disks = has_own_disks(resources.get("InstanceType", ""))
     for member in ("InstanceType", "InstanceCount", *(() if own_disks else ("VolumeSizeInGB",))):
         if not resources.get(member):
             raise invalid(
