@@ -1,8 +1,9 @@
 """What recording costs a stream of `peagle-sm serve`: CPU of the serving process, and of the recording's own.
 
 ``scripts/bench-recording`` runs it. Two proxies in this process, one of which records to a file, take turns
-on streams that another process sends and a third one reads. The CPU is that of this whole process, the
-recording's thread included; the process that redacts is counted apart. The interval is over rounds.
+on streams that another process sends and a third one reads. The CPU is that of this process, the recording's
+thread included and the measuring one left out; the process that redacts is counted apart. The interval is
+over rounds.
 """
 
 from __future__ import annotations
@@ -83,12 +84,12 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
     ):
         for turn in range(options.rounds + 2):  # two to warm up
             for arm in turn_order((OFF, ON), turn):
-                before, child = time.process_time(), _children_cpu()
+                before, child = _serving_cpu(), _children_cpu()
                 _read(ports[arm], options.streams, body)
                 while recorder.held:
                     time.sleep(0.01)
                 if turn >= 2:
-                    spent[arm].append(time.process_time() - before)
+                    spent[arm].append(_serving_cpu() - before)
                     if arm == ON:
                         inside.append(_children_cpu() - child)
         summary = recorder.close()
@@ -171,6 +172,11 @@ def _server(stream: Path) -> Iterator[str]:
 
 def _read(port: int, streams: int, body: str) -> None:
     subprocess.run([sys.executable, "-c", _READER, str(port), str(streams), body], check=True)
+
+
+def _serving_cpu() -> float:
+    """Return the CPU seconds of this process without this thread, which starts readers and waits."""
+    return time.process_time() - time.thread_time()
 
 
 def _children_cpu() -> float:

@@ -290,11 +290,9 @@ class Relay:
 
     def _is_hidden(self, documents: list[Document]) -> bool:
         """Return whether an event is the usage alone, for a client that did not ask for it."""
-        return (
-            self._hides_usage
-            and bool(documents)
-            and all(one.get("usage") and not one["choices"] for one in documents)
-        )
+        if not self._hides_usage or not documents or not documents[0].get("usage"):
+            return False  # without a generator: nearly every event ends here
+        return all(one.get("usage") and not one["choices"] for one in documents)
 
     def _take_all(self, documents: list[Document]) -> bool:
         """Process parsed events; return False after a problem."""
