@@ -41,10 +41,14 @@ a prompt of {prompt_tokens} tokens from the corpus and the target's own greedy c
 - EAGLE-3: {eagle3_layers} layer, 4 query and 2 key/value heads, unrolled {ttt_steps} deep, {steps:,} steps
   in two halves.
 - P-EAGLE: {peagle_layers} layers, {peagle_heads} query and {peagle_kv_heads} key/value heads, {depths} depths
-  in one pass, {steps:,} steps. It starts from EAGLE-3's layer as it was after the first half, with attention
+  in one pass, {steps:,} steps{peagle_trained}. \
+It starts from EAGLE-3's layer as it was after the first half, with attention
   planted that finds the anchor and that copies from where the text stood before
   (`scripts/train_tiny/warm_start.py`).
 """
+_TRAINED = (
+    ", by {peagle_trainer} in place of `speculators`\n  (the code of users' heads: AdamW, rate {peagle_rate})"
+)
 _FURTHER = """Then both went on on one {device}, {steps:,} steps of {documents_a_step} rollouts each, from
 {rollouts:,} rollouts behind whole docstrings and cut files: prompts of up to 320 tokens, and 176 of the
 target's own (`python -m scripts.train_tiny.device`). EAGLE-3 was unrolled {unrolled} deep, in
@@ -93,7 +97,8 @@ def _losses(title: str, target: Mapping[str, Any]) -> str:
 def head_section(heads: Mapping[str, Any], rollouts: Mapping[str, Any]) -> str:
     """How the heads were trained."""
     made = {name: value for name, value in rollouts.items() if name not in ("tokens", "seed")}
-    return _HEADS.format(**heads, **made, rollout_tokens=rollouts["tokens"])
+    trained = _TRAINED.format(**heads) if "peagle_trainer" in heads else ""
+    return _HEADS.format(**heads, **made, rollout_tokens=rollouts["tokens"], peagle_trained=trained)
 
 
 def further_section(device: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Train the EAGLE-3 and the P-EAGLE head with `speculators`, on the same rollouts.
+"""Train the EAGLE-3 head with `speculators`, and plant the P-EAGLE head, which ``peagle`` trains.
 
 Both get the same sequences and the same number of steps. EAGLE-3 has the first half of its steps first, since
 P-EAGLE starts from its layer (``warm_start``).
@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -41,7 +40,7 @@ _PEAGLE = [
     *("--num-layers", str(PEAGLE_LAYERS), "--full-attention-indices", *map(str, range(PEAGLE_LAYERS))),
     *("--mask-token-id", str(MASK_TOKEN_ID)),
 ]
-_DEPTHS = [
+DEPTH_OPTIONS = [
     *("--num-depths", str(DEPTHS), "--max-anchors", "512"),
     *("--down-sample-ratio", str(DEPTH_RATIO), "--down-sample-ratio-min", str(LEAST_RATIO)),
 ]
@@ -118,31 +117,24 @@ def last_checkpoint(folder: Path) -> Path:
 
 def plant(trainer: Trainer, eagle3: Path) -> Path:
     """Write the P-EAGLE head to start from, with the layer of ``eagle3``; returns its checkpoint."""
-    fresh, warm = trainer.fresh("peagle", [*_PEAGLE, *_DEPTHS]), trainer.work / "checkpoints" / "warm"
+    fresh, warm = trainer.fresh("peagle", [*_PEAGLE, *DEPTH_OPTIONS]), trainer.work / "checkpoints" / "warm"
     words = [sys.executable, "-m", "scripts.train_tiny.warm_start", "--work", str(trainer.work)]
     words += ["--out", str(warm), "--eagle3", str(eagle3), "--fresh", str(fresh)]
     subprocess.run([*words, "--seed", str(trainer.plan.seed)], check=True)
     return warm
 
 
-def train_peagle(trainer: Trainer, warm: Path, options: Sequence[str] = ()) -> Path:
-    """Train the P-EAGLE head from ``warm``; returns its checkpoint. ``options`` come last, so they win."""
-    given = ["--from-pretrained", str(warm), *_DEPTHS, *options]
-    return trainer.run("p-eagle", "peagle", given, steps=trainer.plan.steps)
-
-
 def train(trainer: Trainer) -> None:
-    """Both heads, into ``work/checkpoints/eagle3`` and ``work/checkpoints/p-eagle``."""
+    """Train EAGLE-3 into ``work/checkpoints/eagle3``, and plant P-EAGLE in ``work/checkpoints/warm``."""
     first = trainer.plan.steps // 2
     half = trainer.run("eagle3-first", "eagle3", _EAGLE3, steps=first)
-    warm = plant(trainer, half)
+    plant(trainer, half)
     options = ["--from-pretrained", str(half), "--ttt-steps", str(TTT_STEPS)]
     trainer.run("eagle3", "eagle3", options, steps=trainer.plan.steps - first, turn=1)
-    train_peagle(trainer, warm)
 
 
 def main() -> None:
-    """Train both heads and leave ``work/heads.json`` for the cards."""
+    """Make both, and leave ``work/heads.json`` for the cards."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=2938, help="of each head")

@@ -9,7 +9,7 @@ from typing import Any
 from peagle_sm.measure.compare.confidence_intervals import ratio
 from peagle_sm.measure.results.records import Interval
 
-TINY, USERS = "train-tiny", "automodel"
+SPECULATORS, USERS = "speculators", "automodel"
 MARGIN = 0.05  #: loss of acceptance length that "not worse" excludes
 #: Of each prompt, tokens and verification steps of its answer.
 Answers = Mapping[str, Sequence[float]]
@@ -17,8 +17,10 @@ Answers = Mapping[str, Sequence[float]]
 INTRODUCTION = """\
 # Two trainers of a P-EAGLE head
 
-`train-tiny` is the code of `scripts/train-tiny` (speculators, Muon), which trains the head of the small
-stand-in family. `automodel` is the code of users' heads (NeMo AutoModel, AdamW, `container/peagle_train`).
+`automodel` is the code of users' heads (NeMo AutoModel, AdamW, `container/peagle_train`). `speculators` (with
+Muon) trains the EAGLE-3 head of the small stand-in family. Which of them trains that family's P-EAGLE head in
+`scripts/train-tiny` follows from this page: the users' code, unless it is worse in the same budget.
+
 Both trained from the same planted start, on the same rollouts of the target that ships, in the same CPU
 seconds of the process tree, on one core each.
 """
@@ -41,8 +43,8 @@ def length(answers: Answers) -> float:
     return sum(row[0] for row in answers.values()) / sum(row[1] for row in answers.values())
 
 
-def ratios(users: Sequence[Answers], tiny: Sequence[Answers]) -> tuple[Interval, Interval]:
-    """Return the acceptance length of users' code over train-tiny's, paired by prompt; one head a seed.
+def ratios(users: Sequence[Answers], speculators: Sequence[Answers]) -> tuple[Interval, Interval]:
+    """Return the acceptance length of automodel over speculators, paired by prompt; one head a seed.
 
     The first interval is over prompts and seeds, the second over prompts alone.
 
@@ -50,7 +52,7 @@ def ratios(users: Sequence[Answers], tiny: Sequence[Answers]) -> tuple[Interval,
         ValueError: fewer than two prompts.
     """
     signs = (1, -1, -1, 1)
-    pairs = list(zip(users, tiny, strict=True))
+    pairs = list(zip(users, speculators, strict=True))
     tables = [{prompt: (*one[prompt], *other[prompt]) for prompt in one} for one, other in pairs]
     columns = {prompt: zip(*(table[prompt] for table in tables), strict=True) for prompt in tables[0]}
     merged = {prompt: [sum(column) for column in each] for prompt, each in columns.items()}
@@ -61,10 +63,15 @@ def verdict(found: Interval) -> str:
     """Return the decision in one sentence; ``found`` is the ratio of `ratios`."""
     if found.high < 1:
         worse, least, most = (f"{1 - each:.1%}" for each in (found.value, found.high, found.low))
-        return f"automodel is worse by {worse} [{least}, {most}] in the same budget: both stay."
+        return (
+            f"automodel is worse by {worse} [{least}, {most}] in the same budget, so speculators has to train"
+            " the head of the small family."
+        )
     told = f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}] times the acceptance length"
     if found.low >= 1 - MARGIN:
-        return f"automodel is not worse in the same budget ({told}): train-tiny moves."
+        return (
+            f"automodel is not worse in the same budget ({told}), so it trains the head of the small family."
+        )
     return (
         f"Undecided: automodel is not significantly worse in the same budget ({told}), but a loss of"
         f" {MARGIN:.0%} is not excluded; measure more seeds."
@@ -76,17 +83,19 @@ def page(record: Mapping[str, Any]) -> str:
     both, alone = (Interval(**record[name]) for name in ("ratio", "ratio_over_prompts"))
     before, origin, prompts = record["references"], record["origin"], record["prompts"]
     machine, seeds = origin["machine"], len(record["finals"]) // 2
+    over = f"prompts and {seeds} seeds" if seeds > 1 else "prompts; one seed, so its spread is not in it:"
     how = (
         f"Acceptance length at K={record['num_speculative_tokens']}, temperature 0, in vLLM on the local"
         f" SageMaker, on {prompts['final']} prompts from files that neither target nor heads were trained on."
         f" The start has {before['start']:.2f}; the head that ships, trained for longer and on a GPU, has"
-        f" {before['shipped']:.2f}. Ratio of automodel to train-tiny, paired by prompt: {both.value:.3f}; 95%"
-        f" confidence interval over prompts and {seeds} seeds [{both.low:.3f}, {both.high:.3f}], over prompts"
-        f" alone [{alone.low:.3f}, {alone.high:.3f}]."
+        f" {before['shipped']:.2f}. Ratio of automodel to speculators, paired by prompt: {both.value:.3f};"
+        f" 95% confidence interval over {over} [{both.low:.3f}, {both.high:.3f}], over prompts alone"
+        f" [{alone.low:.3f}, {alone.high:.3f}]."
     )
     tried = (
         f"Runs of {record['short_s']:g} CPU seconds, measured on {prompts['tuning']} other prompts. The final"
         " heads have the rate of the greatest acceptance length."
+        f"{''.join(f' {note}' for note in edges(record))}"
     )
     versions = ", ".join(f"{name} {version}" for name, version in record["libraries"].items())
     precision = ", ".join(f"{value} ({name})" for name, value in record["precision"].items())
@@ -111,11 +120,23 @@ def page(record: Mapping[str, Any]) -> str:
     )
 
 
+def edges(record: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each trainer whose best rate is the least or the greatest that was tried."""
+    found = []
+    for trainer in (SPECULATORS, USERS):
+        rates = sorted(run["rate"] for run in record["short"] if run["trainer"] == trainer)
+        (best,) = {run["rate"] for run in record["finals"] if run["trainer"] == trainer}
+        if best in (rates[0], rates[-1]):
+            edge = "least" if best == rates[0] else "greatest"
+            found.append(f"That of {trainer} is the {edge} that was tried, so another may be better still.")
+    return found
+
+
 def table(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of runs."""
     lines = ["| trainer | learning rate | seed | steps | CPU seconds | acceptance length |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
-    for run in sorted(runs, key=lambda each: (each["trainer"] != TINY, each["rate"], each["seed"])):
+    for run in sorted(runs, key=lambda each: (each["trainer"] != SPECULATORS, each["rate"], each["seed"])):
         cells = [run["trainer"], f"{run['rate']:g}", run["seed"], f"{run['steps']:,}", f"{run['cpu_s']:.0f}"]
         lines.append(f"| {' | '.join(map(str, cells))} | {run['acceptance_length']:.3f} |")
     return "\n".join([*lines, ""])

@@ -1,4 +1,4 @@
-"""Run by the Python of `scripts/train-tiny`: the common start of both trainers, and a head by its own code.
+"""Run by the Python of `scripts/train-tiny`: the common start of both trainers, and a head by speculators.
 
 ``prepare WORK EAGLE3`` leaves in WORK the rollouts (unless they exist), the same as training rows of a user's
 job, and the planted P-EAGLE head to start from, in both layouts; EAGLE3 is a head in vLLM's layout.
@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 
 import torch
-from datasets import load_from_disk
 from safetensors.torch import load_file, save_file
 
 from scripts.train_tiny import corpus
 from scripts.train_tiny.export import export_head
-from scripts.train_tiny.heads import Plan, Trainer, plant, train_peagle
+from scripts.train_tiny.handover import give
+from scripts.train_tiny.heads import DEPTH_OPTIONS, Plan, Trainer, plant
 from scripts.train_tiny.target import encode
 
 SEQUENCES = 1200  #: as `scripts/train-tiny --quick`
@@ -33,11 +33,6 @@ def prepare(work: Path, eagle3: Path) -> None:
         encode(work)
         words = [sys.executable, "-m", "scripts.train_tiny.rollout", "--work", str(work)]
         subprocess.run([*words, "--sequences", str(SEQUENCES)], check=True)
-    rows = load_from_disk(str(work / "rollouts")).with_format(None)
-    (work / "training").mkdir(exist_ok=True)
-    with (work / "training" / "rollouts.tokens.jsonl").open("w") as file:
-        for row in rows:
-            file.write(json.dumps({name: row[name] for name in ("input_ids", "loss_mask")}) + "\n")
     layer = work / "eagle3"
     layer.mkdir(exist_ok=True)
     renamed = {
@@ -46,19 +41,21 @@ def prepare(work: Path, eagle3: Path) -> None:
     }
     save_file(renamed, layer / "model.safetensors", metadata={"format": "pt"})
     warm = plant(Trainer(work, Plan(steps=0), threads=1), layer)
-    export_head(warm, work / "target", work / "start", parallel=True)
+    give(work, warm)
     warm.rename(work / "warm")
 
 
 def train(run: Path, steps: int, rate: float, seed: int, precision: str) -> None:
-    """Train one P-EAGLE head as `scripts/train-tiny` does, on all rollouts, and export it.
+    """Train one P-EAGLE head on all rollouts, with the settings of the EAGLE-3 head's trainer, and export it.
 
     `speculators` insists on a validation share; it gets the smallest, since the engine measures the head.
     """
     trainer = Trainer(run, Plan(steps, rate, seed), threads=1)
-    options = ["--hidden-states-dtype", precision, "--train-data-ratio", "0.999"]
     start = cast(run / "warm", run / "start", precision)
-    export_head(train_peagle(trainer, start, options), run / "target", run / "head", parallel=True)
+    options = ["--from-pretrained", str(start), *DEPTH_OPTIONS]
+    options += ["--hidden-states-dtype", precision, "--train-data-ratio", "0.999"]  # the last ones win
+    trained = trainer.run("p-eagle", "peagle", options, steps=steps)
+    export_head(trained, run / "target", run / "head", parallel=True)
     shutil.rmtree(run / "checkpoints")
 
 

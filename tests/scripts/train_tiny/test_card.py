@@ -75,3 +75,12 @@ def test_facts_are_gathered_from_what_the_steps_left_and_kept_when_a_bench_is_ad
     again = facts.update(weights, **none | {"bench": bench})
     assert again == {**first, "acceptance": [{"prompts": "HumanEval, 7", **arm}]}
     assert json.loads((weights / facts.NAME).read_text()) == again
+
+
+def test_a_head_by_the_trainer_of_users_heads_says_so() -> None:
+    known = json.loads((SHIPPED / facts.NAME).read_text())
+    heads = {**known["heads"], "peagle_trainer": "NeMo AutoModel 0.7.0", "peagle_rate": 3e-4}
+    assert (
+        "  in one pass, 2,938 steps, by NeMo AutoModel 0.7.0 in place of `speculators`\n"
+        "  (the code of users' heads: AdamW, rate 0.0003). It starts from EAGLE-3's layer"
+    ) in card.head_section(heads, known["rollouts"])
