@@ -20,7 +20,7 @@ SHIPPED = PACKAGE / "weights"
 @pytest.fixture(scope="module")
 def work(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
-    words = ["--minutes", "0.3", "--sequences", "40", "--steps", "4", "--work", str(folder)]
+    words = ["--minutes", "0.3", "--sequences", "60", "--steps", "4", "--work", str(folder)]
     given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = subprocess.run(
         [root / "scripts" / "train-tiny", *words], env=given, capture_output=True, text=True, timeout=1800
