@@ -1,9 +1,9 @@
 """What recording costs a stream of `peagle-sm serve`: CPU of the serving process, and of the recording's own.
 
-``scripts/bench-recording`` runs it. Two proxies in this process, one of which records to a file, take turns
-on streams that another process sends and a third one reads. The CPU is that of this process, the recording's
-thread included and the measuring one left out; the process that redacts is counted apart. The interval is
-over rounds.
+``scripts/bench-recording`` runs it. Two proxies in this process, one of which records to a file, serve the
+same streams at the same time: another process sends them, and two read them. So whatever slows the machine
+slows both. Each proxy has a thread, whose CPU counts, with that of the recording's thread; the process that
+redacts is counted apart. The interval of the ratio is over rounds, by a jackknife of its logarithm.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 import psutil
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.compare.alternating import turn_order
-from peagle_sm.measure.compare.confidence_intervals import t_quantile
+from peagle_sm.measure.compare.confidence_intervals import ratio
 from peagle_sm.service.serving.proxy import Proxy, Running, start
 from peagle_sm.service.serving.upstream import Upstream
 from peagle_sm.traffic.file_target import FileTarget
@@ -55,8 +55,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench-recording", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--rounds", type=int, default=30, help="turns of both proxies (default 30)")
-    parser.add_argument("--streams", type=int, default=8, help="at a time (default 8)")
+    parser.add_argument("--rounds", type=int, default=30, help="of both proxies at once (default 30)")
+    parser.add_argument("--streams", type=int, default=8, help="of each proxy at a time (default 8)")
     parser.add_argument("--chunks", type=int, default=256, help="of a stream (default 256)")
     parser.add_argument("--gap-ms", type=float, default=4.0, help="between chunks (default 4)")
     parser.add_argument("--prompt", type=int, default=4000, help="characters of the prompt (default 4000)")
@@ -75,38 +75,41 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
             "gap_ms": options.gap_ms,
         }
     )
-    spent: dict[str, list[float]] = {OFF: [], ON: []}
+    spent: dict[str, tuple[float, float]] = {}
     inside: list[float] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         _server(stream) as url,
-        _proxies(url, Path(folder) / "traffic.jsonl") as (ports, recorder),
+        _proxies(url, Path(folder) / "traffic.jsonl") as (ports, threads, recorder),
     ):
         for turn in range(options.rounds + 2):  # two to warm up
-            for arm in turn_order((OFF, ON), turn):
-                before, child = _serving_cpu(), _children_cpu()
-                _read(ports[arm], options.streams, body)
-                while recorder.held:
-                    time.sleep(0.01)
-                if turn >= 2:
-                    spent[arm].append(_serving_cpu() - before)
-                    if arm == ON:
-                        inside.append(_children_cpu() - child)
+            before, child = _cpu_of(threads), _children_cpu()
+            order = turn_order((OFF, ON), turn)
+            readers = [_reader(ports[arm], options.streams, body) for arm in order]
+            if any([reader.wait() for reader in readers]):
+                raise SystemExit("a reader failed")
+            while recorder.held:
+                time.sleep(0.01)
+            after = _cpu_of(threads)
+            if turn >= 2:
+                spent[str(turn)] = (after[ON] - before[ON], after[OFF] - before[OFF])
+                inside.append(_children_cpu() - child)
         summary = recorder.close()
-    per_stream = {arm: fmean(values) / options.streams * 1000 for arm, values in spent.items()}
-    shares = [on / off - 1 for on, off in zip(spent[ON], spent[OFF], strict=True)]
-    half = t_quantile(len(shares) - 1) * stdev(shares) / len(shares) ** 0.5
-    mean = fmean(shares)
+    per_stream = {
+        arm: fmean(row[at] for row in spent.values()) / options.streams * 1000
+        for at, arm in enumerate((ON, OFF))
+    }
+    added = ratio([spent], (1, -1))
     alone = _alone(stream, body, options.chunks)
     return {
         "recording_alone_cpu_ms_per_stream": round(alone, 3),
         "recording_alone_share": round(alone / per_stream[OFF], 4),
         "rounds": options.rounds,
-        "streams_at_a_time": options.streams,
+        "streams_at_a_time_of_each_proxy": options.streams,
         "chunks": options.chunks,
         "prompt_characters": options.prompt,
         "cpu_ms_per_stream": {arm: round(value, 3) for arm, value in per_stream.items()},
-        "added_share": [round(mean, 4), round(mean - half, 4), round(mean + half, 4)],
+        "added_share": [round(each - 1, 4) for each in (added.value, added.low, added.high)],
         "redacting_process_cpu_ms_per_stream": round(fmean(inside) / options.streams * 1000, 3),
         "recorded": summary.line(),
         "load_average": os.getloadavg(),
@@ -137,24 +140,34 @@ def _alone(stream: Path, body: str, chunks: int, streams: int = 200) -> float:
 
 
 @contextmanager
-def _proxies(url: str, path: Path) -> Iterator[tuple[dict[str, int], Recorder]]:
+def _proxies(url: str, path: Path) -> Iterator[tuple[dict[str, int], dict[str, list[int]], Recorder]]:
+    """Serve with both proxies; yields their ports, the clocks of their threads' CPU, and the recorder."""
     session = make_session(local=LocalTarget(url))
+    known = set(threading.enumerate())
     recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("bench"))
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    (writer,) = set(threading.enumerate()) - known
     running: dict[str, Running] = {}
+    loops = {arm: asyncio.new_event_loop() for arm in (OFF, ON)}
+    serving = {arm: threading.Thread(target=loop.run_forever) for arm, loop in loops.items()}
     try:
         for arm, used in ((OFF, None), (ON, recorder)):
+            serving[arm].start()
             upstream = Upstream(url, session.region, session.credentials(), "bench")
             started = start(Proxy(upstream, recorder=used), "127.0.0.1", 0)
-            running[arm] = asyncio.run_coroutine_threadsafe(started, loop).result(30)
-        yield {arm: each.port for arm, each in running.items()}, recorder
+            running[arm] = asyncio.run_coroutine_threadsafe(started, loops[arm]).result(30)
+        threads = {OFF: [serving[OFF]], ON: [serving[ON], writer]}
+        clocks = {
+            arm: [time.pthread_getcpuclockid(thread.ident) for thread in own if thread.ident is not None]
+            for arm, own in threads.items()
+        }
+        yield {arm: each.port for arm, each in running.items()}, clocks, recorder
     finally:
-        for each in running.values():
-            asyncio.run_coroutine_threadsafe(each.close(), loop).result(30)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        for arm, each in running.items():
+            asyncio.run_coroutine_threadsafe(each.close(), loops[arm]).result(30)
+        for arm, loop in loops.items():
+            if serving[arm].is_alive():
+                loop.call_soon_threadsafe(loop.stop)
+                serving[arm].join()
 
 
 @contextmanager
@@ -170,13 +183,13 @@ def _server(stream: Path) -> Iterator[str]:
         process.wait()
 
 
-def _read(port: int, streams: int, body: str) -> None:
-    subprocess.run([sys.executable, "-c", _READER, str(port), str(streams), body], check=True)
+def _reader(port: int, streams: int, body: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", _READER, str(port), str(streams), body])
 
 
-def _serving_cpu() -> float:
-    """Return the CPU seconds of this process without this thread, which starts readers and waits."""
-    return time.process_time() - time.thread_time()
+def _cpu_of(clocks: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """Return the CPU seconds of each proxy's threads so far."""
+    return {arm: sum(map(time.clock_gettime, own)) for arm, own in clocks.items()}
 
 
 def _children_cpu() -> float:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from speculators.models.peagle.core import PEagleDraftModel
 
-from scripts.train_tiny.slots import Rollout, entering, leaving_first_layer, real_and_mask
+from scripts.train_tiny.planting.slots import Rollout, entering, leaving_first_layer, real_and_mask
 
 WIDTH = 64  #: of a head
 FIRST_GROUP, OFFSETS, CODE = 2, 10, 3  #: key/value heads 2 to 6 of layer 0: one offset a query head
