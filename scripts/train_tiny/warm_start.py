@@ -1,7 +1,7 @@
 """A P-EAGLE head to start training from: EAGLE-3's layer, and planted attention that finds and copies.
 
 From scratch, 1,470 steps of 768 tokens did not teach a P-EAGLE head where its anchor is. Two things are
-planted instead, both plain attention that any checkpoint could hold: ``anchoring`` and ``copying`` of ``planting``.
+planted instead, both plain attention that any checkpoint could hold: ``planting.anchoring`` and ``.copying``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from speculators.models.peagle.core import PEagleDraftModel
 
-from scripts.train_tiny.planting.anchoring import plant_anchor
-from scripts.train_tiny.planting.copying import WIDTH, Planter, check_shape
 from scripts.train_tiny.heads import PEAGLE_HEADS as HEADS
 from scripts.train_tiny.heads import PEAGLE_KEY_VALUE_HEADS as KEY_VALUE_HEADS
+from scripts.train_tiny.planting.anchoring import plant_anchor
+from scripts.train_tiny.planting.copying import WIDTH, Planter, check_shape
 from scripts.train_tiny.planting.slots import Rollout, entering, read_rollouts, real_and_mask
 
 SAMPLED_ROLLOUTS = 60
