@@ -1,9 +1,9 @@
 """What recording costs a stream of `peagle-sm serve`: CPU of the serving process, and of the recording's own.
 
-``scripts/bench-recording`` runs it. Two proxies in this process, one of which records to a file, serve the
-same streams at the same time: another process sends them, and two read them. So whatever slows the machine
-slows both. Each proxy has a thread, whose CPU counts, with that of the recording's thread; the process that
-redacts is counted apart. The interval of the ratio is over rounds, by a jackknife of its logarithm.
+``scripts/bench-recording`` runs it. Two proxies in this process serve the same streams at the same time, so
+whatever slows the machine slows both; one of them records to a file. Other processes send and read. Counted
+is the CPU of each proxy's thread, with that of the recording's thread; the process that redacts is counted
+apart. The interval of the ratio is over rounds, by a jackknife of its logarithm.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 from sagemaker_local.engine.trainer_env import LOCK, ensure_trainer, train_command, train_environ
 from scripts.lib.locks import read_pins
 
-JOB = "p-eagle-job"  #: folder of the work directory that stands for /opt/ml
+JOB = "p-eagle-job"  #: folder in the work directory, in place of /opt/ml
 RATE = 3e-4  #: the best of those that docs/reference/trainers.md tried
 #: Batch, depths and schedule as the EAGLE-3 head's trainer has them (``heads``); the rest are the defaults.
 HYPERPARAMETERS = {
@@ -43,13 +43,8 @@ def lay_out(root: Path, work: Path, own: Mapping[str, float]) -> None:
     (config / "hyperparameters.json").write_text(json.dumps(every), encoding="utf-8")
 
 
-def train(work: Path, own: Mapping[str, float], threads: int) -> None:
-    """Train the head into ``work/p-eagle``, in vLLM's layout. One of a former run is replaced.
-
-    Raises:
-        EngineError: the trainer's environment cannot be built.
-    """
-    python = ensure_trainer(lambda line: print(line, flush=True))
+def train(work: Path, python: Path, own: Mapping[str, float], threads: int) -> None:
+    """Train the head into ``work/p-eagle``, in vLLM's layout. One of a former run is replaced."""
     root, log = work / JOB, work / "p-eagle.log"
     shutil.rmtree(root, ignore_errors=True)
     lay_out(root, work, own)
@@ -70,9 +65,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
+    python = ensure_trainer(lambda line: print(line, flush=True))
     began = time.monotonic()
     own = {"max_steps": options.steps, "learning_rate": options.rate, "seed": options.seed}
-    train(options.work, own, options.threads)
+    train(options.work, python, own, options.threads)
     minutes = round((time.monotonic() - began) / 60, 1)
     print(f"p-eagle: {minutes} min", flush=True)
     file = options.work / "heads.json"

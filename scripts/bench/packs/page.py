@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from peagle_sm.measure.verify.statistics import counted
 from scripts.bench.packs.arms import CLEAN
 from scripts.bench.packs.cases import CASES, REFUSED
 
@@ -78,7 +79,7 @@ def _origin(told: Mapping[str, Any]) -> str:
     machine, versions = told.get("machine") or {}, told.get("versions") or {}
     facts = [
         f"last run {str(told.get('date', ''))[:10]}",
-        f"{machine.get('cores')} cores of {machine.get('processor')}, shared with other work",
+        f"{counted(machine.get('cores', 0), 'core')} of {machine.get('processor')}, shared with other work",
         ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"git {str(told.get('git_revision', ''))[:12]}",
     ]

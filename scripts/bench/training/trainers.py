@@ -109,8 +109,8 @@ class Trainings:
     def __init__(self, work: Path, cores: Sequence[int], precision: str, reporter: Reporter) -> None:
         self._work, self._precision = work, precision
         self._cores = dict(zip((SPECULATORS, USERS), cores, strict=True))
-        self._tiny, self._users = train_env.ensure_trainer(reporter.say), ensure_trainer(reporter.say)
-        self._module = [str(self._tiny), "-m", "scripts.bench.training.with_speculators"]
+        self._speculators, self._users = train_env.ensure_trainer(reporter.say), ensure_trainer(reporter.say)
+        self._module = [str(self._speculators), "-m", "scripts.bench.training.with_speculators"]
 
     def prepare(self, rollouts: Path | None) -> None:
         """Write rollouts and common start, once; ``rollouts``: a work folder of train-tiny to copy from.

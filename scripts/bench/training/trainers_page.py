@@ -121,7 +121,7 @@ def page(record: Mapping[str, Any]) -> str:
 
 
 def edges(record: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each trainer whose best rate is the least or the greatest that was tried."""
+    """Return a sentence for each trainer whose best rate is the lowest or the highest that was tried."""
     found = []
     for trainer in (SPECULATORS, USERS):
         rates = sorted(run["rate"] for run in record["short"] if run["trainer"] == trainer)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from peagle_sm.core.heads.reading import read_header
+from peagle_sm.core.heads.weights import Shape
+from peagle_sm.service.heads.checking import local_folder
 from sagemaker_local.paths import PACKAGE
 
 pytestmark = pytest.mark.campaign
@@ -29,27 +30,26 @@ def work(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def header(weights: Path) -> dict[str, Any]:
-    """Names, types and shapes of a head's own tensors in a file of safetensors.
+def tensors(part: Path) -> dict[str, tuple[str, Shape]]:
+    """Types and shapes of a part's own tensors.
 
-    Embedding and output matrix are left out: a head has them only where they differ from the target's.
+    Embedding and output matrix of a head are left out: it has them only where they differ from the target's.
     """
-    with weights.open("rb") as file:
-        (size,) = struct.unpack("<Q", file.read(8))
-        found: dict[str, Any] = json.loads(file.read(size))
-    left_out = {"__metadata__", "embed_tokens.weight", "lm_head.weight"}
-    return {name: (one["dtype"], one["shape"]) for name, one in found.items() if name not in left_out}
+    found = read_header(local_folder(part), "model.safetensors")
+    left_out = () if part.name == "target" else ("embed_tokens.weight", "lm_head.weight")
+    return {name: (one.dtype, one.shape) for name, one in found.items() if name not in left_out}
 
 
 @pytest.mark.parametrize("part", ["target", "eagle3", "p-eagle"])
 def test_the_family_has_the_shape_of_the_one_that_ships(work: Path, part: str) -> None:
     made, shipped = (each / part for each in (work / "weights", SHIPPED))
     assert json.loads((made / "config.json").read_text()) == json.loads((shipped / "config.json").read_text())
-    assert header(made / "model.safetensors") == header(shipped / "model.safetensors")
+    assert tensors(made) == tensors(shipped)
 
 
 def test_users_trainer_trained_the_p_eagle_head_and_the_card_says_so(work: Path) -> None:
-    planted, trained = (work / part / "model.safetensors" for part in ("start", "weights/p-eagle"))
-    assert header(planted) == header(trained)
-    assert planted.read_bytes() != trained.read_bytes()
-    assert "by NeMo AutoModel" in (work / "weights" / "p-eagle" / "README.md").read_text()
+    planted, trained = work / "start", work / "weights" / "p-eagle"
+    assert tensors(planted) == tensors(trained)
+    before, after = ((part / "model.safetensors").read_bytes() for part in (planted, trained))
+    assert before != after
+    assert "by NeMo AutoModel" in (trained / "README.md").read_text()
