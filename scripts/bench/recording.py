@@ -3,7 +3,8 @@
 ``scripts/bench-recording`` runs it. Two proxies in this process serve the same streams at the same time, so
 whatever slows the machine slows both; one of them records to a file. Other processes send and read. Counted
 is the CPU of each proxy's thread, with that of the recording's thread; the process that redacts is counted
-apart. The interval of the ratio is over rounds, by a jackknife of its logarithm.
+apart. Rounds follow each other without a pause, since records are written while other streams run. The
+interval of the ratio is over rounds, by a jackknife of its logarithm.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ from peagle_sm.service.serving.proxy import Proxy, Running, start
 from peagle_sm.service.serving.upstream import Upstream
 from peagle_sm.traffic.file_target import FileTarget
 from peagle_sm.traffic.recorder import Recorder, TrafficSource
-from sagemaker_local.wire import eventstream
-from scripts.bench.reader.server import events_of
 
 OFF, ON = "off", "recording"
 _READER = """
@@ -88,8 +87,6 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
             readers = [_reader(ports[arm], options.streams, body) for arm in order]
             if any([reader.wait() for reader in readers]):
                 raise SystemExit("a reader failed")
-            while recorder.held:
-                time.sleep(0.01)
             after = _cpu_of(threads)
             if turn >= 2:
                 spent[str(turn)] = (after[ON] - before[ON], after[OFF] - before[OFF])
@@ -100,10 +97,7 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
         for at, arm in enumerate((ON, OFF))
     }
     added = ratio([spent], (1, -1))
-    alone = _alone(stream, body, options.chunks)
     return {
-        "recording_alone_cpu_ms_per_stream": round(alone, 3),
-        "recording_alone_share": round(alone / per_stream[OFF], 4),
         "rounds": options.rounds,
         "streams_at_a_time_of_each_proxy": options.streams,
         "chunks": options.chunks,
@@ -115,28 +109,6 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
         "load_average": os.getloadavg(),
         "cpus": os.cpu_count(),
     }
-
-
-def _alone(stream: Path, body: str, chunks: int, streams: int = 200) -> float:
-    """Return the CPU milliseconds of this process for recording a stream, without any proxy: little noise."""
-    middle, end = events_of(stream.read_bytes())
-    parts = [eventstream.payload_part(middle[number % len(middle)]) for number in range(chunks)]
-    parts.append(eventstream.payload_part(end))
-    with tempfile.TemporaryDirectory() as folder:
-        recorder = Recorder(FileTarget(Path(folder) / "t.jsonl", keep_days=None), TrafficSource("bench"))
-        for number in range(streams + 1):
-            if number == 1:  # the first one starts the process
-                before = time.process_time()
-            recording = recorder.begin(body.encode(), streamed=True, framed=True)
-            assert recording is not None
-            for part in parts:
-                recording.add(part)
-            recording.end()
-            while recorder.held:
-                time.sleep(0.002)
-        spent = time.process_time() - before
-        recorder.close()
-    return spent / streams * 1000
 
 
 @contextmanager

@@ -73,10 +73,27 @@ def test_a_killed_writer_s_half_line_does_not_spoil_the_next(tmp_path: Path) -> 
     path.chmod(0o600)
     target = FileTarget(path, keep_days=None)
     target.write([line(3)])
+    with path.open("ab") as other:
+        other.write(line(4)[:40])
+    target.write([line(5)])
+    target.write([line(6)])
     target.close()
     found = read(path)
-    assert [one.id[-1] for one in found.records] == ["1", "3"]
+    assert [one.id[-1] for one in found.records] == ["1", "3", "5", "6"]
     assert "line 2" in found.notes[0]
+    assert b"\n\n" not in path.read_bytes()
+
+
+def test_a_file_that_was_emptied_or_removed_meanwhile_is_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    target = FileTarget(path, keep_days=None)
+    target.write([line(1)])
+    os.truncate(path, 0)
+    target.write([line(2)])
+    path.unlink()
+    target.write([line(3)])
+    target.close()
+    assert path.read_bytes() == line(3)
 
 
 WRITER = """

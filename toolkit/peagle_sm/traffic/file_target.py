@@ -51,7 +51,9 @@ class FileTarget:
         self._rotate_bytes = rotate_bytes
         self._clock = clock
         self._looked = float("-inf")
+        self._end = 0  #: where this writer's last line ended
         self._descriptor = self._open()
+        self._opened()
         try:
             self._refuse_others()
         except BaseException:
@@ -65,23 +67,24 @@ class FileTarget:
             OSError: the disk is full, or does not accept them.
         """
         data = memoryview(b"".join(lines))
-        with _Turn(self):
-            size = os.fstat(self._descriptor).st_size
-            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-                data = memoryview(b"\n" + data)  # a writer was killed in the middle of its line
+        with _Turn(self) as size:
+            # Only another writer can have been killed in the middle of its line.
+            if size not in (0, self._end) and os.pread(self._descriptor, 1, size - 1) != b"\n":
+                data = memoryview(b"\n" + data)
+            end = size + len(data)
             try:
                 while data:
                     data = data[os.write(self._descriptor, data) :]
             except OSError:
                 os.ftruncate(self._descriptor, size)
                 raise
+            self._end = end
         return None
 
     def tick(self) -> Lost | None:
         """Rotate the file if it is large or a day old; delete rotated files that are too old."""
         now = self._clock()
-        with _Turn(self):
-            size = os.fstat(self._descriptor).st_size
+        with _Turn(self) as size:
             if size >= self._rotate_bytes or (size and now - self._first_time() >= _ROTATE_S):
                 self._rotate(now)
         if now - self._looked >= _LOOK_S:
@@ -98,18 +101,19 @@ class FileTarget:
         """Return the file's path."""
         return str(self.path)
 
-    def reopen_if_renamed(self) -> bool:
-        """Open the path again if another writer has rotated it; return whether that was so."""
-        try:
+    def size_here(self) -> int | None:
+        """Return the bytes of the file, or None after opening the path again: another writer rotated it.
+
+        It is called for each record, so it asks the system once.
+        """
+        with suppress(FileNotFoundError):
             here = os.stat(self.path)
-        except FileNotFoundError:
-            here = None
-        ours = os.fstat(self._descriptor)
-        if here is not None and (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino):
-            return False
+            if (here.st_dev, here.st_ino) == self._identity:
+                return here.st_size
         os.close(self._descriptor)
         self._descriptor = self._open()
-        return True
+        self._opened()
+        return None
 
     @property
     def descriptor(self) -> int:
@@ -137,6 +141,11 @@ class FileTarget:
             )
         except OSError as error:
             raise cannot_write(error, self.path) from error
+
+    def _opened(self) -> None:
+        found = os.fstat(self._descriptor)
+        self._identity = (found.st_dev, found.st_ino)
+        self._end = 0
 
     def _refuse_others(self) -> None:
         found = os.fstat(self._descriptor)
@@ -183,18 +192,19 @@ def _is_ours(path: Path) -> bool:
 
 
 class _Turn:
-    """Context manager: the lock of the file that has the path now."""
+    """Context manager: the lock of the file that has the path now; yields its size in bytes."""
 
     def __init__(self, target: FileTarget) -> None:
         self._target = target
         self._locked = -1
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> int:
         while True:
             fcntl.flock(self._target.descriptor, fcntl.LOCK_EX)
-            if not self._target.reopen_if_renamed():
+            size = self._target.size_here()
+            if size is not None:
                 self._locked = self._target.descriptor
-                return
+                return size
 
     def __exit__(self, *_: object) -> None:
         fcntl.flock(self._locked, fcntl.LOCK_UN)

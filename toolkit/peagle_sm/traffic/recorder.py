@@ -13,7 +13,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, get_args
 
 from peagle_sm.core.errors import PeagleError, SpecError
@@ -31,7 +31,10 @@ OTHER = "other"
 _LONGEST_HEADER = 1000
 _MOST_NAMES = 20  #: of labels, over all requests
 _MOST_MESSAGES = 50
-_IDLE_S = 1.0  #: between two looks of the thread at its target, without requests
+#: The thread sleeps so long between two batches: to wake it for each record costs the streams more.
+_PAUSE_S = 1.0
+_ENOUGH_BYTES = 4 * 1024 * 1024  #: that wait in the queue wake it earlier
+_MOST_TOGETHER = 32  #: records that are redacted and written together
 
 
 class RecordTarget(Protocol):
@@ -96,50 +99,60 @@ class Summary:
 class Recording:
     """One request in flight: `add` its bytes, then `end` it once."""
 
-    def __init__(self, recorder: Recorder, body: bytes, exchange: Exchange, began: float) -> None:
+    def __init__(
+        self, recorder: Recorder, body: bytes, *, streamed: bool, framed: bool, labels: Mapping[str, str]
+    ) -> None:
         """Use `Recorder.begin`."""
         self._recorder = recorder
-        self._body = body
-        self._exchange = exchange
-        self._began = began
-        self._parts: list[bytes] = []
-        self._times: list[tuple[int, float]] = []
         self._ended = False
-        self.framed = exchange.framed  #: in SageMaker's event stream; set before `end`
+        self._free = 0  #: reserved bytes without content; below 0 once it has ended
+        self._began = recorder.monotonic()
+        self.body = body
+        self.streamed = streamed
+        self.framed = framed  #: in SageMaker's event stream; set before `end`
+        self.labels = labels
+        self.time = recorder.clock()
+        self.parts: list[bytes] = []
+        self.times: list[tuple[int, float]] = []  #: bytes of a part, and the milliseconds until it came
+        self.left = False
+        self.problem: str | None = None
+        self.status: int | None = None
+        self.total_ms = 0.0
         self.held = 0
-        self._reserved = 0
 
     def add(self, part: bytes) -> None:
         """Keep the next bytes of the answer, as they arrived."""
-        if self._ended or not part:
+        self._free -= len(part)
+        if self._free < 0 and not self._makes_room(part):
             return
-        self._reserved -= len(part)
-        if self._reserved < 0:  # in blocks: a lock for each part would cost more than keeping it
-            block = max(_BLOCK_BYTES, -self._reserved)
-            if not self._recorder.hold(self, block):
-                self._ended = True
-                self._parts.clear()
-                return
-            self._reserved += block
-        self._parts.append(part)
-        if len(self._times) < _FIRST_PARTS:
-            self._times.append((len(part), (self._recorder.monotonic() - self._began) * 1000))
+        self.parts.append(part)
+
+    def _makes_room(self, part: bytes) -> bool:
+        """Reserve memory in blocks: a lock for each part would cost more than keeping it.
+
+        The first parts are reserved one by one, since their times are kept.
+        """
+        if self._ended:
+            return False
+        first = len(self.times) < _FIRST_PARTS
+        block = -self._free if first else max(_BLOCK_BYTES, -self._free)
+        if not self._recorder.hold(self, block):
+            self._ended = True
+            self.parts.clear()
+            return False
+        self._free += block
+        if first:
+            self.times.append((len(part), (self._recorder.monotonic() - self._began) * 1000))
+        return True
 
     def end(self, *, left: bool = False, problem: str | None = None, status: int | None = None) -> None:
         """Queue the record; ``left``: the caller closed it, ``problem``: why it broke or failed."""
         if self._ended:
             return
-        self._ended = True
-        exchange = replace(
-            self._exchange,
-            framed=self.framed,
-            left=left,
-            problem=problem,
-            status=status,
-            total_ms=(self._recorder.monotonic() - self._began) * 1000,
-            parts=tuple(self._times),
-        )
-        self._recorder.queue(self, exchange, self._body, self._parts)
+        self._ended, self._free = True, 0
+        self.left, self.problem, self.status = left, problem, status
+        self.total_ms = (self._recorder.monotonic() - self._began) * 1000
+        self._recorder.queue(self)
 
 
 class Recorder:
@@ -169,10 +182,11 @@ class Recorder:
         self._held = 0
         self._worker = worker or Worker()
         self._on_problem = on_problem
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
-        self._queue: deque[tuple[Recording, Exchange, bytes, list[bytes]]] = deque()
+        self._queue: deque[Recording] = deque()
         self._waiting = threading.Condition(self._lock)
+        self._queued_bytes = 0
         self._in_hand = 0  #: records that the thread took and has not handled yet
         self._values: dict[str, set[str]] = {}
         self._told: set[str] = set()
@@ -195,20 +209,7 @@ class Recorder:
             self.summary.requests += 1
             if self._closing or (self._sample < 1 and self._chance.random() >= self._sample):
                 return None
-        source = self._source
-        exchange = Exchange(
-            id=uuid.uuid4().hex,
-            time=self._clock(),
-            endpoint=source.endpoint,
-            component=source.component,
-            target=source.target,
-            mode=source.mode,
-            streamed=streamed,
-            framed=framed,
-            labels={**source.labels, **(labels or {})},
-            sample=self._sample,
-        )
-        recording = Recording(self, body, exchange, self.monotonic())
+        recording = Recording(self, body, streamed=streamed, framed=framed, labels=labels or {})
         return recording if self.hold(recording, len(body)) else None
 
     @property
@@ -267,11 +268,13 @@ class Recorder:
         self._lose(1, "more traffic than could be written: the memory for it is full")
         return False
 
-    def queue(self, recording: Recording, exchange: Exchange, body: bytes, parts: list[bytes]) -> None:
+    def queue(self, recording: Recording) -> None:
         """Queue a whole request for the thread."""
         with self._waiting:
-            self._queue.append((recording, exchange, body, parts))
-            self._waiting.notify()
+            self._queue.append(recording)
+            self._queued_bytes += recording.held
+            if self._queued_bytes >= _ENOUGH_BYTES:
+                self._waiting.notify()
 
     def close(self, timeout_s: float = _LAST_WORDS_S) -> Summary:
         """Write what waits, for a limited time; count the rest as lost."""
@@ -294,45 +297,75 @@ class Recorder:
         looked = float("-inf")
         while True:
             with self._waiting:
-                if not self._queue and not self._closing:
-                    self._waiting.wait(_IDLE_S)
-                batch = list(self._queue)
-                self._in_hand = len(batch)
+                if self._queued_bytes < _ENOUGH_BYTES and not self._closing:
+                    self._waiting.wait(_PAUSE_S)
+                waiting = list(self._queue)
+                self._in_hand = len(waiting)
                 self._queue.clear()
+                self._queued_bytes = 0
                 closing = self._closing
-            if batch:
-                self._write(batch)
-            elif closing:
+            for at in range(0, len(waiting), _MOST_TOGETHER):
+                self._write(waiting[at : at + _MOST_TOGETHER])
+            if closing and not waiting:
                 break
             now = self.monotonic()
-            if now - looked >= _IDLE_S:
+            if now - looked >= _PAUSE_S:
                 looked = now
                 self._safely(self.target.tick, 0)
         self._safely(self.target.close, 0)
         self._worker.close()
 
-    def _write(self, batch: Sequence[tuple[Recording, Exchange, bytes, list[bytes]]]) -> None:
-        for recording, exchange, body, parts in batch:
-            if self._given_up:
-                return
-            if self.monotonic() > self._until:
-                self._lose(1, "not written before the end")
+    def _write(self, batch: Sequence[Recording]) -> None:
+        if self._given_up:
+            return
+        if self.monotonic() > self._until:
+            self._lose(len(batch), "not written before the end")
+        else:
+            try:
+                replies = self._worker.lines(
+                    [(self._exchange(each), each.body, each.parts) for each in batch]
+                )
+            except RecordLost as error:
+                if len(batch) > 1:  # one of them is at fault: only that one shall be lost
+                    for each in batch:
+                        self._write([each])
+                    return
+                self._lose(1, error.message)
+            except Exception as error:
+                self._lose(len(batch), type(error).__name__)
             else:
-                self._write_one(exchange, body, b"".join(parts))
-            with self._lock:
-                self._held -= recording.held
-                self._in_hand -= 1
+                self._write_lines(replies)
+        with self._lock:
+            self._held -= sum(each.held for each in batch)
+            self._in_hand -= len(batch)
 
-    def _write_one(self, exchange: Exchange, body: bytes, answer: bytes) -> None:
-        try:
-            line = self._worker.line(exchange, body, answer)
-        except RecordLost as error:
-            self._lose(1, error.message)
-            return
-        except Exception as error:
-            self._lose(1, type(error).__name__)
-            return
-        self._safely(lambda: self.target.write([line + b"\n"]), 1)
+    def _write_lines(self, replies: Sequence[bytes | RecordLost]) -> None:
+        lines = [reply + b"\n" for reply in replies if isinstance(reply, bytes)]
+        for reply in replies:
+            if isinstance(reply, RecordLost):
+                self._lose(1, reply.message)
+        if lines:
+            self._safely(lambda: self.target.write(lines), len(lines))
+
+    def _exchange(self, recording: Recording) -> Exchange:
+        source = self._source
+        return Exchange(
+            id=uuid.uuid4().hex,
+            time=recording.time,
+            endpoint=source.endpoint,
+            component=source.component,
+            target=source.target,
+            mode=source.mode,
+            streamed=recording.streamed,
+            framed=recording.framed,
+            left=recording.left,
+            problem=recording.problem,
+            status=recording.status,
+            total_ms=recording.total_ms,
+            parts=tuple(recording.times),
+            labels={**source.labels, **recording.labels},
+            sample=self._sample,
+        )
 
     def _safely(self, action: Callable[[], Lost | None], records: int) -> None:
         """Run an action of the target that takes ``records``; they are lost if it raises."""

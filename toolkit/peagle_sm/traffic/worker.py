@@ -4,8 +4,9 @@ Searching for secrets takes milliseconds of CPU without releasing Python's lock,
 streams of the process that it records. A record that takes too long, or that ends the process, is lost
 alone.
 
-A frame is its length in 8 bytes and its bytes. A request has three frames: the exchange as JSON, the body,
-the answer. A reply is one frame: a line, or ``!`` and the error's name (its message could have a secret).
+A frame is its length in 8 bytes and its bytes. A message is a count in 8 bytes and that many requests. A
+request has three frames: the exchange as JSON, the body, the answer. Each has one frame in the reply, which
+comes at once for all: a line, or ``!`` and the error's name (its message could have a secret).
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ TIMEOUT_S = 30.0  #: for one record; 6 MB of text take about 1 s
 _MEMORY_BYTES = 3 * 1024**3
 _SIZE = struct.Struct(">Q")
 _NICE = 10
+_MOST_PARTS = 1024  # of one call: Linux' and macOS' IOV_MAX
+
+
+#: An exchange, the request's body, and the answer in parts, as they arrived.
+Request = tuple[Exchange, bytes, Sequence[bytes]]
 
 
 class RecordLost(PeagleError):
@@ -54,24 +60,21 @@ class Worker:
         self._monotonic = monotonic
         self._process: subprocess.Popen[bytes] | None = None
 
-    def line(self, exchange: Exchange, body: bytes, answer: bytes) -> bytes:
-        """Return the redacted line of an exchange, without its end.
+    def lines(self, requests: Sequence[Request]) -> list[bytes | RecordLost]:
+        """Return the redacted line of each request, without its end, or why it cannot be recorded.
 
         Raises:
-            RecordLost: it cannot be recorded, it took too long, or the process ended.
+            RecordLost: they took too long, or the process ended; ask again for each alone.
         """
-        frames = (json.dumps(vars(exchange)).encode(), body, answer)
         try:
-            reply = self._ask(b"".join(_SIZE.pack(len(frame)) + frame for frame in frames))
+            replies = self._ask(_message(requests), len(requests))
         except TimeoutError:
             self.close()
             raise RecordLost(f"the search for secrets took longer than {self._timeout_s:g} s") from None
         except (OSError, EOFError, ValueError):
             self.close()
             raise RecordLost("the process that searches for secrets ended") from None
-        if reply.startswith(b"!"):
-            raise RecordLost(f"the request cannot be recorded: {reply[1:].decode(errors='replace')}")
-        return reply
+        return [_lost(reply) if reply.startswith(b"!") else reply for reply in replies]
 
     def close(self) -> None:
         """End the process."""
@@ -85,7 +88,7 @@ class Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _ask(self, request: bytes) -> bytes:
+    def _ask(self, message: Sequence[bytes], count: int) -> list[bytes]:
         process = self._process
         if process is None or process.poll() is not None:
             self.close()
@@ -96,8 +99,7 @@ class Worker:
         source, target = process.stdout.fileno(), process.stdin.fileno()
         poll = select.poll()
         poll.register(source, select.POLLIN)
-        rest, reply = memoryview(request), b""
-        rest = rest[_written(target, rest) :]
+        rest, reply = _written_first(target, message), bytearray()
         if rest:
             poll.register(target, select.POLLOUT)
         while True:
@@ -111,9 +113,9 @@ class Worker:
                         poll.unregister(target)
                     continue
                 reply += _read(source)
-                content = reply[_SIZE.size :]
-                if len(reply) >= _SIZE.size and len(content) >= _SIZE.unpack_from(reply)[0]:
-                    return content
+                frames = _frames_in(reply)
+                if len(frames) == count:
+                    return frames
 
     def _start(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C in a terminal must not end it before the last records are written.
@@ -132,12 +134,48 @@ class Worker:
         return process
 
 
+def _message(requests: Sequence[Request]) -> list[bytes]:
+    parts = [_SIZE.pack(len(requests))]
+    for exchange, body, answer in requests:
+        about = json.dumps(vars(exchange)).encode()
+        parts += (_SIZE.pack(len(about)), about, _SIZE.pack(len(body)), body)
+        parts += (_SIZE.pack(sum(map(len, answer))), *answer)
+    return parts
+
+
+def _lost(reply: bytes) -> RecordLost:
+    return RecordLost(f"the request cannot be recorded: {reply[1:].decode(errors='replace')}")
+
+
+def _frames_in(data: bytearray) -> list[bytes]:
+    """Return the whole frames at the beginning."""
+    frames, at = [], 0
+    while len(data) - at >= _SIZE.size:
+        end = at + _SIZE.size + _SIZE.unpack_from(data, at)[0]
+        if end > len(data):
+            break
+        frames.append(bytes(data[at + _SIZE.size : end]))
+        at = end
+    return frames
+
+
 def _written(target: int, data: memoryview) -> int:
     """Write as much as the pipe takes."""
     try:
         return os.write(target, data)
     except BlockingIOError:
         return 0
+
+
+def _written_first(target: int, parts: Sequence[bytes]) -> memoryview:
+    """Write as much as the pipe takes without joining the parts first; return the rest."""
+    try:
+        written = os.writev(target, parts[:_MOST_PARTS])
+    except BlockingIOError:
+        written = 0
+    if written == sum(map(len, parts)):
+        return memoryview(b"")
+    return memoryview(b"".join(parts))[written:]
 
 
 def need_library() -> None:
@@ -193,11 +231,17 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while True:
-        frames = [frame for frame in (_frame(source) for _ in range(3)) if frame is not None]
-        if len(frames) < 3:
+        count = source.read(_SIZE.size)
+        if len(count) < _SIZE.size:
             return
-        reply = reply_to(*frames)
-        target.write(_SIZE.pack(len(reply)) + reply)
+        replies = []
+        for _ in range(_SIZE.unpack(count)[0]):
+            frames = [frame for frame in (_frame(source) for _ in range(3)) if frame is not None]
+            if len(frames) < 3:
+                return
+            replies.append(reply_to(*frames))
+        for reply in replies:
+            target.write(_SIZE.pack(len(reply)) + reply)
         target.flush()
 
 
