@@ -492,4 +492,4 @@ def test_what_is_in_hand_when_kms_hangs_at_the_end_is_counted() -> None:
     feed(recorder, 3)
     summary = recorder.close(timeout_s=0.1)
     target.go.set()
-    assert (summary.recorded, dict(summary.lost)) == (0, {"not written before the end": 4})
+    assert (summary.recorded, dict(summary.lost)) == (0, {"not finished and written before the end": 4})

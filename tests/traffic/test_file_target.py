@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.errors import SpecError
+from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.traffic.file_target import FileTarget
 from peagle_sm.traffic.reading import read
 from tests.disks import file_limit
@@ -82,6 +83,26 @@ def test_a_killed_writer_s_half_line_does_not_spoil_the_next(tmp_path: Path) -> 
     assert [one.id[-1] for one in found.records] == ["1", "3", "5", "6"]
     assert "line 2" in found.notes[0]
     assert b"\n\n" not in path.read_bytes()
+
+
+def test_a_folder_that_was_removed_loses_lines_and_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "t.jsonl"
+    path.parent.mkdir()
+    target = FileTarget(path, keep_days=None)
+    path.unlink()
+    path.parent.rmdir()
+    for _ in range(2):
+        with pytest.raises((OSError, PeagleError)):
+            target.write([line(1)])
+        ours, theirs = socket.socketpair()  # they get a number that is free
+        ours.send(b"x")
+        assert theirs.recv(1) == b"x"
+        ours.close()
+        theirs.close()
+    path.parent.mkdir()
+    target.write([line(2)])
+    target.close()
+    assert path.read_bytes() == line(2)
 
 
 def test_a_file_that_was_emptied_or_removed_meanwhile_is_written_on(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_process_that_ends_or_hangs_loses_one_record() -> None:
 def test_of_records_that_are_handled_together_only_the_one_at_fault_is_lost() -> None:
     class Choosy(Quick):
         def lines(self, requests: Sequence[Request]) -> list[bytes | RecordLost]:
-            if any(answer == [b"fatal"] for _, _, answer in requests):
+            if any(tuple(answer) == (b"fatal",) for _, _, answer in requests):
                 raise RecordLost("the process that searches for secrets ended")
             return super().lines(requests)
 
@@ -146,6 +146,52 @@ def test_of_records_that_are_handled_together_only_the_one_at_fault_is_lost() ->
     assert (summary.recorded, summary.lost) == (69, {"the process that searches for secrets ended": 1})
     assert b"".join(target.lines).split() == [b"%d" % number for number in range(70) if number != 40]
     assert recorder.held == 0
+
+
+def test_a_record_that_hangs_loses_none_of_those_beside_it_also_at_the_end() -> None:
+    program = (
+        "import sys; from peagle_sm.traffic import worker; made = worker.reply_to\n"
+        "def reply(exchange, body, answer):\n"
+        "    import time; time.sleep(60 if b'hang' in answer else 0); return made(exchange, body, answer)\n"
+        "worker.reply_to = reply; worker.main()"
+    )
+    target = Kept()
+    recorder = Recorder(
+        target, TrafficSource("e"), worker=Worker((sys.executable, "-c", program), timeout_s=1.0)
+    )
+    feed(recorder, 20)
+    feed(recorder, 1, answer=b"data: hang\n\n")
+    feed(recorder, 3)
+    summary = recorder.close(timeout_s=60)
+    assert (summary.recorded, summary.lost) == (23, {"the search for secrets took longer than 1 s": 1})
+
+
+def test_each_request_is_counted_once_whatever_is_unfinished_at_the_end() -> None:
+    recorder = Recorder(Kept(), TrafficSource("e"), worker=Quick())
+    unfinished = recorder.begin(BODY, streamed=True)
+    assert unfinished is not None
+    feed(recorder, 2)
+    closing = [threading.Thread(target=recorder.close) for _ in range(3)]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join()
+    unfinished.add(b"late" * 10_000)
+    unfinished.end()
+    assert recorder.begin(BODY, streamed=True) is None
+    summary = recorder.close()
+    assert (summary.requests, summary.recorded) == (3, 2)
+    assert summary.lost == {"not finished and written before the end": 1}
+    assert recorder.held == 0
+
+
+def test_a_recording_that_ends_in_a_finalizer_does_not_wait_for_a_lock() -> None:
+    recorder = Recorder(Kept(), TrafficSource("e"), worker=Quick())
+    recording = recorder.begin(BODY, streamed=True)
+    assert recording is not None
+    with recorder.lock:  # as if garbage were collected while this thread holds it
+        recording.end(left=True)
+    assert recorder.close().recorded == 1
 
 
 def test_a_message_larger_than_the_pipe_comes_back_whole_and_in_order() -> None:

@@ -110,8 +110,9 @@ class FileTarget:
             here = os.stat(self.path)
             if (here.st_dev, here.st_ino) == self._identity:
                 return here.st_size
+        opened = self._open()  # before the old one is closed: this may fail, and then the old one stays
         os.close(self._descriptor)
-        self._descriptor = self._open()
+        self._descriptor = opened
         self._opened()
         return None
 
@@ -200,10 +201,15 @@ class _Turn:
 
     def __enter__(self) -> int:
         while True:
-            fcntl.flock(self._target.descriptor, fcntl.LOCK_EX)
-            size = self._target.size_here()
+            descriptor = self._target.descriptor
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                size = self._target.size_here()
+            except BaseException:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                raise
             if size is not None:
-                self._locked = self._target.descriptor
+                self._locked = descriptor
                 return size
 
     def __exit__(self, *_: object) -> None:

@@ -6,11 +6,12 @@ lost and counted. The bytes of all requests in flight and in the queue are bound
 
 from __future__ import annotations
 
+import queue
 import random
 import threading
 import time
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,10 +32,9 @@ OTHER = "other"
 _LONGEST_HEADER = 1000
 _MOST_NAMES = 20  #: of labels, over all requests
 _MOST_MESSAGES = 50
-#: The thread sleeps so long between two batches: to wake it for each record costs the streams more.
-_PAUSE_S = 1.0
-_ENOUGH_BYTES = 4 * 1024 * 1024  #: that wait in the queue wake it earlier
-_MOST_TOGETHER = 32  #: records that are redacted and written together
+_PAUSE_S = 1.0  #: of the thread between two looks: to wake it for each record costs the streams more
+_MOST_TOGETHER, _MOST_BYTES_TOGETHER = 32, 1024 * 1024  #: records that are redacted and written together
+_TOO_LATE = "not finished and written before the end"
 
 
 class RecordTarget(Protocol):
@@ -110,7 +110,7 @@ class Recording:
         self.body = body
         self.streamed = streamed
         self.framed = framed  #: in SageMaker's event stream; set before `end`
-        self.labels = labels
+        self.labels = dict(labels)
         self.time = recorder.clock()
         self.parts: list[bytes] = []
         self.times: list[tuple[int, float]] = []  #: bytes of a part, and the milliseconds until it came
@@ -122,6 +122,8 @@ class Recording:
 
     def add(self, part: bytes) -> None:
         """Keep the next bytes of the answer, as they arrived."""
+        if not part:
+            return
         self._free -= len(part)
         if self._free < 0 and not self._makes_room(part):
             return
@@ -152,7 +154,7 @@ class Recording:
         self._ended, self._free = True, 0
         self.left, self.problem, self.status = left, problem, status
         self.total_ms = (self._recorder.monotonic() - self._began) * 1000
-        self._recorder.queue(self)
+        self._recorder.take(self)
 
 
 class Recorder:
@@ -183,14 +185,13 @@ class Recorder:
         self._worker = worker or Worker()
         self._on_problem = on_problem
         self.clock = clock
-        self._lock = threading.Lock()
-        self._queue: deque[Recording] = deque()
-        self._waiting = threading.Condition(self._lock)
-        self._queued_bytes = 0
-        self._in_hand = 0  #: records that the thread took and has not handled yet
+        self.lock = threading.Lock()
+        # A finalizer may end a recording while its thread holds the lock; `SimpleQueue.put` allows that.
+        self._ended: queue.SimpleQueue[Recording] = queue.SimpleQueue()
+        self._unsettled = 0  #: records that were begun, and are neither recorded nor lost yet
         self._values: dict[str, set[str]] = {}
         self._told: set[str] = set()
-        self._closing = False
+        self._closing = threading.Event()
         self._given_up = False
         self._until = float("inf")
         self._thread = threading.Thread(target=self._run, name="peagle-sm recording", daemon=True)
@@ -205,10 +206,13 @@ class Recorder:
         labels: Mapping[str, str] | None = None,
     ) -> Recording | None:
         """Start recording a request; None if it is not in the sample, or there is no room."""
-        with self._lock:
-            self.summary.requests += 1
-            if self._closing or (self._sample < 1 and self._chance.random() >= self._sample):
+        with self.lock:
+            if self._closing.is_set():
                 return None
+            self.summary.requests += 1
+            if self._sample < 1 and self._chance.random() >= self._sample:
+                return None
+            self._unsettled += 1
         recording = Recording(self, body, streamed=streamed, framed=framed, labels=labels or {})
         return recording if self.hold(recording, len(body)) else None
 
@@ -234,7 +238,7 @@ class Recorder:
         return {name: self._bounded(name, value) for name, value in labels.items()}
 
     def _bounded(self, name: str, value: str) -> str:
-        with self._lock:
+        with self.lock:
             known = self._values.get(name)
             if known is None and len(self._values) < _MOST_NAMES:
                 known = self._values[name] = set()
@@ -249,7 +253,7 @@ class Recorder:
 
     def _tell(self, message: str) -> None:
         """Report a problem once."""
-        with self._lock:
+        with self.lock:
             if message in self._told or len(self._told) >= _MOST_MESSAGES:
                 return
             self._told.add(message)
@@ -258,94 +262,145 @@ class Recorder:
 
     def hold(self, recording: Recording, size: int) -> bool:
         """Reserve memory; without room the record is lost."""
-        with self._lock:
+        with self.lock:
+            if self._given_up:
+                return False
             if self._held + size <= self._room:
                 self._held += size
                 recording.held += size
                 return True
-            self._held -= recording.held
-            recording.held = 0
-        self._lose(1, "more traffic than could be written: the memory for it is full")
+        self._settle([recording], "more traffic than could be written: the memory for it is full")
         return False
 
-    def queue(self, recording: Recording) -> None:
-        """Queue a whole request for the thread."""
-        with self._waiting:
-            self._queue.append(recording)
-            self._queued_bytes += recording.held
-            if self._queued_bytes >= _ENOUGH_BYTES:
-                self._waiting.notify()
+    def take(self, recording: Recording) -> None:
+        """Take a record whose request has ended."""
+        self._ended.put(recording)
 
     def close(self, timeout_s: float = _LAST_WORDS_S) -> Summary:
         """Write what waits, for a limited time; count the rest as lost."""
-        with self._waiting:
-            already, self._closing = self._closing, True
+        with self.lock:
             self._until = min(self._until, self.monotonic() + timeout_s)
-            self._waiting.notify()
+        self._closing.set()
         self._thread.join(timeout_s + 1)
+        with self.lock:
+            self._given_up = True  # what the thread still does is not counted any more
+            rest, self._unsettled, self._held = self._unsettled, 0, 0
+            self._count_lost(rest, _TOO_LATE)
+        if rest:
+            self._tell_lost(_TOO_LATE)
         if self._thread.is_alive():
-            self._worker.close()
-            with self._waiting:
-                self._given_up = True  # what the thread still does is not counted any more
-                rest = len(self._queue) + self._in_hand
-                self._queue.clear()
-            if rest and not already:
-                self._lose(rest, "not written before the end")
+            self._worker.kill()
         return self.summary
 
     def _run(self) -> None:
-        looked = float("-inf")
+        looked = self.monotonic()
         while True:
-            with self._waiting:
-                if self._queued_bytes < _ENOUGH_BYTES and not self._closing:
-                    self._waiting.wait(_PAUSE_S)
-                waiting = list(self._queue)
-                self._in_hand = len(waiting)
-                self._queue.clear()
-                self._queued_bytes = 0
-                closing = self._closing
-            for at in range(0, len(waiting), _MOST_TOGETHER):
-                self._write(waiting[at : at + _MOST_TOGETHER])
-            if closing and not waiting:
+            closing = self._closing.is_set()  # before the look at the queue: what ended before is in it
+            batch = self._batch()
+            if batch:
+                self._write(batch)
+            elif closing:
                 break
-            now = self.monotonic()
-            if now - looked >= _PAUSE_S:
-                looked = now
-                self._safely(self.target.tick, 0)
-        self._safely(self.target.close, 0)
+            else:
+                self._closing.wait(_PAUSE_S)
+            if self.monotonic() - looked >= _PAUSE_S:
+                looked = self.monotonic()
+                self._guarded(self.target.tick)
+        self._guarded(self.target.close)
         self._worker.close()
+
+    def _batch(self) -> list[Recording]:
+        batch: list[Recording] = []
+        size = 0
+        with suppress(queue.Empty):
+            while len(batch) < _MOST_TOGETHER and size < _MOST_BYTES_TOGETHER:
+                batch.append(self._ended.get_nowait())
+                size += batch[-1].held
+        return batch
 
     def _write(self, batch: Sequence[Recording]) -> None:
         if self._given_up:
             return
         if self.monotonic() > self._until:
-            self._lose(len(batch), "not written before the end")
-        else:
-            try:
-                replies = self._worker.lines(
-                    [(self._exchange(each), each.body, each.parts) for each in batch]
-                )
-            except RecordLost as error:
-                if len(batch) > 1:  # one of them is at fault: only that one shall be lost
-                    for each in batch:
-                        self._write([each])
-                    return
-                self._lose(1, error.message)
-            except Exception as error:
-                self._lose(len(batch), type(error).__name__)
-            else:
-                self._write_lines(replies)
-        with self._lock:
-            self._held -= sum(each.held for each in batch)
-            self._in_hand -= len(batch)
+            self._settle(batch, _TOO_LATE)
+            return
+        try:
+            requests = [(self._exchange(each), each.body, tuple(each.parts)) for each in batch]
+            replies = self._worker.lines(requests)
+        except Exception as error:
+            if len(batch) > 1:  # one of them is at fault: only that one shall be lost
+                for each in batch:
+                    self._write([each])
+                return
+            self._settle(batch, error.message if isinstance(error, RecordLost) else type(error).__name__)
+            return
+        self._write_lines(batch, replies)
 
-    def _write_lines(self, replies: Sequence[bytes | RecordLost]) -> None:
-        lines = [reply + b"\n" for reply in replies if isinstance(reply, bytes)]
-        for reply in replies:
+    def _write_lines(self, batch: Sequence[Recording], replies: Sequence[bytes | RecordLost]) -> None:
+        records, lines = [], []
+        for record, reply in zip(batch, replies, strict=True):
             if isinstance(reply, RecordLost):
-                self._lose(1, reply.message)
-        if lines:
-            self._safely(lambda: self.target.write(lines), len(lines))
+                self._settle([record], reply.message)
+            else:
+                records.append(record)
+                lines.append(reply + b"\n")
+        if not lines:
+            return
+        try:
+            lost = self.target.write(lines)
+        except Exception as error:
+            self._settle(records, self._said(error))
+            return
+        self._settle(records)
+        if lost is not None:
+            self._take_back(lost)
+
+    def _guarded(self, action: Callable[[], Lost | None]) -> None:
+        """Run an action of the target; a fault of the recording must not end it."""
+        try:
+            lost = action()
+        except Exception as error:
+            lost = Lost(0, self._said(error))
+        if lost is not None:
+            self._take_back(lost)
+
+    def _said(self, error: Exception) -> str:
+        told = str(error) if isinstance(error, OSError | PeagleError) else type(error).__name__
+        return f"{self.target.describe()}: {told}"
+
+    def _settle(self, records: Sequence[Recording], lost: str | None = None) -> None:
+        """Count records once and for all: as recorded, or as lost for a reason."""
+        with self.lock:
+            if self._given_up:
+                return
+            self._unsettled -= len(records)
+            self._held -= sum(each.held for each in records)
+            if lost is None:
+                self.summary.recorded += len(records)
+            else:
+                self._count_lost(len(records), lost)
+        if lost is not None:
+            self._tell_lost(lost)
+
+    def _take_back(self, lost: Lost) -> None:
+        """Count records as lost that the target had taken."""
+        with self.lock:
+            if self._given_up:
+                return
+            self.summary.recorded -= lost.records
+            self._count_lost(lost.records, lost.reason)
+        self._tell_lost(lost.reason)
+
+    def _count_lost(self, records: int, reason: str) -> None:
+        counts = self.summary.lost
+        if not records:
+            return
+        if reason not in counts and len(counts) >= _MOST_MESSAGES:
+            reason = "other reasons"
+        counts[reason] += records
+
+    def _tell_lost(self, reason: str) -> None:
+        self._tell(f"{reason}; such records are lost, answers are not affected")
 
     def _exchange(self, recording: Recording) -> Exchange:
         source = self._source
@@ -366,28 +421,6 @@ class Recorder:
             labels={**source.labels, **recording.labels},
             sample=self._sample,
         )
-
-    def _safely(self, action: Callable[[], Lost | None], records: int) -> None:
-        """Run an action of the target that takes ``records``; they are lost if it raises."""
-        try:
-            lost = action()
-        except (OSError, PeagleError) as error:
-            lost = Lost(records, f"{self.target.describe()}: {error}")
-        except Exception as error:  # a fault of the recording must not end it
-            lost = Lost(records, f"{self.target.describe()}: {type(error).__name__}")
-        with self._lock:
-            if self._given_up:
-                return
-            self.summary.recorded += records - (lost.records if lost is not None else 0)
-        if lost is not None:
-            self._lose(lost.records, lost.reason)
-
-    def _lose(self, records: int, reason: str) -> None:
-        with self._lock:
-            if reason not in self.summary.lost and len(self.summary.lost) >= _MOST_MESSAGES:
-                reason = "other reasons"
-            self.summary.lost[reason] += records
-        self._tell(f"{reason}; such records are lost, answers are not affected")
 
 
 def mode_of(name: str | None) -> Mode:

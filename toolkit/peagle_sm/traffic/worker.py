@@ -30,6 +30,7 @@ from peagle_sm.core.words import install_command
 from peagle_sm.traffic.exchange import Exchange
 
 TIMEOUT_S = 30.0  #: for one record; 6 MB of text take about 1 s
+_TOGETHER_S = 2.0  #: for several, which take milliseconds each
 _MEMORY_BYTES = 3 * 1024**3
 _SIZE = struct.Struct(">Q")
 _NICE = 10
@@ -66,15 +67,25 @@ class Worker:
         Raises:
             RecordLost: they took too long, or the process ended; ask again for each alone.
         """
+        limit = self._timeout_s if len(requests) == 1 else min(self._timeout_s, _TOGETHER_S)
         try:
-            replies = self._ask(_message(requests), len(requests))
+            replies = self._ask(_message(requests), len(requests), self._monotonic() + limit)
         except TimeoutError:
             self.close()
-            raise RecordLost(f"the search for secrets took longer than {self._timeout_s:g} s") from None
+            raise RecordLost(f"the search for secrets took longer than {limit:g} s") from None
         except (OSError, EOFError, ValueError):
             self.close()
             raise RecordLost("the process that searches for secrets ended") from None
+        except BaseException:
+            self.close()  # a part of the message may be in the pipe
+            raise
         return [_lost(reply) if reply.startswith(b"!") else reply for reply in replies]
+
+    def kill(self) -> None:
+        """End the process while another thread asks it; that thread then closes."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """End the process."""
@@ -88,14 +99,13 @@ class Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _ask(self, message: Sequence[bytes], count: int) -> list[bytes]:
+    def _ask(self, message: Sequence[bytes], count: int, until: float) -> list[bytes]:
         process = self._process
         if process is None or process.poll() is not None:
             self.close()
             process = self._process = self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        until = self._monotonic() + self._timeout_s
         source, target = process.stdout.fileno(), process.stdin.fileno()
         poll = select.poll()
         poll.register(source, select.POLLIN)
