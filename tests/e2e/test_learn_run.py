@@ -1,4 +1,4 @@
-"""`learn run` with all real, small: the tutorial's files, the engine's answers, the real trainer, a proof."""
+"""`learn` with all real, small: the tutorial's files, the engine's answers, the real trainer, a proof."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.core.learn.spec import parse_learn_spec
 from peagle_sm.service.spec_to_plan import load_spec
+from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack
 from scripts.bench.training import gain, shift
 from tests.cli.running import run
@@ -53,3 +55,21 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder:
         assert "was **not** offered" in (tmp_path / "gain.md").read_text()
         # The run installed the guard, which stays.
         assert [each for each in stack.delete_all() if "guard" not in each] == []
+
+
+def test_the_arms_of_a_proof_run_as_components_beside_the_one_that_serves(in_empty_folder: Path) -> None:
+    tmp_path = in_empty_folder
+    assert shift.main([str(tmp_path), "--prompts", "200"]) == 0
+    spec = tmp_path / "peagle.yaml"
+    spec.write_text(spec.read_text().replace("lifecycle:", "lifecycle:\n  idle: scale-to-zero"))
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        served = load_spec(spec)
+        (endpoint,) = stack.deploy({served.name: served}).values()
+        options = ("--spec", spec, "--yes", "--format", "json", "--local-port", str(stack.port))
+        made = run("learn", "run", tmp_path / "learn.yaml", "--until", "data", *options)
+        assert made.exit_code == 0, made.output
+        proved = run("learn", "prove", tmp_path / "learn.yaml", "--head", weights_dir() / "p-eagle", *options)
+        assert proved.exit_code == 20, proved.output  # the head that serves is not better than itself
+        print(proved.output, file=sys.stderr)
+        print(component_names(stack.session, served.name), endpoint.status(), file=sys.stderr)
+        stack.delete_all()
