@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.control.sagemaker import component_names
+from peagle_sm.aws.control.sagemaker import component_names, describe_component
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.learn.spec import parse_learn_spec
-from peagle_sm.service.spec_to_plan import load_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.service.spec_to_plan import load_spec, plan_for
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack
 from scripts.bench.training import gain, shift
 from tests.cli.running import run
+from tests.local.serving import eventually
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
@@ -57,19 +60,40 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder:
         assert [each for each in stack.delete_all() if "guard" not in each] == []
 
 
+def create_as_a_stack(spec: EndpointSpec, session: Session) -> None:
+    """Create what a stack creates for this spec: the model as a component of its endpoint."""
+    sagemaker = session.client("sagemaker")
+    for request in plan_for(spec, session, stack=True).requests:
+        role = {
+            "ExecutionRoleArn": session.admin("status")["role_arn"]
+        }  # the stack's; there is no stack here
+        known = role if "ExecutionRoleArn" in request.parameters else {}
+        getattr(sagemaker, request.operation)(**{**request.parameters, **known})
+        if request.operation == "create_endpoint":
+            sagemaker.get_waiter("endpoint_in_service").wait(
+                EndpointName=spec.name, WaiterConfig={"Delay": 1}
+            )
+    eventually(
+        lambda: (describe_component(session, spec.name) or {}).get("InferenceComponentStatus") == "InService"
+    )
+
+
 def test_the_arms_of_a_proof_run_as_components_beside_the_one_that_serves(in_empty_folder: Path) -> None:
     tmp_path = in_empty_folder
     assert shift.main([str(tmp_path), "--prompts", "200"]) == 0
     spec = tmp_path / "peagle.yaml"
     spec.write_text(spec.read_text().replace("lifecycle:", "lifecycle:\n  idle: scale-to-zero"))
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        served = load_spec(spec)
-        (endpoint,) = stack.deploy({served.name: served}).values()
+        session, served = stack.session, load_spec(spec)
+        create_as_a_stack(served, session)
         options = ("--spec", spec, "--yes", "--format", "json", "--local-port", str(stack.port))
         made = run("learn", "run", tmp_path / "learn.yaml", "--until", "data", *options)
         assert made.exit_code == 0, made.output
-        proved = run("learn", "prove", tmp_path / "learn.yaml", "--head", weights_dir() / "p-eagle", *options)
+        prove = ("learn", "prove", tmp_path / "learn.yaml", "--head", weights_dir() / "p-eagle")
+        proved = run(*prove, *options)
         assert proved.exit_code == 20, proved.output  # the head that serves is not better than itself
-        print(proved.output, file=sys.stderr)
-        print(component_names(stack.session, served.name), endpoint.status(), file=sys.stderr)
-        stack.delete_all()
+        for arm in ("candidate", "plain"):
+            assert f"inference component schemas-proof-{arm} is in service" in proved.output
+        found = json.loads(proved.stdout)["evidence"]["held_out"]
+        assert (found["acceptance"]["value"], found["identical"]) == (1, found["prompts"])
+        assert component_names(session, served.name) == (served.name,)

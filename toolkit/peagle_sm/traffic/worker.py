@@ -30,7 +30,7 @@ from peagle_sm.core.words import install_command
 from peagle_sm.traffic.exchange import Exchange
 
 TIMEOUT_S = 30.0  #: for one record; 6 MB of text take about 1 s
-_TOGETHER_S = 2.0  #: for several, which take milliseconds each
+TOGETHER_S = 2.0  #: for several, which take milliseconds each
 _MEMORY_BYTES = 3 * 1024**3
 _SIZE = struct.Struct(">Q")
 _NICE = 10
@@ -53,11 +53,13 @@ class Worker:
         command: Sequence[str] = (sys.executable, "-m", "peagle_sm.traffic.worker"),
         *,
         timeout_s: float = TIMEOUT_S,
+        together_s: float = TOGETHER_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the command that starts it."""
+        """Take the command that starts it, and the limits for one record and for several together."""
         self._command = tuple(command)
         self._timeout_s = timeout_s
+        self._together_s = together_s
         self._monotonic = monotonic
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -67,7 +69,7 @@ class Worker:
         Raises:
             RecordLost: they took too long, or the process ended; ask again for each alone.
         """
-        limit = self._timeout_s if len(requests) == 1 else min(self._timeout_s, _TOGETHER_S)
+        limit = self._timeout_s if len(requests) == 1 else self._together_s
         try:
             replies = self._ask(_message(requests), len(requests), self._monotonic() + limit)
         except TimeoutError:
