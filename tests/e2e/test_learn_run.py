@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.control.sagemaker import component_names, describe_component
-from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.core.learn.spec import parse_learn_spec
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.service.spec_to_plan import load_spec, plan_for
+from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack
 from scripts.bench.training import gain, shift
 from tests.cli.running import run
-from tests.local.serving import eventually
+from tests.learn.test_arms import create_as_a_stack
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
@@ -58,24 +56,6 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder:
         assert "was **not** offered" in (tmp_path / "gain.md").read_text()
         # The run installed the guard, which stays.
         assert [each for each in stack.delete_all() if "guard" not in each] == []
-
-
-def create_as_a_stack(spec: EndpointSpec, session: Session) -> None:
-    """Create what a stack creates for this spec: the model as a component of its endpoint."""
-    sagemaker = session.client("sagemaker")
-    for request in plan_for(spec, session, stack=True).requests:
-        role = {
-            "ExecutionRoleArn": session.admin("status")["role_arn"]
-        }  # the stack's; there is no stack here
-        known = role if "ExecutionRoleArn" in request.parameters else {}
-        getattr(sagemaker, request.operation)(**{**request.parameters, **known})
-        if request.operation == "create_endpoint":
-            sagemaker.get_waiter("endpoint_in_service").wait(
-                EndpointName=spec.name, WaiterConfig={"Delay": 1}
-            )
-    eventually(
-        lambda: (describe_component(session, spec.name) or {}).get("InferenceComponentStatus") == "InService"
-    )
 
 
 def test_the_arms_of_a_proof_run_as_components_beside_the_one_that_serves(in_empty_folder: Path) -> None:

@@ -18,6 +18,7 @@ from peagle_sm.core.errors import EndpointFailed, PlanRefused, ServiceFault
 from peagle_sm.core.heads.reading import parse_manifest
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.arms import component_requests, running
 from peagle_sm.learn.promote import promote, promotions, rollback
@@ -44,22 +45,30 @@ def served(**more: Any) -> EndpointSpec:
     )
 
 
-@pytest.fixture(scope="module")
-def endpoint(session: Session, server: Server) -> Iterator[str]:  # noqa: F811
-    """What a stack creates for this spec: the model as a component of its endpoint."""
-    sagemaker, plan = server.client("sagemaker"), plan_for(served(), session, stack=True)
+def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:  # noqa: F811
+    """Create what a stack creates for this spec: the model as a component of its endpoint."""
+    sagemaker, plan = session.client("sagemaker"), plan_for(spec, session, stack=True)
+    role = {
+        "ExecutionRoleArn": session.admin("status")["role_arn"]
+    }  # the guard, whose role it would be, is not here
 
-    def is_in_service() -> bool:
-        found = describe_component(session, NAME)
-        return found is not None and found["InferenceComponentStatus"] == "InService"
+    def status_of_component() -> str | None:
+        found = describe_component(session, spec.name)
+        return None if found is None else str(found["InferenceComponentStatus"])
 
     for request in plan.requests:
-        role = {"ExecutionRoleArn": server.status.role_arn}  # the guard, whose role it would be, is not here
         known = role if "ExecutionRoleArn" in request.parameters else {}
         getattr(sagemaker, request.operation)(**{**request.parameters, **known})
         if request.operation == "create_endpoint":
-            server.until(NAME, "InService")
-    eventually(is_in_service)
+            waiter = sagemaker.get_waiter("endpoint_in_service")
+            waiter.wait(EndpointName=spec.name, WaiterConfig={"Delay": 1})
+    eventually(lambda: status_of_component() == "InService")
+    return plan
+
+
+@pytest.fixture(scope="module")
+def endpoint(session: Session, server: Server) -> Iterator[str]:  # noqa: F811
+    sagemaker, plan = server.client("sagemaker"), create_as_a_stack(served(), session)
     yield NAME
     for component in component_names(session, NAME):
         sagemaker.delete_inference_component(InferenceComponentName=component)

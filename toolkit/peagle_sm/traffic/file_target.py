@@ -32,6 +32,9 @@ _MARK = f'{{"schema":"{SCHEMA.rpartition("/")[0]}/'.encode()
 class FileTarget:
     """Lines appended to one file; a full one is renamed to ``NAME-<time>-<random>.jsonl`` beside it."""
 
+    _descriptor: int
+    _end: int  #: where this writer's last line ended
+
     def __init__(
         self,
         path: Path,
@@ -51,9 +54,7 @@ class FileTarget:
         self._rotate_bytes = rotate_bytes
         self._clock = clock
         self._looked = float("-inf")
-        self._end = 0  #: where this writer's last line ended
-        self._descriptor = self._open()
-        self._opened()
+        self._adopt(self._open())
         try:
             self._refuse_others()
         except BaseException:
@@ -104,7 +105,7 @@ class FileTarget:
     def size_here(self) -> int | None:
         """Return the bytes of the file, or None after opening the path again: another writer rotated it.
 
-        It is called for each record, so it asks the system once.
+        It is called before each write, so it asks the system once.
         """
         with suppress(FileNotFoundError):
             here = os.stat(self.path)
@@ -112,8 +113,7 @@ class FileTarget:
                 return here.st_size
         opened = self._open()  # before the old one is closed: this may fail, and then the old one stays
         os.close(self._descriptor)
-        self._descriptor = opened
-        self._opened()
+        self._adopt(opened)
         return None
 
     @property
@@ -143,8 +143,10 @@ class FileTarget:
         except OSError as error:
             raise cannot_write(error, self.path) from error
 
-    def _opened(self) -> None:
-        found = os.fstat(self._descriptor)
+    def _adopt(self, descriptor: int) -> None:
+        """Write to this descriptor from now on."""
+        found = os.fstat(descriptor)
+        self._descriptor = descriptor
         self._identity = (found.st_dev, found.st_ino)
         self._end = 0
 
