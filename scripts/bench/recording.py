@@ -58,7 +58,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=30, help="of both proxies at once (default 30)")
     parser.add_argument("--streams", type=int, default=8, help="of each proxy at a time (default 8)")
     parser.add_argument("--chunks", type=int, default=256, help="of a stream (default 256)")
-    parser.add_argument("--gap-ms", type=float, default=4.0, help="between chunks (default 4)")
+    parser.add_argument("--gap-ms", type=float, default=4.0, help="between chunks, in the mean (default 4)")
     parser.add_argument("--prompt", type=int, default=4000, help="characters of the prompt (default 4000)")
     return parser.parse_args(words)
 

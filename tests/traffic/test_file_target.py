@@ -164,6 +164,25 @@ def test_a_large_or_old_file_is_renamed(tmp_path: Path) -> None:
     assert [one.id[-1] for one in read(path).records] == ["4"]
 
 
+def test_a_quiet_file_s_lock_is_not_taken_each_second(tmp_path: Path) -> None:
+    """A large file is renamed at the next second; only age waits, for ten minutes."""
+    path = tmp_path / "t.jsonl"
+    now = [1.0e9]
+    target = FileTarget(path, keep_days=None, rotate_bytes=1000, clock=lambda: now[0])
+    target.tick()
+    target.write([line(1)])
+    path.unlink()
+    target.tick()
+    assert not path.exists()  # it did not look
+    now[0] += 600
+    target.tick()
+    assert path.exists()
+    target.write([line(2) * 20])
+    target.tick()
+    assert len(list(tmp_path.iterdir())) == 1  # renamed at once
+    target.close()
+
+
 def test_only_old_files_of_this_recording_are_deleted(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     names = {

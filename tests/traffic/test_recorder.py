@@ -10,6 +10,8 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.traffic.exchange import Exchange
@@ -50,6 +52,31 @@ def test_every_request_is_recorded_with_its_figures() -> None:
     )
     assert first["slices"]["label:team"] == "search"
     assert first["total_ms"] >= first["ttft_ms"] >= 0
+
+
+@given(sizes=st.lists(st.sampled_from([0, 1, 300, 32_768, 100_000]) | st.integers(0, 50_000), max_size=40))
+def test_an_answer_in_parts_is_recorded_as_it_came(sizes: list[int]) -> None:
+    asked: list[Request] = []
+
+    class Keeps(Quick):
+        def lines(self, requests: Sequence[Request]) -> list[bytes | RecordLost]:
+            asked.extend(requests)
+            return super().lines(requests)
+
+    recorder = Recorder(Kept(), TrafficSource("e"), worker=Keeps())
+    parts = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    recording = recorder.begin(b"body", streamed=True)
+    assert recording is not None
+    for part in parts:
+        recording.add(part)
+        assert recorder.held >= len(b"body") + sum(map(len, recording.parts))
+    recording.end()
+    recording.add(b"too late")
+    assert recorder.close().recorded == 1
+    ((exchange, body, answer),) = asked
+    assert (body, b"".join(answer)) == (b"body", b"".join(parts))
+    assert [size for size, _ in exchange.parts] == [size for size in sizes if size][:8]
+    assert recorder.held == 0
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_near_its_share() -> None:

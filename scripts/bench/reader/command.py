@@ -40,7 +40,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=15, help="turns of all readers (default 15)")
     parser.add_argument("--chunks", type=int, default=20_000, help="of a stream without gaps (default 20000)")
     parser.add_argument("--paced", type=int, default=2000, help="chunks of a paced stream (default 2000)")
-    parser.add_argument("--gap-ms", type=float, default=2.0, help="of a paced stream (default 2)")
+    parser.add_argument("--gap-ms", type=float, default=2.0, help="of a paced stream, mean (default 2)")
     parser.add_argument(
         "--stream",
         type=Path,

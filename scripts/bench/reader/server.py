@@ -1,13 +1,16 @@
 """A server that answers each request with a recorded stream, many times over, as fast as it is asked to.
 
 ``python -m scripts.bench.reader.server FILE`` prints its port. A request's body is
-``{"chunks": N, "gap_ms": G}``: N chunks, one HTTP chunk and one event-stream message each, G ms apart (0: as
-fast as the client reads).
+``{"chunks": N, "gap_ms": G}``: N chunks, one HTTP chunk and one event-stream message each, G ms apart in the
+mean (0: as fast as the client reads). The gaps are random, from 0 to 2G. Equal ones keep the streams in step,
+or out of step, to their end, and a proxy's cost for a chunk depends on that: comparisons were four times as
+noisy.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
             due = time.monotonic()
             for chunk in chunks:
                 self.wfile.write(chunk)
-                due += gap_s
+                due += random.uniform(0, 2 * gap_s)
                 time.sleep(max(0.0, due - time.monotonic()))
         else:
             for n in range(0, len(chunks), _BLOCK):

@@ -24,7 +24,7 @@ from peagle_sm.traffic.records import SCHEMA
 
 ROTATE_BYTES = 64 * 1024 * 1024
 _ROTATE_S = 24 * 3600.0
-_LOOK_S = 3600.0  #: between two looks for files that are too old
+_LOOK_S = 600.0  #: between two looks for what is too old
 _DAY_S = 24 * 3600.0
 _MARK = f'{{"schema":"{SCHEMA.rpartition("/")[0]}/'.encode()
 
@@ -85,10 +85,13 @@ class FileTarget:
     def tick(self) -> Lost | None:
         """Rotate the file if it is large or a day old; delete rotated files that are too old."""
         now = self._clock()
+        due = now - self._looked >= _LOOK_S
+        if not due and self._end < self._rotate_bytes:
+            return None  # it is called each second, and the lock costs more than this
         with _Turn(self) as size:
             if size >= self._rotate_bytes or (size and now - self._first_time() >= _ROTATE_S):
                 self._rotate(now)
-        if now - self._looked >= _LOOK_S:
+        if due:
             self._looked = now
             self._delete_old(now)
         return None

@@ -24,7 +24,7 @@ from peagle_sm.traffic.records import Mode
 from peagle_sm.traffic.worker import RecordLost, Worker
 
 MAX_HELD_BYTES = 64 * 1024 * 1024  #: of all requests that are recorded, in flight and waiting
-_BLOCK_BYTES = 16 * 1024  #: that a stream reserves at a time
+_MOST_RESERVED_BYTES = 32 * 1024  #: at a time, for parts that may come
 _FIRST_PARTS = 8  #: whose times are kept, for the time to first token
 _LAST_WORDS_S = 10.0  #: for the last records, at the end
 LABELS_NAME = "X-Peagle-Labels"
@@ -105,7 +105,8 @@ class Recording:
         """Use `Recorder.begin`."""
         self._recorder = recorder
         self._ended = False
-        self._free = 0  #: reserved bytes without content; below 0 once it has ended
+        self._free = 0  #: bytes that the next parts can take; below 0 once it has ended
+        self._reserved = 0  #: bytes that are held, and not in `_free`
         self._began = recorder.monotonic()
         self.body = body
         self.streamed = streamed
@@ -113,6 +114,7 @@ class Recording:
         self.labels = dict(labels)
         self.time = recorder.clock()
         self.parts: list[bytes] = []
+        self._joined = 0  #: of the parts: whole blocks
         self.times: list[tuple[int, float]] = []  #: bytes of a part, and the milliseconds until it came
         self.left = False
         self.problem: str | None = None
@@ -130,21 +132,27 @@ class Recording:
         self.parts.append(part)
 
     def _makes_room(self, part: bytes) -> bool:
-        """Reserve memory in blocks: a lock for each part would cost more than keeping it.
+        """Take the next reserved bytes for a part, or reserve more.
 
-        The first parts are reserved one by one, since their times are kept.
+        The first parts come here one by one, since their times are kept. A reservation is as large as what
+        is held already: a lock for each part would cost more than keeping it.
         """
         if self._ended:
             return False
-        first = len(self.times) < _FIRST_PARTS
-        block = -self._free if first else max(_BLOCK_BYTES, -self._free)
-        if not self._recorder.hold(self, block):
-            self._ended = True
-            self.parts.clear()
-            return False
-        self._free += block
-        if first:
+        if self._reserved + self._free < 0:
+            block = max(len(part), min(self.held, _MOST_RESERVED_BYTES))
+            if not self._recorder.hold(self, block):
+                self._ended = True
+                self.parts.clear()
+                return False
+            self._reserved += block
+        if len(self.times) < _FIRST_PARTS:
             self.times.append((len(part), (self._recorder.monotonic() - self._began) * 1000))
+            self._reserved, self._free = self._reserved + self._free, 0
+        else:
+            self._reserved, self._free = 0, self._reserved + self._free
+            self.parts[self._joined :] = [b"".join(self.parts[self._joined :])]
+            self._joined += 1
         return True
 
     def end(self, *, left: bool = False, problem: str | None = None, status: int | None = None) -> None:
@@ -325,7 +333,7 @@ class Recorder:
             self._settle(batch, _TOO_LATE)
             return
         try:
-            requests = [(self._exchange(each), each.body, tuple(each.parts)) for each in batch]
+            requests = [(self._exchange(each), each.body, each.parts) for each in batch]
             replies = self._worker.lines(requests)
         except Exception as error:
             if len(batch) > 1:  # one of them is at fault: only that one shall be lost

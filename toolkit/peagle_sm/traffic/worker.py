@@ -34,7 +34,6 @@ TOGETHER_S = 2.0  #: for several, which take milliseconds each
 _MEMORY_BYTES = 3 * 1024**3
 _SIZE = struct.Struct(">Q")
 _NICE = 10
-_MOST_PARTS = 1024  # of one call: Linux' and macOS' IOV_MAX
 
 
 #: An exchange, the request's body, and the answer in parts, as they arrived.
@@ -101,7 +100,7 @@ class Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _ask(self, message: Sequence[bytes], count: int, until: float) -> list[bytes]:
+    def _ask(self, message: bytes, count: int, until: float) -> list[bytes]:
         process = self._process
         if process is None or process.poll() is not None:
             self.close()
@@ -111,7 +110,8 @@ class Worker:
         source, target = process.stdout.fileno(), process.stdin.fileno()
         poll = select.poll()
         poll.register(source, select.POLLIN)
-        rest, reply = _written_first(target, message), bytearray()
+        rest, reply = memoryview(message), bytearray()
+        rest = rest[_written(target, rest) :]
         if rest:
             poll.register(target, select.POLLOUT)
         while True:
@@ -146,13 +146,14 @@ class Worker:
         return process
 
 
-def _message(requests: Sequence[Request]) -> list[bytes]:
+def _message(requests: Sequence[Request]) -> bytes:
     parts = [_SIZE.pack(len(requests))]
     for exchange, body, answer in requests:
         about = json.dumps(vars(exchange)).encode()
         parts += (_SIZE.pack(len(about)), about, _SIZE.pack(len(body)), body)
-        parts += (_SIZE.pack(sum(map(len, answer))), *answer)
-    return parts
+        parts.append(_SIZE.pack(sum(map(len, answer))))
+        parts += answer
+    return b"".join(parts)
 
 
 def _lost(reply: bytes) -> RecordLost:
@@ -177,17 +178,6 @@ def _written(target: int, data: memoryview) -> int:
         return os.write(target, data)
     except BlockingIOError:
         return 0
-
-
-def _written_first(target: int, parts: Sequence[bytes]) -> memoryview:
-    """Write as much as the pipe takes without joining the parts first; return the rest."""
-    try:
-        written = os.writev(target, parts[:_MOST_PARTS])
-    except BlockingIOError:
-        written = 0
-    if written == sum(map(len, parts)):
-        return memoryview(b"")
-    return memoryview(b"".join(parts))[written:]
 
 
 def need_library() -> None:
