@@ -90,12 +90,20 @@ def test_quiet_names_the_page(tmp_path: Path, stand_in: Path) -> None:
 
 def test_packs_that_were_interrupted_before_the_first_row_say_what_to_run_again(tmp_path: Path) -> None:
     head = replace(
-        making.header("packs"), config={"arms": ["plain", "fast"], "packs": ["rag", "agents"], "seed": 0}
+        making.header("packs"),
+        config={
+            "arms": ["plain", "fast"],
+            "packs": ["rag", "agents"],
+            "seed": 0,
+            "units": 12,
+            "context": 576,
+        },
     )
     empty = replace(making.compared(), header=head, points=(), comparisons=(), requests=())
     done = run("report", making.write(empty, tmp_path / "packs.jsonl"))
     assert done.exit_code == 2
-    assert "run `peagle-sm compare plain fast --packs rag,agents` again" in done.stderr
+    said = " ".join(done.stderr.split())
+    assert "run `peagle-sm compare plain fast --packs rag,agents --prompts 12 --context 576` again" in said
 
 
 def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -> None:

@@ -52,6 +52,22 @@ def records(fall_at_hour: int = 99, seed: int = 1) -> list[TrafficRecord]:
     return made
 
 
+def test_a_label_of_a_thousand_values_keeps_the_most_frequent_and_says_so() -> None:
+    found = [
+        replace(one, slices={"label:user": "batch" if number % 2 else f"u{number}"})
+        for number, one in enumerate(records()[:2000])
+    ]
+    report = acceptance_from_records(found, NOW)
+    requests = {one.slice: one.requests for one in report.slices}
+    assert requests["label:user: batch"] == 1000
+    assert requests["label:user: other"] == 993
+    assert len(requests) == 1 + 8 + 1
+    assert report.notes == (
+        "label:user has 1,001 values; the 8 with the most requests are shown, the others together as "
+        "'other'. Use a coarser label, for example a team in place of a user",
+    )
+
+
 def test_recorded_traffic_with_a_fall_in_full() -> None:
     report = acceptance_from_records(records(20), NOW, 24 * 3600.0)
     assert report.dimensions == ("script",)

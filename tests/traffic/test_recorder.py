@@ -247,6 +247,7 @@ def test_labels_are_bounded_and_never_refuse_a_request() -> None:
     problems: list[str] = []
     recorder = Recorder(Kept(), TrafficSource("e"), worker=Quick(), on_problem=problems.append)
     assert recorder.labels_of("team=search, tier=free") == {"team": "search", "tier": "free"}
+    assert recorder.labels_of("team=search;tier=gold") == {"team": "search", "tier": "gold"}  # as the gate
     assert recorder.labels_of(None) == recorder.labels_of("") == {}
     assert recorder.labels_of("no pairs") == {}
     assert recorder.labels_of("a=1,b=2,c=3,d=4,e=5") == {}

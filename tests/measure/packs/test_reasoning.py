@@ -113,7 +113,10 @@ def test_sound_arms_pass_and_state_what_the_budget_costs() -> None:
 def test_a_head_that_guesses_long_reasoning_badly_is_found() -> None:
     for seed in range(50):
         judged = judge(observed(random.Random(seed), {**STEADY, "high": 1.5}, FASTER))
-        assert judged.checks["acceptance by effort"].passed is False
+        verdict = judged.checks["acceptance by effort"]
+        assert verdict.passed is False
+        assert verdict.summary.startswith("falls; high effort: 0.")
+        assert verdict.summary.endswith("of the acceptance length at low effort")
 
 
 def test_an_effort_at_which_speculation_costs_money_is_found_and_named() -> None:

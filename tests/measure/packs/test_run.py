@@ -162,9 +162,12 @@ def test_ctrl_c_keeps_the_finished_rows(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_before_the_first_row_offers_no_empty_report(tmp_path: Path) -> None:
+    play = PackPlay(tmp_path, interrupt_after=9)
     with pytest.raises(Interrupted, match="0 finished rows") as caught:
-        PackPlay(tmp_path, interrupt_after=9).packs(PACK)
-    assert caught.value.next_step == "run the same command again: no pack was finished"
+        play.packs(PACK)
+    assert caught.value.next_step == (
+        f"run the command again with a new --out: no pack was finished, {play.path} can go"
+    )
 
 
 def test_an_arm_in_another_mode_than_it_says_is_refused(tmp_path: Path) -> None:

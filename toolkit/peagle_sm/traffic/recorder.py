@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import random
+import re
 import threading
 import time
 import uuid
@@ -230,13 +231,15 @@ class Recorder:
         return self._held
 
     def labels_of(self, header: str | None) -> dict[str, str]:
-        """Return the labels in ``team=search,tier=free``; invalid ones are left out, with a message.
+        """Return the labels in ``team=search,tier=free`` (or ``;`` between them, as the gate takes them).
+
+        Invalid ones are left out, with a message.
 
         A label with more values than a slice can use is recorded as `OTHER` from then on.
         """
         if not header:
             return {}
-        pairs = (part.partition("=") for part in header[:_LONGEST_HEADER].split(",") if part.strip())
+        pairs = (part.partition("=") for part in re.split("[;,]", header[:_LONGEST_HEADER]) if part.strip())
         given = {name.strip(): value.strip() for name, _, value in pairs}
         try:
             labels = checked_labels(given, LABELS_NAME)

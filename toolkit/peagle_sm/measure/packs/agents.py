@@ -14,6 +14,7 @@ from typing import Any
 
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
+    FALLEN,
     acceptance_by,
     answered,
     drafts_applicable,
@@ -179,7 +180,8 @@ PACK = Pack(
     name="agents",
     shows="recorded conversations of an agent, whose prompts grow with every turn",
     passes=(
-        "acceptance does not fall below 70% of that of the first turn, later turns find the earlier ones in"
+        f"acceptance does not fall below {FALLEN:.0%} of that of the first turn, later turns find the earlier"
+        " ones in"
         " the prefix cache, and the answers are the target's own"
     ),
     finds="a prefix cache that does not work with speculation, and acceptance that falls by turn",

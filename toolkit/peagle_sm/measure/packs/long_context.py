@@ -11,6 +11,7 @@ import random
 
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
+    FALLEN,
     acceptance_by,
     answered,
     drafts_applicable,
@@ -128,7 +129,8 @@ PACK = Pack(
     name="long-context",
     shows="answers at sampled positions of long texts, up to the last token of the context",
     passes=(
-        "acceptance does not fall below 70% of that of the first quarter, answers end at the limit, and they"
+        f"acceptance does not fall below {FALLEN:.0%} of that of the first quarter, answers end at the limit,"
+        " and they"
         " are the target's own at every position"
     ),
     finds="another answer, or a fall of acceptance, that shows only at far positions",

@@ -14,6 +14,7 @@ from typing import Any
 
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
+    FALLEN,
     acceptance_by,
     answered,
     drafts_applicable,
@@ -132,14 +133,19 @@ def judge(observed: Observed) -> Judgement:
 
 def _with_figures(verdict: CheckVerdict, observed: Observed, own: list[RequestRecord]) -> CheckVerdict:
     figures = dict(verdict.figures)
+    summary = verdict.summary
     for prefix in (SHARED, ALONE):
         mine = [one for one in own if one.prompt_id.endswith(f"/{prefix}")]
-        figures |= {f"ttft_ms_{prefix}_at_{part}": value for part, value in ttft_by(mine, part_of).items()}
+        times = ttft_by(mine, part_of)
+        figures |= {f"ttft_ms_{prefix}_at_{part}": value for part, value in times.items()}
+        if times:
+            said = ", ".join(f"{times[part]:.0f} at {part}" for part in sorted(times, key=int))
+            summary += f"; TTFT in ms, prefix {prefix}: {said} prompt tokens"
     shown = [one for one in own if one.text is not None]
     if shown:
         quoted = sum(_quotes(one, observed) for one in shown)
         figures["quoted_share"] = quoted / len(shown)
-    return replace(verdict, figures=figures)
+    return replace(verdict, summary=summary, figures=figures)
 
 
 def _quotes(record: RequestRecord, observed: Observed) -> bool:
@@ -160,7 +166,8 @@ PACK = Pack(
     name="rag",
     shows="long retrieved contexts, with and without shared prefixes; answers quote the context",
     passes=(
-        "acceptance does not fall below 70% of that of the shortest prompts as prompts get longer, and the"
+        f"acceptance does not fall below {FALLEN:.0%} of that of the shortest prompts as prompts get longer,"
+        " and the"
         " answers are the target's own"
     ),
     finds="a head that was trained on short sequences: its acceptance falls with the length of the prompt",

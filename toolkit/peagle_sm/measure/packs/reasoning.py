@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from peagle_sm.measure.compare.confidence_intervals import ratio
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
+    FALLEN,
     FEWEST_UNITS,
     acceptance_by,
     answered,
@@ -209,7 +210,7 @@ def judge(observed: Observed) -> Judgement:
     if observed.probed is False:
         return Judgement({"efforts": undecided(NO_EFFORTS.why)})
     checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
-    by_effort = falls(observed.requests, EFFORTS, alpha=observed.alpha / 2, by="effort")
+    by_effort = falls(observed.requests, EFFORTS, alpha=observed.alpha / 2, by="{} effort")
     checks["acceptance by effort"] = drafts_applicable(observed.arm.mode, by_effort)
     if observed.baseline is not None:
         prices = observed.arm.usd_per_hour, observed.baseline.usd_per_hour
@@ -226,8 +227,8 @@ PACK = Pack(
     name="reasoning-effort",
     shows="low, medium and high reasoning effort: acceptance, tokens, and USD an answer",
     passes=(
-        "acceptance at no effort falls below 85% of that at low effort, no answer costs more than without"
-        " speculation, and the answers are the target's own"
+        f"acceptance at no effort falls below {FALLEN:.0%} of that at low effort, no answer costs more than"
+        " without speculation, and the answers are the target's own"
     ),
     finds="a head that guesses long reasoning badly; an effort at which speculation costs money",
     needs=("a model with reasoning_effort, such as GPT-OSS", "an arm without speculation, for the cost"),

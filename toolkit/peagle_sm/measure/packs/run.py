@@ -397,7 +397,7 @@ class _Run:
         if not self.begun:
             return Interrupted("Interrupted: nothing was measured.") if _is_ctrl_c(ended) else ended
         if isinstance(ended, KeyboardInterrupt):
-            again = "run the same command again: no pack was finished"
+            again = f"run the command again with a new --out: no pack was finished, {path} can go"
             return Interrupted(
                 f"Interrupted; {saved}",
                 next_step=f"peagle-sm report {path}" if self.finished else again,

@@ -159,8 +159,11 @@ def _next_step(results: Results) -> str:
             " with the same options as before"
         )
     if command == "packs":
-        arms = " ".join(results.header.config.get("arms") or ["PLAIN", "ENDPOINT"])
-        return f"run `peagle-sm compare {arms} --packs {','.join(results.header.config['packs'])}` again"
+        config = results.header.config
+        words = [*(config.get("arms") or ["PLAIN", "ENDPOINT"]), "--packs", ",".join(config["packs"])]
+        sizes = (("--prompts", "units"), ("--context", "context"), ("--seed", "seed"))
+        words += [f"{option} {config[name]}" for option, name in sizes if config.get(name)]
+        return f"run `peagle-sm compare {' '.join(words)}` again"
     return f"run `peagle-sm {command}` again"
 
 

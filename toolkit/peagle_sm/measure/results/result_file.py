@@ -250,7 +250,7 @@ class ResultWriter:
         if not overwrite and path.exists() and path.stat().st_size:
             raise SpecError(
                 f"{path} exists already",
-                next_step="continue that run (--resume), or give another file (--out)",
+                next_step="give another file (--out); `peagle-sm bench` can also continue its own (--resume)",
             )
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)

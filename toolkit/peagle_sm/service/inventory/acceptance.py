@@ -8,6 +8,7 @@ gate are recorded at the client (`peagle-sm serve --record`). Both go through th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -175,7 +176,7 @@ def acceptance_from_records(
             "per_request_spec_decode_metrics: summary",
         )
     names = _dimensions(reporting, dimensions)
-    known: list[set[str]] = [set() for _ in names]
+    kept, bounded = _frequent(reporting, names)
     seconds = None if seconds is None else min(seconds, _LONGEST_S)
     # Counts are by the minute, so the first one begins at its minute.
     first = reporting[0].time // _MINUTE_S * _MINUTE_S
@@ -188,7 +189,7 @@ def acceptance_from_records(
         if not intervals or intervals[-1].at != minute:
             intervals.append(_Interval(minute))
         values = tuple(
-            _bounded(record.slices.get(name, NONE), seen) for name, seen in zip(names, known, strict=True)
+            value if (value := record.slices.get(name, NONE)) in kept[name] else OTHER for name in names
         )
         drafts, accepted = record.drafts or 0, record.accepted or 0
         k = round(record.drafted / drafts) if record.drafted else record.num_speculative_tokens or 0
@@ -204,7 +205,7 @@ def acceptance_from_records(
     intervals[-1].uncounted = sum(
         1 for one in records if one.drafts is None and one.outcome != "failed" and one.time >= begin
     )
-    return _report(source, names, intervals, since, datetime.fromtimestamp(begin, UTC), list(notes))
+    return _report(source, names, intervals, since, datetime.fromtimestamp(begin, UTC), [*notes, *bounded])
 
 
 def _dimensions(records: Sequence[TrafficRecord], asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -230,10 +231,20 @@ def _dimensions(records: Sequence[TrafficRecord], asked: Sequence[str] | None) -
     return tuple(dict.fromkeys(asked))
 
 
-def _bounded(value: str, seen: set[str]) -> str:
-    if value not in seen and len(seen) < MOST_VALUES:
-        seen.add(value)
-    return value if value in seen else OTHER
+def _frequent(
+    records: Sequence[TrafficRecord], names: Sequence[str]
+) -> tuple[dict[str, set[str]], list[str]]:
+    """Return the values of each dimension that are shown, and notes about those that have more."""
+    kept, notes = {}, []
+    for name in names:
+        counts = Counter(record.slices.get(name, NONE) for record in records)
+        kept[name] = {value for value, _ in counts.most_common(MOST_VALUES)}
+        if len(counts) > MOST_VALUES:
+            notes.append(
+                f"{name} has {len(counts):,} values; the {MOST_VALUES} with the most requests are shown, the "
+                f"others together as {OTHER!r}. Use a coarser label, for example a team in place of a user"
+            )
+    return kept, notes
 
 
 def _report(
