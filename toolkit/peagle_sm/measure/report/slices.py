@@ -7,7 +7,6 @@ computed from its requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from peagle_sm.core.display import Content, Safe, join, tag
@@ -15,16 +14,29 @@ from peagle_sm.measure.compare.slices import slices_of_arm
 from peagle_sm.measure.load.points import separate_withheld
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.section import Section, folded, table
+from peagle_sm.measure.report.slice_columns import (
+    alike,
+    complete_columns,
+    is_verified,
+    number,
+    shares,
+    span,
+    survival,
+    verdict,
+)
 from peagle_sm.measure.report.speed_up import IntervalAxis
 from peagle_sm.measure.report.view import View, load_value
-from peagle_sm.measure.results.records import ArmRecord, Interval, SliceRecord
+from peagle_sm.measure.results.records import ArmRecord, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 
-DASH = formatting.DASH
 HOW = (
     "The intervals are wider than usual, so that all of them hold together with 95% confidence (Bonferroni)."
 )
-_MOST_POSITIONS = 7  #: of survival, in a row
+HOW_SURVIVAL = (
+    "Position 2: the share of drafts accepted up to and at position 2. These intervals hold together over all"
+    " slices at one position."
+)
+NO_SPEED_UP = "No speed-up: verify does not time its answers. peagle-sm compare has it."
 _MOST_NAMED = 6  #: slices in a list
 
 
@@ -39,17 +51,6 @@ def slices_in(results: Results) -> list[SliceRecord]:
     return [one for one in found if not {(one.arm, one.load), (one.baseline or "", one.load)} & lost]
 
 
-def verdict(one: SliceRecord) -> str:
-    """Return the result of a slice in a word or two; empty for one of `bench`, which compares nothing."""
-    if one.wrong_outputs is not None:
-        return "faults" if one.wrong_outputs else "differs" if one.differs else "alike"
-    if one.speed_up is None:
-        return "too few" if one.baseline else ""
-    if not one.speed_up.shown:
-        return "undecided"
-    return "faster" if one.speed_up.value > 1 else "slower"
-
-
 def name_of(one: SliceRecord) -> str:
     """Return ``prompt tokens: 1k to 4k``; for a label ``team: search``."""
     return f"{dimension_of(one)}: {one.value}"
@@ -58,74 +59,6 @@ def name_of(one: SliceRecord) -> str:
 def dimension_of(one: SliceRecord) -> str:
     """Return the dimension's name; for a label ``team``."""
     return one.dimension.removeprefix("label:")
-
-
-def _number(interval: Interval | None) -> str:
-    return DASH if interval is None else formatting.number(interval.value)
-
-
-def _span(interval: Interval | None) -> str:
-    return DASH if interval is None else formatting.span(interval)
-
-
-def _shares(interval: Interval | None) -> str:
-    if interval is None:
-        return DASH
-    return f"[{100 * interval.low:.0f}%, {100 * interval.high:.0f}%]"
-
-
-def _alike(one: SliceRecord) -> str:
-    return f"{one.identical_outputs} of {one.compared_outputs}" if one.compared_outputs else DASH
-
-
-def _survival(one: SliceRecord) -> str:
-    if not one.survival:
-        return DASH
-    shown = " ".join(f"{100 * share:.0f}" for share in one.survival[:_MOST_POSITIONS])
-    return f"{shown} …" if len(one.survival) > _MOST_POSITIONS else f"{shown} %"
-
-
-@dataclass(frozen=True)
-class Column:
-    """Column of a table of slices; ``words`` are aligned to the left."""
-
-    head: str
-    cell: Callable[[SliceRecord], str]
-    words: bool = False
-
-
-_PROMPTS = Column("prompts", lambda one: f"{one.prompts:,}")
-_ACCEPTED = Column("accepted", lambda one: _number(one.acceptance_length))
-_ACCEPTED_SPAN = Column("interval", lambda one: _span(one.acceptance_length), words=True)
-_IDENTICAL = Column("identical", _alike)
-_VERDICT = Column("", verdict, words=True)
-_OF_PAIR = (
-    _PROMPTS,
-    Column("x", lambda one: DASH if one.speed_up is None else formatting.ratio(one.speed_up.value)),
-    Column("interval", lambda one: _span(one.speed_up), words=True),
-    _ACCEPTED,
-    _IDENTICAL,
-    _VERDICT,
-)
-_OF_ANSWERS = (
-    _PROMPTS,
-    _IDENTICAL,
-    Column("interval", lambda one: _shares(one.identity), words=True),
-    _ACCEPTED,
-    _ACCEPTED_SPAN,
-    _VERDICT,
-)
-_OF_ARM = (_PROMPTS, _ACCEPTED, _ACCEPTED_SPAN, Column("survival by position", _survival, words=True))
-
-
-def columns(records: Sequence[SliceRecord]) -> list[Column]:
-    """Return the columns of a group of slices that have content, after its first column with their names."""
-    every = _OF_ANSWERS if _is_verified(records) else _OF_PAIR if records[0].baseline else _OF_ARM
-    return [column for column in every if any(column.cell(one) not in ("", DASH) for one in records)]
-
-
-def _is_verified(records: Sequence[SliceRecord]) -> bool:
-    return records[0].wrong_outputs is not None
 
 
 def by_dimension(records: Sequence[SliceRecord]) -> list[tuple[str, list[SliceRecord]]]:
@@ -162,6 +95,22 @@ def costs(records: Iterable[SliceRecord], arms: Iterable[ArmRecord]) -> list[Sli
     return [one for one in records if one.baseline in plain and one.costs_money]
 
 
+def notes(records: Sequence[SliceRecord]) -> list[str]:
+    """Say how the intervals of a group are made, and what its short table lacks."""
+    elsewhere = _elsewhere(records)
+    found = [f"({HOW})", *([f"({elsewhere}: peagle-sm report FILE --html PAGE)"] if elsewhere else [])]
+    return [*found, f"({NO_SPEED_UP})"] if is_verified(records) else found
+
+
+def _elsewhere(records: Sequence[SliceRecord]) -> str:
+    """Name what only the page's complete table has; empty if the short table has all."""
+    if any(one.survival for one in records):
+        return "Survival by position and all intervals"
+    if records[0].baseline is None or is_verified(records):
+        return ""
+    return "All intervals" if any(one.acceptance_length or one.identity for one in records) else ""
+
+
 def result_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> list[str]:
     """Name the slices in which speculation costs money, and those with other answers; or say none."""
     return [*_costs_lines(records, arms), *_answers_lines(records)]
@@ -195,7 +144,7 @@ def _answers_lines(records: Sequence[SliceRecord]) -> list[str]:
             + f": prompts to which the answers of {faulty[0].arm} are not the target's"
         )
     lines += [
-        f"answers of {one.arm} differ in {name_of(one)}: {_alike(one)} are identical; of the baseline's own"
+        f"answers of {one.arm} differ in {name_of(one)}: {alike(one)} are identical; of the baseline's own"
         f" two runs {one.baseline_identical_outputs}"
         for one in checked
         if one.differs
@@ -216,16 +165,16 @@ def by_slice(view: View) -> Section | None:
         return None
     sorted_groups = groups(records, view.arms)
     said = [_summary(view, each) for each in sorted_groups]
-    tables = [_group(view, each) for each in sorted_groups]
-    rest = folded("Other arms and loads", *tables[1:]) if len(tables) > 1 else None
-    body = join(_where(view, sorted_groups[0]), tables[0], rest, tag("p", HOW, class_="note"))
+    drawn = [_group(view, each) for each in sorted_groups]
+    rest = folded("Other arms and loads", *drawn[1:]) if len(drawn) > 1 else None
+    body = join(_where(view, sorted_groups[0]), drawn[0], rest, tag("p", HOW, class_="note"))
     return Section("slices", "By slice of the traffic", said[0], body)
 
 
 def _summary(view: View, records: Sequence[SliceRecord]) -> str:
     """Write the result of a group in a sentence."""
     first = records[0]
-    if _is_verified(records):
+    if is_verified(records):
         return ". ".join(line[0].upper() + line[1:] for line in _answers_lines(records)) + "."
     if first.baseline is None:
         return f"Acceptance length of {view.label(first.arm)} at {first.load.label}."
@@ -253,7 +202,7 @@ _MARKS = {
 def _where(view: View, records: Sequence[SliceRecord]) -> Safe | None:
     """List where speculation helps and where it costs, most extreme first; None without a speed-up."""
     first = records[0]
-    if first.baseline is None or _is_verified(records):
+    if first.baseline is None or is_verified(records):
         return None
     plain = view.arm(first.baseline).mode == "none"
     boxes = []
@@ -272,7 +221,7 @@ def _where(view: View, records: Sequence[SliceRecord]) -> Safe | None:
 
 
 def _named(one: SliceRecord) -> Safe:
-    ratio = formatting.ratio(one.speed_up.value) if one.speed_up else DASH
+    ratio = formatting.ratio(one.speed_up.value) if one.speed_up else formatting.DASH
     return tag("li", tag("span", name_of(one)), tag("strong", ratio))
 
 
@@ -280,15 +229,29 @@ _VERDICT_WORDS = {"faster": "helps", "slower": "costs money"}
 
 
 def _group(view: View, records: Sequence[SliceRecord]) -> Safe:
-    """Draw the table of one pair (or arm) under one load."""
+    """Draw one pair (or arm) under one load; below the picture all figures, folded."""
     first = records[0]
     names = view.label(first.arm)
     if first.baseline is not None:
         names += f" over {view.label(first.baseline)}"
     caption = f"{names} at {first.load.label}, by slice"
-    if _is_verified(records):
-        return _of_answers(view, records, caption)
-    return _of_pair(view, records, caption) if first.baseline else _of_arm(view, records, caption)
+    verified = is_verified(records)
+    draw = _of_answers if verified else _of_pair if first.baseline else _of_arm
+    without = tag("p", NO_SPEED_UP, class_="note") if verified else None
+    return join(draw(view, records, caption), _all_figures(records, caption), without)
+
+
+def _all_figures(records: Sequence[SliceRecord], caption: str) -> Safe:
+    columns = complete_columns(records)
+    heads = ["slice", *(column.head for column in columns)]
+    words = [0, *(at for at, column in enumerate(columns, start=1) if column.words)]
+
+    def row(one: SliceRecord) -> list[Content]:
+        return [column.cell(one) for column in columns]
+
+    figures = _table(heads, records, row, f"{caption}: all figures", words)
+    note = [tag("p", HOW_SURVIVAL, class_="note")] if any(one.survival for one in records) else []
+    return folded("All figures by slice, with their intervals", figures, *note)
 
 
 def _table(
@@ -316,7 +279,7 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     words = _VERDICT_WORDS if plain else {}
     axis = IntervalAxis.over(one.speed_up for one in records if one.speed_up is not None)
     lengths = any(one.acceptance_length for one in records)
-    alike = any(one.compared_outputs for one in records)
+    compared = any(one.compared_outputs for one in records)
     heads: list[Content] = [
         "slice",
         axis.head(("slower", "faster")),
@@ -326,17 +289,17 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
         "prompts",
     ]
     heads += ["accepted"] if lengths else []
-    heads += ["identical answers"] if alike else []
+    heads += ["identical answers"] if compared else []
 
     def row(one: SliceRecord) -> list[Content]:
         found, tone = one.speed_up, _TONES.get(verdict(one), "open")
         drawn = axis.empty() if found is None else axis.cell(found, view.look(one.arm), tone)
-        value = DASH if found is None else formatting.ratio(found.value)
+        value = formatting.DASH if found is None else formatting.ratio(found.value)
         cells: list[Content] = [drawn, _mark(one, words)]
-        cells += [tag("strong", value) if found is not None and found.shown else value, _span(found)]
+        cells += [tag("strong", value) if found is not None and found.shown else value, span(found)]
         cells += [f"{one.prompts:,}"]
-        cells += [_number(one.acceptance_length)] if lengths else []
-        return cells + ([_alike(one)] if alike else [])
+        cells += [number(one.acceptance_length)] if lengths else []
+        return cells + ([alike(one)] if compared else [])
 
     return _table(heads, records, row, caption, (0, 1, 2))
 
@@ -350,8 +313,8 @@ def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Saf
     def row(one: SliceRecord) -> list[Content]:
         look = view.look(one.arm)
         drawn: Content = "" if one.identity is None else axis.cell(one.identity, look)
-        cells: list[Content] = [drawn, _mark(one, {}), _alike(one), _shares(one.identity), f"{one.prompts:,}"]
-        return cells + ([_number(one.acceptance_length), _span(one.acceptance_length)] if lengths else [])
+        cells: list[Content] = [drawn, _mark(one, {}), alike(one), shares(one.identity), f"{one.prompts:,}"]
+        return cells + ([number(one.acceptance_length), span(one.acceptance_length)] if lengths else [])
 
     return _table(heads, records, row, f"{caption}: greedy answers", (0, 1, 2))
 
@@ -364,6 +327,6 @@ def _of_arm(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     def row(one: SliceRecord) -> list[Content]:
         length = one.acceptance_length
         drawn: Content = "" if length is None else axis.cell(length, view.look(one.arm))
-        return [drawn, _number(length), _span(length), f"{one.prompts:,}", _survival(one)]
+        return [drawn, number(length), span(length), f"{one.prompts:,}", survival(one)]
 
     return _table(heads, records, row, caption, (0, 1))
