@@ -14,7 +14,7 @@ from peagle_sm.measure.compare.slices import FEWEST_PROMPTS, slices_of_arm, slic
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.slices import result_lines
+from peagle_sm.measure.report.slices.rows import result_lines
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 

@@ -151,8 +151,8 @@ class Numbers(_Type):
 
 def render_slices(results: Results) -> str:
     """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
-    from peagle_sm.measure.report import slices
-    from peagle_sm.measure.report.slice_columns import columns
+    from peagle_sm.measure.report.slices import rows as slices
+    from peagle_sm.measure.report.slices.columns import columns
 
     records = slices.slices_in(results)
     if not records:
@@ -180,8 +180,8 @@ def wrapped(text: str) -> list[str]:
 
 def slices_data(results: Results) -> list[dict[str, Any]]:
     """Return the figures by slice for --format json."""
-    from peagle_sm.measure.report import slices
-    from peagle_sm.measure.report.slice_columns import verdict
+    from peagle_sm.measure.report.slices import rows as slices
+    from peagle_sm.measure.report.slices.columns import verdict
     from peagle_sm.measure.results.result_file import encode
 
     return [

@@ -97,7 +97,7 @@ def verify(
     need_packages()
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.benchmark.endpoint_arm import is_url
-    from peagle_sm.measure.report.slices import NO_SPEED_UP
+    from peagle_sm.measure.report.slices.rows import NO_SPEED_UP
     from peagle_sm.measure.results.records import SliceRecord
     from peagle_sm.measure.results.result_file import Results, ResultWriter
     from peagle_sm.measure.verify import run as verification
