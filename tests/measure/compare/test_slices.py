@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from peagle_sm.measure.compare.slices import FEWEST_PROMPTS, slices_of_arm, slic
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.slices import result_lines
+from peagle_sm.measure.report.slices.rows import result_lines
 from peagle_sm.measure.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_sm.measure.results.result_file import Results
 
@@ -180,6 +181,7 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
         "  latin       40  2.07x  [1.92, 2.22]      3.96   40 of 40  faster\n"
         "(The intervals are wider than usual, so that all of them hold together with 95%\n"
         "confidence (Bonferroni).)\n"
+        "(All intervals: peagle-sm report FILE --html PAGE)\n"
         "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x\n"
         "[0.63, 0.72]"
     )
@@ -215,3 +217,31 @@ def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> 
     assert extract(page)[0].slices == found.slices, "each line of the file is in the page, once"
     assert "By slice of the traffic" in page
     assert page.count("script: ") >= 2
+
+
+def drafting(records: list[RequestRecord]) -> list[RequestRecord]:
+    return [replace(one, histogram=(0, 0, 1, 24)) if one.arm == "p-eagle" else one for one in records]
+
+
+def test_the_page_has_each_figure_of_a_slice_with_its_interval_folded_below_the_picture() -> None:
+    found = results(drafting(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
+    page = html_page([found])
+    picture, _, rest = page.partition("<summary>All figures by slice, with their intervals</summary>")
+    assert "costs money" in picture
+    table = rest.partition("</details>")[0]
+    heads = re.findall(r'<th[^>]*scope="col"[^>]*>(.*?)</th>', table)
+    assert heads == ["slice", "prompts", "speed-up", "interval", "accepted", "interval", "identical",
+                     "interval", "position 1", "position 2", "position 3"]  # fmt: skip
+    (han,) = re.findall(r"<tr><th[^>]*>han</th>(.*?)</tr>", table)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", han)
+    assert cells[:7] == ["40", "0.68x", "[0.63, 0.72]", "3.96", "[3.96, 3.96]", "40 of 40", "[88%, 100%]"]
+    assert cells[9].startswith("96% [")
+    assert "hold together over all slices at one position" in table
+    assert "No speed-up" not in page
+
+
+def test_the_terminal_says_where_the_survival_is_and_stays_within_80_columns() -> None:
+    labels = {"16k to 64k": 2.0, "half or more": 0.7}
+    said = render_slices(results(drafting(traffic(random.Random(1), labels, 80)))).splitlines()
+    assert "(Survival by position and all intervals: peagle-sm report FILE --html PAGE)" in said
+    assert max(map(len, said)) <= 80

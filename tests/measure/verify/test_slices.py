@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from peagle_sm.aws.streams.answers import Acceptance
+from peagle_sm.cli.commands.measuring.options import render_slices
 from peagle_sm.measure.load.work import WorkItem
-from peagle_sm.measure.results.records import SliceRecord
-from peagle_sm.measure.results.result_file import read
+from peagle_sm.measure.report.page import html_page
+from peagle_sm.measure.results.records import ArmRecord, Header, SliceRecord
+from peagle_sm.measure.results.result_file import Results, read
 from peagle_sm.measure.verify.answers import Scored, TokenAnswer
 from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy, wrong_prompts
 from peagle_sm.measure.verify.slices import slices_of_greedy
@@ -118,6 +121,24 @@ def test_an_answer_that_tells_no_acceptance_has_none() -> None:
     assert (found["latin"].acceptance_length, found["latin"].survival) == (None, ())
 
 
+def test_the_page_has_survival_by_slice_and_says_why_it_has_no_speed_up() -> None:
+    found = slices_of([("latin", SAME, SAME)] * 20 + [("han", SAME, SAME)] * 10, EXACT)
+    arms = (ArmRecord("plain", "none", None, "e0"), ArmRecord("mine", "p-eagle", 3, "e1"))
+    results = Results(Header("r", "verify", {}, {}, False), arms, slices=tuple(found))
+    page = html_page([results])
+    table = page.partition("<summary>All figures by slice, with their intervals</summary>")[2]
+    table, _, rest = table.partition("</details>")
+    assert re.findall(r'scope="col"[^>]*>(.*?)</th>', table) == [
+        "slice", "prompts", "accepted", "interval", "identical", "interval", "position 1", "position 2",
+        "position 3",
+    ]  # fmt: skip
+    assert re.search(r">0% \[0%, \d+%\]</td></tr>", table), "the third position never survives"
+    assert "No speed-up: verify does not time its answers. peagle-sm compare has it." in rest
+    said = render_slices(results).splitlines()
+    assert "(Survival by position and all intervals: peagle-sm report FILE --html PAGE)" in said
+    assert max(map(len, said)) <= 80
+
+
 @pytest.fixture
 def workload(tmp_path: Path) -> Path:
     path = tmp_path / "prompts.jsonl"
@@ -149,6 +170,8 @@ def test_the_command_tells_slices_in_the_terminal_the_data_the_file_and_the_page
     found = json.loads(data.stdout)["slices"]
     assert {(one["dimension"], one["value"]) for one in found} == {("label:team", "t0"), ("label:team", "t1")}
     assert {one["verdict"] for one in found} <= {"faults", "alike"}
+    assert "(No speed-up: verify does not time its answers. peagle-sm compare has it.)" in table
+    assert "does not time" in json.loads(data.stdout)["slices_note"]
     assert [one.value for one in read(tmp_path / "b.jsonl").slices] == ["t0", "t1"]
     page = run("report", tmp_path / "a.jsonl", "--html", tmp_path / "page.html")
     assert page.exit_code == 0, page.stderr

@@ -2,8 +2,8 @@
 
 Pure except `files`. `merging` merges files into a `view`, `verdict` writes the headline, `costs` computes
 costs. `charts` and `section` are building blocks; `speed_up`, `performance` and `trust` make the sections;
-`page` makes the HTML page; `tables` makes the tables for terminal, notebook and Markdown, `outcomes` those
-of one run.
+`slices` has the figures by slice; `page` makes the HTML page; `tables` makes the tables for terminal,
+notebook and Markdown, `outcomes` those of one run.
 """
 
 from __future__ import annotations

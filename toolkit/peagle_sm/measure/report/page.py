@@ -12,7 +12,7 @@ from peagle_sm.measure.report import performance, speed_up, trust
 from peagle_sm.measure.report.files import embed
 from peagle_sm.measure.report.merging import Part, parts_of
 from peagle_sm.measure.report.section import Section, section
-from peagle_sm.measure.report.slices import by_slice
+from peagle_sm.measure.report.slices.drawing import by_slice
 from peagle_sm.measure.report.verdict import Tile, Verdict, tiles, verdict, workload_name
 from peagle_sm.measure.report.view import View, cautions
 from peagle_sm.measure.results.result_file import Results

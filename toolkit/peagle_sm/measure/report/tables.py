@@ -12,9 +12,11 @@ from typing import Any
 from peagle_sm.core.display import Table
 from peagle_sm.core.spec.endpoint_spec import table_text
 from peagle_sm.measure.load.points import doubt_lines
-from peagle_sm.measure.report import formatting, slices
+from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.costs import cost_rows
 from peagle_sm.measure.report.merging import are_alike, parts_of
+from peagle_sm.measure.report.slices import columns as slice_columns
+from peagle_sm.measure.report.slices import rows as slices
 from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.trust import trust
 from peagle_sm.measure.report.verdict import checked, scored, verdict
@@ -62,7 +64,7 @@ def by_slice(view: View) -> Table | None:
     if not records:
         return None
     shown = slices.groups(records, view.arms)[0]
-    columns = slices.columns(shown)
+    columns = slice_columns.columns(shown)
     rows = tuple((slices.name_of(one), *(column.cell(one) for column in columns)) for one in shown)
     heads = ("slice", *(column.head for column in columns))
     right = tuple(column.head for column in columns if not column.words)

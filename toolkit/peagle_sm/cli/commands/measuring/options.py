@@ -151,7 +151,8 @@ class Numbers(_Type):
 
 def render_slices(results: Results) -> str:
     """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
-    from peagle_sm.measure.report import slices
+    from peagle_sm.measure.report.slices import rows as slices
+    from peagle_sm.measure.report.slices.columns import columns
 
     records = slices.slices_in(results)
     if not records:
@@ -159,15 +160,15 @@ def render_slices(results: Results) -> str:
     shown = slices.groups(records, results.arms)[0]
     first = shown[0]
     names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
-    columns = slices.columns(shown)
+    used = columns(shown)
     rows = []
     for dimension, each in slices.by_dimension(shown):
-        rows.append([dimension, *("" for _ in columns)])
-        rows += [[f"  {one.value}", *(column.cell(one) for column in columns)] for one in each]
-    figures = {column.head for column in columns if not column.words}
-    table = render_table(["slice", *(column.head for column in columns)], rows, right=tuple(figures))
-    lines = [f"{names} at {first.load.label}, by slice:", table, *wrapped(f"({slices.HOW})")]
-    for line in slices.result_lines(records, results.arms):
+        rows.append([dimension, *("" for _ in used)])
+        rows += [[f"  {one.value}", *(column.cell(one) for column in used)] for one in each]
+    figures = {column.head for column in used if not column.words}
+    table = render_table(["slice", *(column.head for column in used)], rows, right=tuple(figures))
+    lines = [f"{names} at {first.load.label}, by slice:", table]
+    for line in (*slices.notes(shown), *slices.result_lines(records, results.arms)):
         lines += wrapped(line)
     return "\n".join(lines)
 
@@ -179,10 +180,11 @@ def wrapped(text: str) -> list[str]:
 
 def slices_data(results: Results) -> list[dict[str, Any]]:
     """Return the figures by slice for --format json."""
-    from peagle_sm.measure.report import slices
+    from peagle_sm.measure.report.slices import rows as slices
+    from peagle_sm.measure.report.slices.columns import verdict
     from peagle_sm.measure.results.result_file import encode
 
     return [
-        {**encode(one), "verdict": slices.verdict(one), "costs_money": one.costs_money}
+        {**encode(one), "verdict": verdict(one), "costs_money": one.costs_money}
         for one in slices.slices_in(results)
     ]

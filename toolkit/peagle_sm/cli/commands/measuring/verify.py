@@ -97,6 +97,7 @@ def verify(
     need_packages()
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.benchmark.endpoint_arm import is_url
+    from peagle_sm.measure.report.slices.rows import NO_SPEED_UP
     from peagle_sm.measure.results.records import SliceRecord
     from peagle_sm.measure.results.result_file import Results, ResultWriter
     from peagle_sm.measure.verify import run as verification
@@ -139,7 +140,8 @@ def verify(
             records, stand_in, out, concluded=ending is not None, slices=render_slices(results)
         ),
         data=lambda: (
-            checks_data(records, endpoint, baseline, stand_in, out) | {"slices": slices_data(results)}
+            checks_data(records, endpoint, baseline, stand_in, out)
+            | {"slices": slices_data(results), "slices_note": NO_SPEED_UP}
         ),
         names=[each.name for each in records if not each.passed and each.applicable],
     )
