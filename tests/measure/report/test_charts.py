@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peagle_sm.core.display import Safe, join, tag
@@ -30,6 +30,7 @@ VALUES = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 
 
 @given(VALUES, VALUES)
+@example(999_999.9999999999, 1_000_000.0)
 def test_ticks_enclose_the_values_and_are_few(a: float, b: float) -> None:
     low, high = sorted((a, b))
     ticks = nice_ticks(low, high)

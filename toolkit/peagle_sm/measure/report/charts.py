@@ -39,7 +39,7 @@ class Scale:
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Return about ``count`` round values around ``low``..``high``: 1, 2, 2.5 or 5 times powers of ten."""
-    if high <= low:
+    if high - low <= 1e-9 * abs(high):  # equal, but for rounding
         high = low + (abs(low) or 1.0)
     rough = (high - low) / max(1, count - 1)
     power = 10.0 ** math.floor(math.log10(rough))
