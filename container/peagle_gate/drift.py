@@ -26,7 +26,7 @@ ALL_REQUESTS = "all requests"
 
 #: A fall has to be this many standard errors large. Fewer would do for one test; this one is made
 #: for each slice, each minute and each possible beginning, and requests are not normal.
-Z = 5.3
+Z = 5.1
 #: A slice is named when its fall explains the traffic so much better than any other slice: the difference of
 #: the squares of the standard errors. Above `SURE` the best one is named anyway.
 LEAD, SURE = 3.0, 7.0

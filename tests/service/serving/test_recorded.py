@@ -149,7 +149,7 @@ def test_a_request_that_the_engine_refuses_is_marked(recorded: Recorded) -> None
     assert found["error"] == "too long: [REDACTED:aws key]"
 
 
-def test_labels_come_from_a_header_and_do_not_reach_the_engine(recorded: Recorded) -> None:
+def test_labels_come_from_a_header(recorded: Recorded) -> None:
     list(chat(recorded, True, {"X-Peagle-Labels": "team=search"}, SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=1))
     assert recorded.last()["slices"]["label:team"] == "search"
 
