@@ -40,7 +40,7 @@ _MOST_LINE = 256 << 20
 
 
 @dataclass(frozen=True)
-class TargetSizes:
+class TargetShape:
     """What is known of a target from its ``config.json``; of a multimodal one, its text part."""
 
     architecture: str
@@ -85,7 +85,7 @@ class HeadShape:
         }
 
 
-def target_sizes(config: Mapping[str, Any], files: Collection[str]) -> TargetSizes:
+def target_shape(config: Mapping[str, Any], files: Collection[str]) -> TargetShape:
     """Read a target's ``config.json``; ``files`` are the names in its folder.
 
     Raises:
@@ -107,7 +107,7 @@ def target_sizes(config: Mapping[str, Any], files: Collection[str]) -> TargetSiz
         raise ValueError("the target has no *.safetensors; give the folder of the model's weights")
     if not {"tokenizer.json", "tokenizer_config.json"}.intersection(files):
         raise ValueError("the target has no tokenizer.json; give the model's whole folder")
-    return TargetSizes(architecture, *sizes)  # type: ignore[arg-type]
+    return TargetShape(architecture, *sizes)  # type: ignore[arg-type]
 
 
 def head_shape(config: Mapping[str, Any], longest: int) -> HeadShape:
@@ -159,7 +159,7 @@ def _size(value: Any) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def head_faults(config: Mapping[str, Any], head: HeadShape, target: TargetSizes) -> Iterator[str]:
+def head_faults(config: Mapping[str, Any], head: HeadShape, target: TargetShape) -> Iterator[str]:
     """Yield why a head cannot be trained further for a target; its weights are not looked at."""
     for what, found, wanted in (
         ("hidden_size", head.hidden, target.hidden),
@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def fit_faults(
-    settings: Mapping[str, Any], target: TargetSizes, head: HeadShape | None, world: int
+    settings: Mapping[str, Any], target: TargetShape, head: HeadShape | None, world: int
 ) -> Iterator[str]:
     """Yield the settings that do not fit the target, the head, or the number of processes.
 

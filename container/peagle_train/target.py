@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_train import Mistake
-from peagle_train.rules import TargetSizes, target_sizes
+from peagle_train.rules import TargetShape, target_shape
 
 # transformers has no other attention for these: gpt-oss has sinks.
 _EAGER = ("GptOssForCausalLM",)
@@ -18,7 +18,7 @@ _SAMPLED = 1 << 20
 
 
 @dataclass(frozen=True)
-class Target(TargetSizes):
+class Target(TargetShape):
     """A target with its folder."""
 
     folder: Path
@@ -38,7 +38,7 @@ def read_target(folder: Path) -> Target:
     config = read_config(folder, "the target")
     files = [path.name for path in folder.iterdir()]
     try:
-        sizes = target_sizes(config, files)
+        sizes = target_shape(config, files)
     except ValueError as error:
         raise Mistake(str(error)) from error
     return Target(**asdict(sizes), folder=folder)

@@ -14,7 +14,7 @@ from peagle_sm.aws.control import training
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.learn import facts
+from peagle_sm.learn.facts import COUNTED_BYTES
 from peagle_sm.learn.stored_data import MANIFEST, SCHEMA, TRAINING, data_uri, set_uri
 from peagle_sm.learn.train import plan_training
 from tests.learn.conftest import SHIPPED, WEIGHTS, document
@@ -82,14 +82,12 @@ def test_token_ids_of_another_tokenizer_end_a_dry_run(local: Session, folder: Pa
     assert "it has another tokenizer" in found.output
 
 
-def test_the_beginning_of_data_too_large_to_count(
-    local: Session, folder: Path, make_spec: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(facts, "COUNTED_BYTES", 10)
+def test_the_beginning_of_data_too_large_to_count(local: Session, folder: Path, make_spec: Make) -> None:
     spec = make_spec("large", training=None, validation=None)
-    stored_set(local, spec, ids(1, VOCAB) + ids(1, 2), spec.target.model_dump(mode="json"))
+    empty = "\n" * COUNTED_BYTES
+    stored_set(local, spec, ids(1, VOCAB) + empty, spec.target.model_dump(mode="json"))
     assert "it has another tokenizer" in refused(local, spec, folder)
-    stored_set(local, spec, ids(1, 2) + ids(1, 2), spec.target.model_dump(mode="json"))
+    stored_set(local, spec, ids(1, 2) + empty, spec.target.model_dump(mode="json"))
     assert plan_training(spec, local, folder).errors == []
 
 

@@ -23,7 +23,7 @@ from peagle_sm.core.learn.price import TrainingPrice
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
-from peagle_sm.core.rules import HeadShape, TargetSizes, head_faults, head_shape, read_line, target_sizes
+from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, read_line, target_shape
 from peagle_sm.core.words import Finding, error_finding
 from peagle_sm.learn.stored_data import set_uri, stored_manifest
 
@@ -45,7 +45,7 @@ class _Target:
     config: Mapping[str, Any] | None
     recipe: Recipe
     findings: tuple[Finding, ...]
-    sizes: TargetSizes | None = None
+    sizes: TargetShape | None = None
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
 def _read_target(
     uri: str, digest: str, folder: Folder, config: Mapping[str, Any], known: Recipe | None
 ) -> _Target:
-    sizes: TargetSizes | None = None
+    sizes: TargetShape | None = None
     findings: tuple[Finding, ...] = ()
     try:
-        sizes = target_sizes(config, folder.sizes)
+        sizes = target_shape(config, folder.sizes)
     except ValueError as error:
         step = "Give the whole folder of a Hugging Face model whose heads the trainer can train."
         if known is None:

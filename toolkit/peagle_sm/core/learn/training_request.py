@@ -19,7 +19,7 @@ from peagle_sm.core.learn.recipes import HeadSizes, Recipe
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import partition
-from peagle_sm.core.rules import HeadShape, TargetSizes
+from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
 TRAINING_ROLE_PREFIX = "peagle-training-"
@@ -77,7 +77,7 @@ class TrainingFacts:
     role_arn: str | None
     stand_in: bool = False
     findings: tuple[Finding, ...] = ()
-    sizes: TargetSizes | None = None
+    sizes: TargetShape | None = None
     head: HeadShape | None = None
     data_is_to_come: bool = False
 
