@@ -6,7 +6,6 @@ number: a run that was interrupted goes on where its checkpoint says, whatever c
 """
 
 import hashlib
-import json
 import random
 from array import array
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from peagle_train import Mistake
+from peagle_train.rules import read_line
 
 PATTERN = "*.tokens.jsonl"
-_MOST_LINE = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def check_channel(name: str, folder: Path, *, vocab: int, sequence_length: int) 
                     continue
                 try:
                     ids, mask = read_line(line, vocab)
-                except Mistake as error:
+                except ValueError as error:
                     raise Mistake(f"{name}/{told}, line {number}: {error}") from error
                 documents += 1
                 tokens += min(len(ids), sequence_length)
@@ -81,44 +80,6 @@ def check_channel(name: str, folder: Path, *, vocab: int, sequence_length: int) 
         )
     names = tuple(file.relative_to(folder).as_posix() for file in files)
     return Channel(name, folder, names, documents, tokens, supervised, truncated, digest.hexdigest())
-
-
-def read_line(line: bytes, vocab: int) -> tuple[list[int], list[int]]:
-    """Return a line's tokens and the mask of those that are learned.
-
-    Raises:
-        Mistake: it is no document.
-    """
-    if len(line) > _MOST_LINE:
-        raise Mistake(f"it has {len(line)} bytes; allowed: {_MOST_LINE}")
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Mistake(f"it is no JSON ({error})") from error
-    if not isinstance(document, dict):
-        raise Mistake("it is no JSON object")
-    ids, mask = _numbers(document, "input_ids"), _numbers(document, "loss_mask")
-    if len(ids) != len(mask):
-        raise Mistake(f"input_ids has {len(ids)} values, loss_mask {len(mask)}; allowed: as many")
-    if len(ids) < 2:
-        raise Mistake(f"input_ids has {len(ids)} values; allowed: 2 and more")
-    if min(ids) < 0 or max(ids) >= vocab:
-        wrong = min(ids) if min(ids) < 0 else max(ids)
-        raise Mistake(
-            f"input_ids has {wrong}; the target's tokens go from 0 to {vocab - 1}: it has another tokenizer"
-        )
-    if not set(mask) <= {0, 1}:
-        raise Mistake(f"loss_mask has {max(mask, key=abs)}; allowed: 0 and 1")
-    if not any(mask[1:]):
-        raise Mistake("loss_mask has no 1, so nothing is learned from it; leave it out")
-    return ids, mask
-
-
-def _numbers(document: dict[str, Any], key: str) -> list[int]:
-    found = document.get(key)
-    if not isinstance(found, list) or any(type(each) is not int for each in found):
-        raise Mistake(f"{key} is no list of whole numbers")
-    return found
 
 
 class Documents:

@@ -9,15 +9,14 @@ export names none.
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from peagle_train import Mistake
+from peagle_train.rules import HeadShape, head_faults, head_shape
 from peagle_train.target import Target, read_config, tensors_of
 
-MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")
-"""Names of the mask token, in vLLM's order."""
 TOKEN_MAP = "tokens.pt"
 """The library's name of a choice of draft tokens, beside the head to start from."""
 _FLOATS = ("F32", "F16", "BF16")
@@ -39,38 +38,10 @@ _KEPT = (
 
 
 @dataclass(frozen=True)
-class Head:
-    """A head to start from, as its ``config.json`` describes it."""
+class Head(HeadShape):
+    """A head to start from, with its folder."""
 
     folder: Path
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    inner: int
-    vocab: int
-    draft_vocab: int
-    target_hidden: int
-    mask_token_id: int
-    aux_layer_ids: tuple[int, ...]
-    longest: int
-    attention_bias: bool
-    mlp_bias: bool
-    fc_norm: bool
-    norm_output: bool
-
-    @property
-    def as_settings(self) -> dict[str, Any]:
-        """What it says of the settings of `peagle_train.settings.OF_THE_HEAD`."""
-        return {
-            "num_draft_layers": self.layers,
-            "aux_layer_ids": self.aux_layer_ids,
-            "mask_token_id": self.mask_token_id,
-            "draft_num_attention_heads": self.heads,
-            "draft_num_key_value_heads": self.kv_heads,
-            "draft_intermediate_size": self.inner,
-        }
 
 
 def unpacked(folder: Path, work: Path) -> Path:
@@ -97,69 +68,13 @@ def read_head(folder: Path, target: Target) -> Head:
         Mistake: it is no head that can be trained further for this target.
     """
     config = read_config(folder, "the head to start from")
-    eagle = config.get("eagle_config")
-    eagle = eagle if isinstance(eagle, dict) else {}
-    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-    for name in names:
-        if type(config.get(name)) is not int or config[name] < 1:
-            raise Mistake(
-                f"the head's config.json: {name} is {config.get(name)!r}; it is not in "
-                "vLLM's layout (LlamaForCausalLMEagle3)"
-            )
-    layers = config.get("eagle_aux_hidden_state_layer_ids") or eagle.get("eagle_aux_hidden_state_layer_ids")
-    mask = next((config[key] for key in MASK_KEYS if config.get(key) is not None), None)
-    if type(mask) is not int:
-        raise Mistake("the head's config.json names no mask token: it was not trained to draft in parallel")
-    if not isinstance(layers, list) or len(layers) != 3 or any(type(each) is not int for each in layers):
-        raise Mistake(f"the head's eagle_aux_hidden_state_layer_ids: found {layers!r}; allowed: three layers")
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    head = Head(
-        folder=folder,
-        layers=config["num_hidden_layers"],
-        hidden=hidden,
-        heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or hidden // heads,
-        inner=config["intermediate_size"],
-        vocab=config["vocab_size"],
-        draft_vocab=config.get("draft_vocab_size") or config["vocab_size"],
-        target_hidden=config.get("target_hidden_size") or hidden,
-        mask_token_id=mask,
-        aux_layer_ids=tuple(layers),
-        longest=config.get("max_position_embeddings") or target.longest,
-        attention_bias=bool(config.get("attention_bias")),
-        mlp_bias=bool(config.get("mlp_bias")),
-        fc_norm=bool(config.get("fc_norm")),
-        norm_output=bool(config.get("norm_output")),
-    )
-    for fault in (*_unlike(head, target), *_untrainable(config), *_tensor_faults(head)):
+    try:
+        head = Head(**asdict(head_shape(config, target.longest)), folder=folder)
+    except ValueError as error:
+        raise Mistake(str(error)) from error
+    for fault in (*head_faults(config, head, target), *_tensor_faults(head)):
         raise Mistake(f"the head to start from: {fault}")
     return head
-
-
-def _unlike(head: Head, target: Target) -> Iterator[str]:
-    for what, found, wanted in (
-        ("hidden_size", head.hidden, target.hidden),
-        ("target_hidden_size", head.target_hidden, target.hidden),
-        ("vocab_size", head.vocab, target.vocab),
-    ):
-        if found != wanted:
-            yield f"{what} is {found}, the target has {wanted}; it was trained for another target"
-    beyond = [each for each in head.aux_layer_ids if not 1 <= each <= target.layers]
-    if beyond:
-        yield f"it reads layer {beyond[0]}, the target has {target.layers}; it was trained for another target"
-    if not 0 <= head.mask_token_id < target.vocab:
-        yield f"its mask token {head.mask_token_id} is not in the target's vocabulary of {target.vocab}"
-
-
-def _untrainable(config: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("norm_before_residual", "norm_before_fc"):
-        if config.get(name):
-            yield f"{name} is true, which NeMo AutoModel 0.7.0 does not train"
-    if config.get("hidden_act", "silu") != "silu":
-        yield f"hidden_act is {config['hidden_act']}; vLLM serves silu alone"
-    if "quantization_config" in config:
-        yield "its weights are quantised; give the original"
 
 
 def _expected(head: Head) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ from typing import Any
 from peagle_train import Mistake, checkpoint, heads, settings
 from peagle_train.dataset import Channel, check_channel
 from peagle_train.heads import Head
+from peagle_train.rules import fit_faults
 from peagle_train.settings import Settings
 from peagle_train.target import Target, fingerprint, read_target
 
@@ -184,29 +185,8 @@ def _channel(folders: Folders, name: str, target: Target, chosen: Settings) -> C
 
 
 def _check_fit(chosen: Settings, target: Target, head: Head | None, world: int) -> None:
-    longest = min(target.longest, head.longest) if head else target.longest
-    if chosen.sequence_length > longest:
-        whose = "the target" if longest == target.longest else "the head to start from"
-        raise Mistake(f"sequence_length: found {chosen.sequence_length}; {whose} takes at most {longest}")
-    assert chosen.mask_token_id is not None
-    assert chosen.aux_layer_ids is not None
-    if chosen.mask_token_id >= target.vocab:
-        raise Mistake(
-            f"mask_token_id: found {chosen.mask_token_id}; the target's tokens go to {target.vocab - 1}"
-        )
-    if max(chosen.aux_layer_ids) > target.layers:
-        raise Mistake(
-            f"aux_layer_ids: found {list(chosen.aux_layer_ids)}; the target has {target.layers} layers"
-        )
-    queries = chosen.draft_num_attention_heads or target.heads
-    keys = chosen.draft_num_key_value_heads
-    if keys is not None and queries % keys:
-        raise Mistake(f"draft_num_key_value_heads: found {keys}; allowed: what divides the {queries} heads")
-    if world % chosen.expert_parallel_size:
-        raise Mistake(
-            f"expert_parallel_size: found {chosen.expert_parallel_size}; allowed: "
-            f"divisors of the job's {world} GPUs"
-        )
+    for fault in fit_faults(settings.as_json(chosen), target, head, world):
+        raise Mistake(fault)
 
 
 def write_plan(plan: Plan, file: Path) -> None:

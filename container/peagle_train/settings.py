@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from peagle_train import Mistake
+from peagle_train.rules import contradictions
 
 Parse = Callable[[str], Any]
 
@@ -170,18 +171,10 @@ def joined(settings: Settings, head: Mapping[str, Any] | None) -> Settings:
                 "aux_layer_ids is missing: without a head to start from, name three of the target's layers"
             )
         return replace(settings, num_draft_layers=settings.num_draft_layers or DEFAULT_LAYERS)
-    for name in OF_THE_HEAD:
-        given = getattr(settings, name)
-        if given is not None and given != head[name]:
-            raise Mistake(
-                f"{name}: found {_told(given)}, but the head to start from has {_told(head[name])}; "
-                "leave it out, or train without the channel head"
-            )
+    given = {name: getattr(settings, name) for name in OF_THE_HEAD}
+    for fault in contradictions(given, {name: head[name] for name in OF_THE_HEAD}):
+        raise Mistake(f"{fault}; leave it out, or train without the channel head")
     return replace(settings, **{name: head[name] for name in OF_THE_HEAD})
-
-
-def _told(value: Any) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
 def as_json(settings: Settings) -> dict[str, Any]:

@@ -4,21 +4,13 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from peagle_train import Mistake
+from peagle_train.rules import TargetShape, target_shape
 
-ARCHITECTURES = (
-    "LlamaForCausalLM",
-    "Phi3ForCausalLM",
-    "Qwen3ForCausalLM",
-    "Qwen3MoeForCausalLM",
-    "GptOssForCausalLM",
-    "Gemma4ForConditionalGeneration",
-)
-"""The targets whose heads the library trains and vLLM's Llama head can serve."""
 # transformers has no other attention for these: gpt-oss has sinks.
 _EAGER = ("GptOssForCausalLM",)
 _MOST_HEADER = 100 << 20
@@ -26,16 +18,10 @@ _SAMPLED = 1 << 20
 
 
 @dataclass(frozen=True)
-class Target:
-    """What is known of a target from its ``config.json``; of a multimodal one, its text part."""
+class Target(TargetShape):
+    """A target with its folder."""
 
     folder: Path
-    architecture: str
-    hidden: int
-    layers: int
-    vocab: int
-    longest: int
-    heads: int
 
     @property
     def attention(self) -> str:
@@ -50,27 +36,12 @@ def read_target(folder: Path) -> Target:
         Mistake: it holds no model that a head can be trained for.
     """
     config = read_config(folder, "the target")
-    architecture = next(iter(config.get("architectures") or ["none"]))
-    if architecture not in ARCHITECTURES:
-        raise Mistake(f"the target's architecture is {architecture}; allowed: {', '.join(ARCHITECTURES)}")
-    inner = config.get("text_config")
-    text = inner if isinstance(inner, dict) else config
-    names = (
-        "hidden_size",
-        "num_hidden_layers",
-        "vocab_size",
-        "max_position_embeddings",
-        "num_attention_heads",
-    )
-    sizes = [text.get(name) for name in names]
-    for name, value in zip(names, sizes, strict=True):
-        if type(value) is not int or value < 1:
-            raise Mistake(f"the target's config.json: {name} is {value!r}; allowed: a whole number above 0")
-    if not any(folder.glob("*.safetensors")):
-        raise Mistake("the channel target has no *.safetensors; give the folder of the model's weights")
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
-        raise Mistake("the channel target has no tokenizer.json; give the model's whole folder")
-    return Target(folder, architecture, *sizes)  # type: ignore[arg-type]
+    files = [path.name for path in folder.iterdir()]
+    try:
+        sizes = target_shape(config, files)
+    except ValueError as error:
+        raise Mistake(str(error)) from error
+    return Target(**asdict(sizes), folder=folder)
 
 
 def read_config(folder: Path, whose: str) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import Declined
+from peagle_sm.core.errors import Declined, PeagleError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import STEPS, StepCost
+from peagle_sm.learn.loop import Loop
 from peagle_sm.learn.run import RunOffer, RunStep, StepResult, run
 from peagle_sm.learn.sampling import Journal
 from tests.core.learn.test_conversations import words
+from tests.learn.conftest import WEIGHTS
 from tests.learn.test_data import bucket, endpoint, session, spec_of  # noqa: F401
 from tests.local.serving import Server
 
@@ -142,6 +144,48 @@ def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:
         )
     assert world.made == {}
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("train", "until", "told"),
+    [
+        ({"sequence_length": 100_000}, None, "sequence_length: found 100000"),
+        (
+            {"sequence_length": 8192, "sequence_partitions": 1, "micro_batch_size": 256},
+            None,
+            "too little memory",
+        ),
+        ({}, None, "data.general: found nothing"),
+        ({}, "train", "was not confirmed"),
+        ({"sequence_length": 100_000}, "data", "was not confirmed"),
+    ],
+)
+def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    folder: Path,
+    train: dict[str, Any],
+    until: Any,
+    told: str,
+) -> None:
+    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
+    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
+    spec = LearnSpec.model_validate({**given, **weights, "train": train})
+    work = folder / "work"
+    loop = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
+    with pytest.raises(PeagleError, match=told):
+        run(
+            spec,
+            loop.steps(),
+            session,
+            work,
+            until=until,
+            usd_per_hour=None,
+            confirm=lambda _: False,
+            progress=lambda _: None,
+        )
+    assert not work.exists()
 
 
 @pytest.mark.campaign

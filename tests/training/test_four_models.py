@@ -55,7 +55,6 @@ def planned(model: str) -> LearnPlan:
         target_uri="s3://b/target/",
         target_digest="",
         target_bytes=int(recipe.target.weights_bytes),
-        longest=None,
         head_uri=None,
         head_digest="",
         training=ChannelFacts("s3://b/training/", "", 0),

@@ -60,7 +60,7 @@ MISTAKES: dict[str, tuple[Change, str]] = {
     ),
     "a sequence beyond the model": (
         _hyper(sequence_length=10240),
-        "sequence_length: found 10240; the target takes at most 8192",
+        "sequence_length: found 10240; allowed: at most 8192, the target's context",
     ),
     "a head of another target": (
         lambda given: (given.data / "head" / "config.json").write_text(

@@ -253,6 +253,19 @@ def need_endpoint(spec: LearnSpec) -> str:
     return spec.endpoint
 
 
+def need_general(is_there: bool) -> None:
+    """Refuse a proof without general prompts.
+
+    Raises:
+        SpecError: there are none.
+    """
+    if not is_there:
+        raise SpecError(
+            "data.general: found nothing; a head is offered only if it is no worse on general prompts",
+            next_step="Name a file of general prompts in data.general, and run `peagle-sm learn data` again.",
+        )
+
+
 def _settings_hash(spec: LearnSpec) -> str:
     """Answers of another target, endpoint or length are not these."""
     told = [spec.target.model, spec.target.revision, spec.endpoint, spec.data.max_tokens]

@@ -16,13 +16,14 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import listed_objects, read_range, s3_folder, split_uri
 from peagle_sm.core.catalog import Catalog, HeadEntry, load_catalog
 from peagle_sm.core.errors import NotFound, PeagleError, SpecError
-from peagle_sm.core.heads.inspect import inspect_head, target_facts
+from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import read_layout
 from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
 from peagle_sm.core.learn.price import TrainingPrice
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
+from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, read_line, target_shape
 from peagle_sm.core.words import Finding, error_finding
 from peagle_sm.learn.stored_data import set_uri, stored_manifest
 
@@ -30,6 +31,8 @@ SUFFIX = ".tokens.jsonl"
 """Files of training data: one document of token ids a line."""
 COUNTED_BYTES = 64_000_000
 """Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it."""
+BEGINNING_BYTES = 1_000_000
+"""Of larger data, so much is checked."""
 TRAINER_IMAGE = "peagle-trainer"
 """The local SageMaker's name for the training image."""
 
@@ -42,11 +45,26 @@ class _Target:
     config: Mapping[str, Any] | None
     recipe: Recipe
     findings: tuple[Finding, ...]
+    sizes: TargetShape | None = None
 
 
-def read_facts(spec: LearnSpec, session: Session, base: Path) -> TrainingFacts:
+@dataclass(frozen=True)
+class _Head:
+    """The head to start from: its place, a hash of its files, the recipe with its sizes, and its faults."""
+
+    uri: str | None
+    digest: str
+    recipe: Recipe
+    faults: tuple[Finding, ...] = ()
+    shape: HeadShape | None = None
+
+
+def read_facts(
+    spec: LearnSpec, session: Session, base: Path, *, data_is_to_come: bool = False
+) -> TrainingFacts:
     """Read all that a plan needs; paths in the spec are relative to ``base``.
 
+    ``data_is_to_come`` leaves out the data that `learn data` will store, and what is wrong with it.
     What is wrong with target, head, data, role, bucket or quota becomes a finding of the plan.
 
     Raises:
@@ -55,29 +73,23 @@ def read_facts(spec: LearnSpec, session: Session, base: Path) -> TrainingFacts:
     """
     catalog = load_catalog()
     target = _target(spec, session, catalog)
-    head_uri, head_digest, recipe, faults = _head(spec, session, catalog, target)
-    findings = [*target.findings, *faults, *_bucket_findings(spec, session)]
-    channels: dict[str, ChannelFacts | None] = {}
-    for name, given in (("training", spec.train.training), ("validation", spec.train.validation)):
-        try:
-            channels[name] = read_channel(spec, session, name, given, base)
-        except SpecError as error:
-            channels[name] = None
-            findings.append(error_finding("data", error.message, error.next_step or ""))
-    kind = spec.train.instance_type or recipe.instance_type
+    head = _head(spec, session, catalog, target)
+    vocab = None if target.sizes is None else target.sizes.vocab
+    channels, data_findings = _channels(spec, session, base, vocab, data_is_to_come)
+    findings = [*target.findings, *head.faults, *_bucket_findings(spec, session), *data_findings]
+    kind = spec.train.instance_type or head.recipe.instance_type
     local = session.local
     facts = TrainingFacts(
         account=session.account(),
         region=session.region,
         now=session.now(),
         local=local is not None,
-        recipe=recipe,
+        recipe=head.recipe,
         target_uri=target.uri,
         target_digest=target.digest,
         target_bytes=target.size,
-        longest=None if target.config is None else target_facts(target.config).context,
-        head_uri=head_uri,
-        head_digest=head_digest,
+        head_uri=head.uri,
+        head_digest=head.digest,
         training=channels["training"],
         validation=channels["validation"],
         instance_type=kind,
@@ -86,9 +98,30 @@ def read_facts(spec: LearnSpec, session: Session, base: Path) -> TrainingFacts:
         image=spec.train.image or (dict(local.image_uris).get(TRAINER_IMAGE) if local else None),
         role_arn=local.role_arn if local else None,
         stand_in=local is not None or (spec.target.model in catalog.models and _stand_in(spec, catalog)),
+        sizes=target.sizes,
+        head=head.shape,
+        data_is_to_come=data_is_to_come,
     )
     findings += [*_role_findings(spec, facts, session), *_quota_findings(spec, kind, session)]
     return replace(facts, findings=tuple(findings))
+
+
+def _channels(
+    spec: LearnSpec, session: Session, base: Path, vocab: int | None, is_to_come: bool
+) -> tuple[dict[str, ChannelFacts | None], list[Finding]]:
+    """Read the data of each channel, and what is wrong with it."""
+    channels: dict[str, ChannelFacts | None] = {}
+    findings: list[Finding] = []
+    for name, given in (("training", spec.train.training), ("validation", spec.train.validation)):
+        channels[name] = None
+        if given is None and is_to_come:
+            continue
+        try:
+            channels[name] = read_channel(spec, session, name, given, base, vocab)
+        except SpecError as error:
+            finding = error_finding("data", error.message, error.next_step or "")
+            findings += [] if finding in findings else [finding]
+    return channels, findings
 
 
 def _stand_in(spec: LearnSpec, catalog: Catalog) -> bool:
@@ -119,9 +152,24 @@ def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
         if known is None:
             raise SpecError(f"target.model: {said}", next_step=finding.next_step) from error
         return _Target(uri, "", 0, None, known, (finding,))
+    return _read_target(uri, _digest(session, uri), folder, config, known)
+
+
+def _read_target(
+    uri: str, digest: str, folder: Folder, config: Mapping[str, Any], known: Recipe | None
+) -> _Target:
+    sizes: TargetShape | None = None
+    findings: tuple[Finding, ...] = ()
+    try:
+        sizes = target_shape(config, folder.sizes)
+    except ValueError as error:
+        step = "Give the whole folder of a Hugging Face model whose heads the trainer can train."
+        if known is None:
+            raise SpecError(f"target.model: {error}", next_step=step) from error
+        findings = (error_finding("target", f"target: {error}", step),)
     weights = sum(size for name, size in folder.sizes.items() if name.endswith(".safetensors"))
     recipe = known or recipe_from_config(config, weights)
-    return _Target(uri, _digest(session, uri), sum(folder.sizes.values()), config, recipe, ())
+    return _Target(uri, digest, sum(folder.sizes.values()), config, recipe, findings, sizes)
 
 
 def _target_uri(model: str, session: Session, catalog: Catalog) -> str | None:
@@ -141,42 +189,52 @@ def _config(folder: Folder) -> Mapping[str, Any]:
     return config
 
 
-def _head(
-    spec: LearnSpec, session: Session, catalog: Catalog, target: _Target
-) -> tuple[str | None, str, Recipe, list[Finding]]:
-    """Return the head to start from, a hash of its files, the recipe with its sizes, and its faults."""
+def _head(spec: LearnSpec, session: Session, catalog: Catalog, target: _Target) -> _Head:
     asked = spec.head
     if asked == FROM_NOTHING:
-        return None, "", target.recipe, []
+        return _Head(None, "", target.recipe)
     entry: HeadEntry | None = None
     if asked is None or not asked.startswith("s3://"):
         named = asked or _default_head(spec, catalog)
         if named is None:
-            return None, "", target.recipe, []
+            return _Head(None, "", target.recipe)
         entry, uri = _catalogue_head(named, spec, session, catalog)
         if uri is None:
             step = f"Copy it to S3 with `peagle-sm heads stage {named}` and give the prefix as head, or none."
             fault = error_finding("head", f"head: no place of {named} in S3 is known", step)
-            return None, "", target.recipe, [fault]
+            return _Head(None, "", target.recipe, (fault,))
     else:
         uri = asked.rstrip("/") + "/"
     try:
         folder = s3_folder(session, uri)
     except NotFound as error:
-        return (
-            None,
-            "",
-            target.recipe,
-            [error_finding("head", f"head: {error.message}", error.next_step or "")],
-        )
-    trained = entry.trained_depth if entry else None
+        missing = error_finding("head", f"head: {error.message}", error.next_step or "")
+        return _Head(None, "", target.recipe, (missing,))
+    return _read_head(uri, _digest(session, uri), folder, target, entry.trained_depth if entry else None)
+
+
+def _read_head(uri: str, digest: str, folder: Folder, target: _Target, trained: int | None) -> _Head:
+    """Check a head as a deploy does, and, if that finds no error, as the trainer does."""
     report = inspect_head(folder, target=target.config, mode="p-eagle", trained_k=trained)
     faults = [
         Finding(one.severity, f"head: {one.message}", one.next_step, f"head-{one.check}")
         for one in report.faults
         if one.check != "licence"
     ]
-    return uri, _digest(session, uri), _sized(target.recipe, folder, report.trained_k), faults
+    try:
+        config = _config(folder)
+    except ValueError:  # the report says so
+        return _Head(uri, digest, target.recipe, tuple(faults))
+    shape: HeadShape | None = None
+    if report.ok and target.sizes is not None:
+        try:
+            shape = head_shape(config, target.sizes.longest)
+            said = list(head_faults(config, shape, target.sizes))
+        except ValueError as error:
+            said = [str(error)]
+        step = "Give a head that the trainer can train further, or train a new one with `head: none`."
+        faults += [error_finding("head-training", f"head: {one}", step) for one in said]
+    return _Head(uri, digest, _sized(target.recipe, config, report.trained_k), tuple(faults), shape)
 
 
 def _default_head(spec: LearnSpec, catalog: Catalog) -> str | None:
@@ -202,8 +260,8 @@ def _catalogue_head(
     return entry, None if uri is None else uri.rstrip("/") + "/"
 
 
-def _sized(recipe: Recipe, folder: Folder, trained: int | None) -> Recipe:
-    layout = read_layout(_config(folder))[0]
+def _sized(recipe: Recipe, config: Mapping[str, Any], trained: int | None) -> Recipe:
+    layout = read_layout(config)[0]
     if layout is None:
         return recipe
     sizes = HeadSizes(
@@ -226,15 +284,15 @@ def _digest(session: Session, uri: str) -> str:
 
 
 def read_channel(
-    spec: LearnSpec, session: Session, name: str, given: str | None, base: Path
+    spec: LearnSpec, session: Session, name: str, given: str | None, base: Path, vocab: int | None
 ) -> ChannelFacts | None:
     """Read a channel's data: a path of this machine, an s3:// prefix, or what `learn data` wrote.
 
     Raises:
-        SpecError: there is no such file, or a line is none of the trainer's.
+        SpecError: there is no such file, it was made for another target, or a line is none of the trainer's.
     """
     if given is not None and not given.startswith("s3://"):
-        return _local_channel(spec, name, base / given)
+        return _local_channel(spec, name, base / given, vocab)
     newest = None if given is not None else _newest_set(spec, session)
     if given is None and newest is None:
         return None
@@ -258,18 +316,36 @@ def read_channel(
             for key, length, _ in rows
             for line in _numbered(read_range(session, bucket, prefix + key, 0, length), f"{uri}{key}")
         )
-        counts = count_documents(lines, f"train.{name}")
+        counts = count_documents(lines, f"train.{name}", vocab)
+    else:
+        key, length, _ = rows[0]
+        begins = read_range(session, bucket, prefix + key, 0, min(length, BEGINNING_BYTES))
+        for origin, line in _numbered(begins.rpartition(b"\n")[0], f"{uri}{key}"):
+            _tokens(line, origin, f"train.{name}", vocab)
     return ChannelFacts(uri, _digest(session, uri), size, counts[1], counts[0])
 
 
 def _newest_set(spec: LearnSpec, session: Session) -> str | None:
     try:
-        return set_uri(spec, stored_manifest(spec, session)["data"])
+        manifest = stored_manifest(spec, session)
     except NotFound:
         return None
+    now = spec.target.model_dump(mode="json")
+    made_for = manifest.get("target")
+    if not isinstance(made_for, dict):
+        made_for = now  # not known
+    for key in ("model", "revision"):
+        if made_for.get(key) == now[key]:
+            continue
+        raise SpecError(
+            f"the data below {set_uri(spec, manifest['data'])} was made for target.{key}: "
+            f"{made_for.get(key)!r}; learn.yaml has {now[key]!r}",
+            next_step="Make data for this target: `peagle-sm learn data`.",
+        )
+    return set_uri(spec, manifest["data"])
 
 
-def _local_channel(spec: LearnSpec, name: str, path: Path) -> ChannelFacts:
+def _local_channel(spec: LearnSpec, name: str, path: Path, vocab: int | None) -> ChannelFacts:
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     if not files or not all(file.is_file() and file.name.endswith(SUFFIX) for file in files):
         raise SpecError(
@@ -286,7 +362,7 @@ def _local_channel(spec: LearnSpec, name: str, path: Path) -> ChannelFacts:
             total.update(f"{file.name}\0{len(content)}\0".encode() + content)
             yield from _numbered(content, str(file))
 
-    conversations, tokens = count_documents(lines(), f"train.{name}")
+    conversations, tokens = count_documents(lines(), f"train.{name}", vocab)
     digest = total.hexdigest()[:16]
     uri = f"{spec.folder}data/{digest}/{name}/"
     return ChannelFacts(uri, digest, size, tokens, conversations, tuple(map(str, files)))
@@ -298,48 +374,39 @@ def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
             yield f"{origin} line {number}", line
 
 
-def count_documents(lines: Iterable[tuple[str, bytes]], what: str) -> tuple[int, int]:
-    """Check documents and count them and their tokens.
+def count_documents(
+    lines: Iterable[tuple[str, bytes]], what: str, vocab: int | None = None
+) -> tuple[int, int]:
+    """Check documents as the trainer does, and count them and their tokens; ``vocab`` None: unknown.
 
     Raises:
-        SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of one length.
+        SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of the target.
     """
-    documents = tokens = learned = 0
+    documents = tokens = 0
     for origin, line in lines:
-        problem = _problem(line)
-        if isinstance(problem, str):
-            raise SpecError(
-                f"{what}: {origin}: {problem}",
-                next_step="Write the data with `peagle-sm learn data`, or correct the line.",
-            )
         documents += 1
-        tokens += problem[0]
-        learned += problem[1]
-    if not documents or not learned:
+        tokens += _tokens(line, origin, what, vocab)
+    if not documents:
         raise SpecError(
-            f"{what}: found {documents} documents{' without a token to learn' if documents else ''}; "
-            "allowed: at least one, with a loss_mask of 1 somewhere",
+            f"{what}: found 0 documents; allowed: at least one",
             next_step="Run `peagle-sm learn data` with more prompts.",
         )
     return documents, tokens
 
 
-def _problem(line: bytes) -> str | tuple[int, int]:
-    """Return what is wrong with a document, or its tokens and those that are learned."""
+def _tokens(line: bytes, origin: str, what: str, vocab: int | None) -> int:
+    """Return the number of a document's tokens.
+
+    Raises:
+        SpecError: it is none that the trainer takes.
+    """
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return "not JSON"
-    ids, mask = (row.get("input_ids"), row.get("loss_mask")) if isinstance(row, dict) else (None, None)
-    if not isinstance(ids, list) or not isinstance(mask, list):
-        return 'not {"input_ids": […], "loss_mask": […]}'
-    if len(ids) != len(mask) or not ids:
-        return f"{len(ids)} input_ids and {len(mask)} in loss_mask; allowed: as many, at least one"
-    if any(type(one) is not int or one < 0 for one in ids):
-        return "input_ids has a value that is no token id"
-    if any(one not in (0, 1) or isinstance(one, bool) for one in mask):
-        return "loss_mask has a value other than 0 and 1"
-    return len(ids), sum(mask)
+        return len(read_line(line, vocab)[0])
+    except ValueError as error:
+        raise SpecError(
+            f"{what}: {origin}: {error}",
+            next_step="Write the data with `peagle-sm learn data`, or correct the line.",
+        ) from error
 
 
 def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:

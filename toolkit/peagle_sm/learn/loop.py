@@ -12,7 +12,7 @@ from peagle_sm.core.errors import NotFound, NotOffered
 from peagle_sm.core.learn.proof import Proof, faults_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import StepCost
-from peagle_sm.learn.data import DataPlan, make_data, plan_data
+from peagle_sm.learn.data import DataPlan, make_data, need_general, plan_data
 from peagle_sm.learn.promote import promote, settle
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
 from peagle_sm.learn.run import RunStep, StepResult
@@ -90,7 +90,8 @@ class Loop:
 
     def _train_cost(self, results: Results) -> StepCost:
         if "data" not in results:
-            # The steps of the training follow from the rows; its limits are known before.
+            # The steps of the training follow from the rows; all else is known before an answer is paid for.
+            plan_training(self.spec, self.session, self.base, data_is_to_come=True).refuse_errors()
             asked = self.spec.train
             rate = asked.usd_per_hour
             most = None if rate is None else rate * asked.instance_count * asked.max_hours
@@ -129,6 +130,7 @@ class Loop:
 
     def _prove_cost(self, results: Results) -> StepCost:
         """Estimate two endpoints of one instance each; arms that fit as components cost less."""
+        need_general(self.spec.data.general is not None)
         asked = self.spec.prove
         tokens = (asked.prompts or 100) * _SETS * _ARMS * asked.max_tokens
         start = LOCAL_START_UP_MINUTES if self.session.is_local else START_UP_MINUTES

@@ -44,7 +44,7 @@ from peagle_sm.learn.arms import (
     remove_leftovers,
     running,
 )
-from peagle_sm.learn.data import need_endpoint
+from peagle_sm.learn.data import need_endpoint, need_general
 from peagle_sm.learn.evidence import (
     CANDIDATE,
     PLAIN,
@@ -212,11 +212,7 @@ def plan_prove(
         )
         return ProvePlan(spec, candidate, bound, {}, {}, None, None, offer)
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
-    if GENERAL not in manifest["files"]:
-        raise SpecError(
-            "data.general: found nothing; a head is offered only if it is no worse on general prompts",
-            next_step="Name a file of general prompts in data.general, and run `peagle-sm learn data` again.",
-        )
+    need_general(GENERAL in manifest["files"])
     general = _workload(spec, session, work, manifest, GENERAL)
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))

@@ -132,14 +132,19 @@ def load_learn_spec(path: Path | str) -> LearnSpec:
     return parse_learn_spec(text, origin=str(path))
 
 
-def plan_training(spec: LearnSpec, session: Session, base: Path = Path()) -> LearnPlan:
+def plan_training(
+    spec: LearnSpec, session: Session, base: Path = Path(), *, data_is_to_come: bool = False
+) -> LearnPlan:
     """Plan the job of a spec for the session's account and region; reads only.
+
+    ``data_is_to_come``: `learn data` has yet to store the data, so only the rest is read and checked.
 
     Raises:
         SpecError: the model has no recipe, or the spec names an unknown head.
         CredentialsError, ServiceFault: AWS refuses, or does not answer.
     """
-    return make_training_plan(spec, read_facts(spec, session, base))
+    facts = read_facts(spec, session, base, data_is_to_come=data_is_to_come)
+    return make_training_plan(spec, facts)
 
 
 def train(

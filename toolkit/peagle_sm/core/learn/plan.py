@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peagle_sm.core.display import Card, Shown, Table
+from peagle_sm.core.learn.conversations import FEWEST
 from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of
 from peagle_sm.core.learn.memory import (
     PARTITIONS,
@@ -32,6 +33,7 @@ from peagle_sm.core.learn.training_request import (
 )
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.planning import finding_rows, refuse_errors
+from peagle_sm.core.rules import contradictions, fit_faults
 from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
 
 _LEAST_SEGMENT = 16
@@ -194,7 +196,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
                 "Build the training image (docs/how-to/train-a-head.md) and write its URI into train.image.",
             )
         )
-    if facts.training is None:
+    if facts.training is None and not facts.data_is_to_come:
         found.append(
             error_finding(
                 "data",
@@ -221,15 +223,6 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             )
         )
     length = int(values["sequence_length"])
-    if facts.longest is not None and length > facts.longest:
-        found.append(
-            error_finding(
-                "sequence-length",
-                f"train.sequence_length: found {length}; allowed: at most {facts.longest}, the target's "
-                "context",
-                "Make it shorter.",
-            )
-        )
     if int(values.get("sequence_partitions", 1)) > length // _LEAST_SEGMENT:
         found.append(
             error_finding(
@@ -256,11 +249,40 @@ def _findings(plan: LearnPlan) -> list[Finding]:
                 "Give a reserved token of the target's tokenizer, or a head to start from.",
             )
         )
+    found += _few_findings(plan)
+    found += _fit_findings(plan)
     found += _key_and_network_findings(plan)
     found += price_findings(train, facts.price)
     tokens = None if facts.training is None else facts.training.tokens
     found += epoch_findings(train, values, tokens, plan.duration, facts.price.instances)
     return found
+
+
+def _few_findings(plan: LearnPlan) -> Iterator[Finding]:
+    """Data of fewer documents than `learn data` makes."""
+    for name, channel in (("training", plan.facts.training), ("validation", plan.facts.validation)):
+        found = None if channel is None else channel.conversations
+        if found is not None and found < FEWEST:
+            yield error_finding(
+                "data",
+                f"train.{name}: found {found} document; allowed: at least {FEWEST}, as `learn data` makes",
+                "Run `peagle-sm learn data` with more prompts, or add documents.",
+            )
+
+
+def _fit_findings(plan: LearnPlan) -> Iterator[Finding]:
+    """Settings that the trainer refuses, since they do not fit the target or the head."""
+    facts, values = plan.facts, plan.values
+    if facts.sizes is None:
+        return
+    told = {} if facts.head is None else facts.head.as_settings
+    for fault in contradictions(values, told):
+        yield error_finding("head-settings", f"train.{fault}", "Leave it out, or set `head: none`.")
+    gpus = facts.instance.gpu_count if facts.instance else 0
+    world = plan.spec.train.instance_count * max(1, gpus)
+    for fault in fit_faults({**values, **told}, facts.sizes, facts.head, world):
+        check = fault.partition(":")[0].replace("_", "-")
+        yield error_finding(check, f"train.{fault}", "Correct it, or leave it out.")
 
 
 def _key_and_network_findings(plan: LearnPlan) -> Iterator[Finding]:

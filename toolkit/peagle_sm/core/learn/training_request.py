@@ -19,6 +19,7 @@ from peagle_sm.core.learn.recipes import HeadSizes, Recipe
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
 TRAINING_ROLE_PREFIX = "peagle-training-"
@@ -53,7 +54,8 @@ class TrainingFacts:
     """What was read for a plan.
 
     ``recipe`` has the real sizes of target and head where their files were read; ``head_uri`` is None for a
-    head from nothing; ``longest`` is the target's context.
+    head from nothing. ``sizes`` and ``head`` are what the trainer compares settings with; None if unknown.
+    ``data_is_to_come``: `learn data` will store it before the job, so its lack is no fault.
     """
 
     account: str
@@ -64,7 +66,6 @@ class TrainingFacts:
     target_uri: str | None
     target_digest: str
     target_bytes: int
-    longest: int | None
     head_uri: str | None
     head_digest: str
     training: ChannelFacts | None
@@ -76,6 +77,9 @@ class TrainingFacts:
     role_arn: str | None
     stand_in: bool = False
     findings: tuple[Finding, ...] = ()
+    sizes: TargetShape | None = None
+    head: HeadShape | None = None
+    data_is_to_come: bool = False
 
 
 def text(value: Any) -> str:
