@@ -24,12 +24,13 @@ from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe
 from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
 from peagle_sm.core.words import Finding, error_finding
-from peagle_sm.learn.stored_data import set_uri, stored_manifest
+from peagle_sm.learn.stored_data import set_uri, stored_manifest, told_counts
 
 SUFFIX = ".tokens.jsonl"
 """Files of training data: one document of token ids a line."""
 COUNTED_BYTES = 64_000_000
-"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it."""
+"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it.
+Of larger data the counts are those of `learn data`'s manifest."""
 TRAINER_IMAGE = "peagle-trainer"
 """The local SageMaker's name for the training image."""
 
@@ -251,7 +252,8 @@ def read_channel(
             )
         return None
     size = sum(row[1] for row in rows)
-    counts: tuple[int | None, int | None] = (None, None)
+    lengths = {f"{uri}{key}": length for key, length, _ in rows}
+    counts = (None, None) if size <= COUNTED_BYTES else told_counts(spec, session, lengths)
     if size <= COUNTED_BYTES:
         lines = (
             line
@@ -347,6 +349,16 @@ def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
     train = spec.train
     each, source = hourly_price(session, kind, "Train", train.usd_per_hour, "train.usd_per_hour")
     return TrainingPrice(each, train.instance_count, train.max_hours, train.spot, source)
+
+
+def price_of(spec: LearnSpec, session: Session) -> TrainingPrice:
+    """Return the job's price before there is data, of which a plan of the job would be made.
+
+    Raises:
+        SpecError: the model has no recipe, or its config has no sizes.
+    """
+    kind = spec.train.instance_type or _target(spec, session, load_catalog()).recipe.instance_type
+    return read_price(spec, session, kind)
 
 
 def hourly_price(
