@@ -29,6 +29,7 @@ from peagle_sm.learn.prove import (
     refuse_the_price,
     stored_proof,
 )
+from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.service import delete, deploy, leftovers
 from scripts.bench.training.damaged_heads import Damage, make
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
@@ -114,7 +115,8 @@ def test_a_failed_measurement_leaves_nothing_and_no_proof(
     session: Session,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    def broken(*_: object, **__: object) -> Any:
+    def broken(_: object, setup: Setup, *__: object, **___: object) -> Any:
+        assert setup.slices is None  # all dimensions: a proof has its figures by slice
         assert len([row for row in leftovers(session) if "team-proof-" in row]) >= 2
         raise ServiceFault("the endpoint stopped answering")
 

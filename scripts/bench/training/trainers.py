@@ -1,4 +1,4 @@
-"""Compare the two P-EAGLE trainers in the same CPU seconds: the job of ``scripts/bench-trainers``.
+"""Compare the two P-EAGLE trainers within one budget of CPU seconds: the job of ``scripts/bench-trainers``.
 
 Both train from one planted start on the same rollouts, each process tree on a core of its own, as many steps
 as its budget allows. Short runs choose the learning rate of each, on prompts of their own. The engine then

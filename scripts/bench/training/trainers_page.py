@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from peagle_sm.measure.compare.confidence_intervals import ratio
@@ -21,8 +22,8 @@ INTRODUCTION = """\
 Muon) trains the EAGLE-3 head of the small stand-in family. Which of them trains that family's P-EAGLE head in
 `scripts/train-tiny` follows from this page: the users' code, unless it is worse in the same budget.
 
-Both trained from the same planted start, on the same rollouts of the target that ships, in the same CPU
-seconds of the process tree, on one core each.
+Both trained from the same planted start, on the same rollouts of the target that ships, with the same budget
+of CPU seconds of the process tree, on one core each.
 """
 LIMITS = """\
 ## Limits
@@ -108,7 +109,7 @@ def page(record: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             *(
-                INTRODUCTION,
+                INTRODUCTION + wrapped(spent(record["finals"])) + "\n",
                 wrapped(f"**{record['decision']}**"),
                 "",
                 table(record["finals"]),
@@ -118,6 +119,18 @@ def page(record: Mapping[str, Any]) -> str:
             *("## Learning rates", wrapped(tried), "", table(record["short"]), LIMITS, wrapped(source), ""),
         ]
     )
+
+
+def spent(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence on the CPU seconds that each trainer took for a head, on average."""
+    took = {
+        trainer: fmean(run["cpu_s"] for run in runs if run["trainer"] == trainer)
+        for trainer in (SPECULATORS, USERS)
+    }
+    more = took[USERS] / took[SPECULATORS] - 1
+    each = ", ".join(f"{trainer} {seconds:.0f}" for trainer, seconds in took.items())
+    how = f"{abs(more):.0%} {'more' if more > 0 else 'less'}"
+    return f"The seconds that they took are not the same: {each} ({how})."
 
 
 def edges(record: Mapping[str, Any]) -> list[str]:

@@ -49,6 +49,7 @@ def test_the_pay_back_saves_exactly_the_cost(usd: float, hourly: float, ratio: f
 def test_without_a_gain_or_a_price_nothing_is_paid_back() -> None:
     assert pay_back(10, 5, 1.0).days is None
     assert pay_back(10, None, 1.2).days is None
+    assert pay_back(None, 5, 1.2).days is None
 
 
 def test_the_sum_is_unknown_where_a_part_is() -> None:
@@ -59,5 +60,6 @@ def test_the_sum_is_unknown_where_a_part_is() -> None:
     ]
     assert total(costs) == (11.0, None)
     assert total(costs[:1]) == (1.0, 2.0)
+    assert total([*costs, StepCost("promote", "", None, 3.0)]) == (None, None)
     assert steps_until("train") == ("data", "train")
     assert inputs_hash({"a": 1, "b": 2}) == inputs_hash({"b": 2, "a": 1})

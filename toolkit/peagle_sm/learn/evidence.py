@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from peagle_sm.core.learn.proof import (
@@ -10,11 +11,19 @@ from peagle_sm.core.learn.proof import (
     ProofCheck,
     Ratio,
     SetEvidence,
+    SliceEvidence,
     Thresholds,
     is_hopeless,
     is_look,
 )
 from peagle_sm.measure.compare.analysis import Cells, Measured, compare_cells, of_prompts
+from peagle_sm.measure.compare.slices import (
+    FEWEST_PROMPTS,
+    confidence_of_each,
+    in_order,
+    keys_by_slice,
+    of_both,
+)
 from peagle_sm.measure.results.records import ArmRecord, CheckRecord, Interval, RequestRecord
 from peagle_sm.measure.results.result_file import Results
 
@@ -44,7 +53,41 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
         failed=failed,
         identical=None if pair is None else pair.identical_outputs,
         compared=None if pair is None else pair.compared_outputs,
+        slices=_slices(records, cells),
     )
+
+
+def _slices(records: Iterable[RequestRecord], cells: dict[str, Cells]) -> tuple[SliceEvidence, ...]:
+    """Compare the two heads in each slice of the prompts that both answered."""
+    answered = [each for each in records if each.error is None and each.output_tokens]
+    sides = [[each for each in answered if each.arm == name] for name in (SERVING, CANDIDATE)]
+    keys = keys_by_slice(of_both(*sides), None)
+    confidence = confidence_of_each(keys.values())
+    return tuple(
+        _slice(name, {prompt for prompt, _ in keys[name]}, cells, confidence) for name in in_order(keys)
+    )
+
+
+def _slice(
+    name: tuple[str, str], prompts: set[str], cells: dict[str, Cells], confidence: float
+) -> SliceEvidence:
+    within = {
+        arm: {prompt: each[prompt] for prompt in sorted(prompts) if prompt in each}
+        for arm, each in cells.items()
+    }
+    acceptance = speed = None
+    if len(prompts) >= FEWEST_PROMPTS:
+        with suppress(ValueError):  # too few of them are common, or have tokens
+            found = compare_cells([within[CANDIDATE]], [within[SERVING]], confidence=confidence)
+            acceptance, speed = _sound(found.acceptance), _sound(found.rate)
+    lengths = _length(within[SERVING]), _length(within[CANDIDATE])
+    return SliceEvidence(*name, len(prompts), acceptance, speed, confidence, *lengths)
+
+
+def _sound(found: Interval | None) -> Ratio | None:
+    """Return a ratio whose interval says something: that of few prompts may have no end."""
+    told = _ratio(found)
+    return told if told is not None and told.is_sound else None
 
 
 def ends_early(measured: Measured, arms: Iterable[ArmRecord], wanted: Thresholds) -> bool:

@@ -25,12 +25,13 @@ from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
 from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, read_line, target_shape
 from peagle_sm.core.words import Finding, error_finding
-from peagle_sm.learn.stored_data import set_uri, stored_manifest
+from peagle_sm.learn.stored_data import set_uri, stored_manifest, told_counts
 
 SUFFIX = ".tokens.jsonl"
 """Files of training data: one document of token ids a line."""
 COUNTED_BYTES = 64_000_000
-"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it."""
+"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it.
+Of larger data the counts are those of `learn data`'s manifest."""
 BEGINNING_BYTES = 1_000_000
 """Of larger data, so much is checked."""
 TRAINER_IMAGE = "peagle-trainer"
@@ -309,7 +310,8 @@ def read_channel(
             )
         return None
     size = sum(row[1] for row in rows)
-    counts: tuple[int | None, int | None] = (None, None)
+    lengths = {f"{uri}{key}": length for key, length, _ in rows}
+    counts = (None, None) if size <= COUNTED_BYTES else told_counts(spec, session, lengths)
     if size <= COUNTED_BYTES:
         lines = (
             line

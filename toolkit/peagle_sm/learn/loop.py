@@ -25,6 +25,9 @@ from peagle_sm.service.spec_to_plan import load_spec
 
 Results = Mapping[str, Mapping[str, Any]]
 _SETS, _ARMS = 2, 3  #: sets of prompts, and arms that answer each
+_NO_PRICE = (
+    "the endpoint's price is not known; AWS's price list answers where `pricing:GetProducts` is allowed"
+)
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,12 @@ class Loop:
 
     def _data_cost(self, results: Results) -> StepCost:
         offer = self._data_plan().offer
-        most = [each for each in (offer.usd, offer.budget_usd) if each is not None]
         what = f"{offer.to_ask:,} answers from {offer.endpoint}"
-        return StepCost("data", what, min(most, default=None), offer.budget_usd)
+        if offer.usd is None:  # a budget holds by the price
+            return StepCost("data", what, None, None, unknown=_NO_PRICE)
+        if offer.budget_usd is None:
+            return StepCost("data", what, offer.usd, None, unknown="data.budget_usd limits what it costs")
+        return StepCost("data", what, min(offer.usd, offer.budget_usd), offer.budget_usd)
 
     def _data(self, results: Results) -> StepResult:
         made = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
@@ -89,24 +95,17 @@ class Loop:
         return [results.get("data", {}).get("data"), *told]
 
     def _train_cost(self, results: Results) -> StepCost:
-        if "data" not in results:
-            # The steps of the training follow from the rows; all else is known before an answer is paid for.
-            plan_training(self.spec, self.session, self.base, data_is_to_come=True).refuse_errors()
-            asked = self.spec.train
-            rate = asked.usd_per_hour
-            most = None if rate is None else rate * asked.instance_count * asked.max_hours
-            known = [each for each in (most, asked.budget_usd) if each is not None]
-            most = min(known, default=None)
-            return StepCost("train", f"one training job, at most {asked.max_hours:g} h", most, most)
-        plan = plan_training(self.spec, self.session, self.base)
-        plan.refuse_errors()
-        price = plan.facts.price
-        usd = (
-            None
-            if price.max_usd is None or plan.estimated_hours is None
-            else min(price.max_usd, price.max_usd * plan.estimated_hours / self.spec.train.max_hours)
-        )
-        return StepCost("train", f"job {plan.job}", usd, price.max_usd)
+        # The steps of the training follow from the rows; all else is known before an answer is paid for.
+        data_is_to_come = "data" not in results
+        plan = plan_training(self.spec, self.session, self.base, data_is_to_come=data_is_to_come)
+        plan.refuse_errors()  # an unknown price is one
+        what = f"one training job, at most {self.spec.train.max_hours:g} h"
+        what = what if data_is_to_come else f"job {plan.job}"
+        most_usd, hours = plan.facts.price.max_usd, plan.estimated_hours
+        if most_usd is None or hours is None:  # the limit is all that is known of the hours
+            return StepCost("train", what, most_usd, most_usd)
+        usd = min(most_usd, most_usd * hours / self.spec.train.max_hours)
+        return StepCost("train", what, usd, most_usd)
 
     def _train(self, results: Results) -> StepResult:
         found = train(
@@ -137,7 +136,9 @@ class Loop:
         hours = tokens * SECONDS_A_TOKEN / 3600 + start / 60
         arm = self._serving_arm()
         usd = None if arm.usd_per_hour is None else 2 * arm.usd_per_hour / max(1, arm.instance_count) * hours
-        return StepCost("prove", "two arms beside the serving head", usd, asked.budget_usd)
+        why = "prove.budget_usd limits what it costs" if asked.budget_usd is None else ""
+        why = _NO_PRICE if usd is None else why
+        return StepCost("prove", "two arms beside the serving head", usd, asked.budget_usd, unknown=why)
 
     def _prove(self, results: Results) -> StepResult:
         head = str(results["train"]["head"])
@@ -174,7 +175,8 @@ class Loop:
         hourly = self.usd_per_hour()
         most = None if hourly is None else hourly * 4  # the longest update that SageMaker is asked for
         usd = None if hourly is None else hourly * (START_UP_MINUTES + 5) / 60
-        return StepCost("promote", "a second fleet while the endpoint is updated", usd, most)
+        why = _NO_PRICE if hourly is None else ""
+        return StepCost("promote", "a second fleet while the endpoint is updated", usd, most, unknown=why)
 
     def _promote(self, results: Results) -> StepResult:
         found = promote(

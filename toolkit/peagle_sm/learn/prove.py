@@ -417,7 +417,7 @@ def _measured(
             progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
             path = files[name] = folder / f"{name}.jsonl"
             path.unlink(missing_ok=True)  # of a proof that was killed
-            setup = Setup(workload.items, (_ALONE,), temperature=0.0, slices=(), ended=ended)
+            setup = Setup(workload.items, (_ALONE,), temperature=0.0, ended=ended)
             outcome = given.measure([nullcontext(arms)], setup, workload, path, services, control=False)
             return outcome.results
 

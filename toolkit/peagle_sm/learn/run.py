@@ -36,11 +36,14 @@ STATE = "state.json"
 
 @dataclass(frozen=True)
 class RunOffer:
-    """What a run would do and cost, before it starts; ``usd`` is the estimate, ``most_usd`` the most."""
+    """What a run would do and cost, before it starts; ``usd`` is the estimate, ``most_usd`` the most.
+
+    Each is None if that of a step is not known.
+    """
 
     name: str
     costs: tuple[StepCost, ...]
-    usd: float
+    usd: float | None
     most_usd: float | None
     usd_per_hour: float | None
     pays_back: tuple[PayBack, ...]

@@ -7,7 +7,7 @@ stay until `learn delete-data`, since a later attempt of the same job needs its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,25 @@ def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
             next_step="Make the data again: `peagle-sm learn data`.",
         )
     return dict(found)
+
+
+def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> tuple[int | None, int | None]:
+    """Return documents and tokens of files, by address and size, from the manifest of the newest set.
+
+    None, None: there is no manifest, or the files are not those that it names.
+    """
+    try:
+        manifest = stored_manifest(spec, session)
+    except (NotFound, SpecError):
+        return None, None
+    top = set_uri(spec, manifest["data"])
+    named = {f"{top}{name}": each for name, each in dict(manifest.get("files") or {}).items()}
+    told = [named.get(uri) or {} for uri in sizes]
+    counts = [(each.get("rows"), each.get("tokens")) for each in told]
+    known = [(rows, tokens) for rows, tokens in counts if isinstance(rows, int) and isinstance(tokens, int)]
+    if [each.get("size") for each in told] != list(sizes.values()) or len(known) < len(counts):
+        return None, None
+    return sum(rows for rows, _ in known), sum(tokens for _, tokens in known)
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             error_finding(
                 "image",
                 "train.image is missing: AWS publishes no image with the trainer",
-                "Build the training image (docs/how-to/train-a-head.md) and write its URI into train.image.",
+                "Build it (docs/explanation/container.md) and write its URI into train.image.",
             )
         )
     if facts.training is None and not facts.data_is_to_come:
@@ -253,8 +253,9 @@ def _findings(plan: LearnPlan) -> list[Finding]:
     found += _fit_findings(plan)
     found += _key_and_network_findings(plan)
     found += price_findings(train, facts.price)
-    tokens = None if facts.training is None else facts.training.tokens
-    found += epoch_findings(train, values, tokens, plan.duration, facts.price.instances)
+    if facts.training is not None:
+        tokens = facts.training.tokens
+        found += epoch_findings(train, values, tokens, plan.duration, facts.price.instances)
     return found
 
 

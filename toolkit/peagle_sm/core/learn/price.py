@@ -130,17 +130,31 @@ def duration_of(
     return Duration(rate, source)
 
 
+def _unchecked(tokens: float | None, duration: Duration) -> tuple[str, str]:
+    """Return why it is not known whether an epoch fits, and what to do."""
+    uncounted = "the data is too large to count here, and not the newest of `learn data`"
+    why = uncounted if tokens is None else f"its speed is {duration.source}"
+    return (
+        f"whether one epoch fits into train.max_hours, and so into the budget, could not be checked: {why}",
+        "Give train.max_steps, or look at the first steps: `peagle-sm learn status JOB` shows the time left.",
+    )
+
+
 def epoch_findings(
     train: TrainSpec, values: Mapping[str, Any], tokens: float | None, duration: Duration, instances: int
 ) -> Iterator[Finding]:
-    """Yield an error if the maximum run time is too short for one epoch, a warning if too short for all."""
+    """Yield an error if the maximum run time is too short for one epoch, a warning if too short for all.
+
+    A warning, too, where that cannot be told: ``tokens`` None were not counted, or the speed is not known.
+    """
+    if values.get("max_steps") is not None:
+        return  # the steps end it, and a resumed job has some of them behind it
     hours = duration.hours(tokens)
     if hours is None:
+        yield Finding("warning", *_unchecked(tokens, duration), "epoch")
         return
     one = hours / instances
     every = one * int(values["epochs"])
-    if values.get("max_steps") is not None:
-        return  # the steps end it, and a resumed job has some of them behind it
     if one > train.max_hours:
         yield error_finding(
             "epoch",

@@ -42,6 +42,30 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class SliceEvidence:
+    """What was measured on one slice of a set, to look at: the decision does not read it.
+
+    All intervals of a ratio cover together in 95% of proofs; ``confidence`` is that of each alone. A ratio is
+    None if too few prompts are in the slice.
+    """
+
+    dimension: str
+    value: str
+    prompts: int
+    acceptance: Ratio | None
+    speed: Ratio | None
+    confidence: float
+    serving_length: float | None = None
+    candidate_length: float | None = None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the candidate's acceptance is lower here, or its speed significantly."""
+        lower = self.acceptance is not None and self.acceptance.value < 1
+        return lower or (self.speed is not None and self.speed.high < 1)
+
+
+@dataclass(frozen=True)
 class SetEvidence:
     """What was measured on one set of prompts; None where it was not.
 
@@ -57,6 +81,7 @@ class SetEvidence:
     failed: int = 0
     identical: int | None = None
     compared: int | None = None
+    slices: tuple[SliceEvidence, ...] = ()
 
 
 @dataclass(frozen=True)

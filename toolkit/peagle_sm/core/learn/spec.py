@@ -134,7 +134,10 @@ class TrainSpec(SpecPart):
         description="With spot: hours of waiting and training; left out, twice max_hours.",
     )
     budget_usd: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Refuse a job that could cost more than this."
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Refuse a job that could cost more than this; a further attempt has all of it again.",
     )
     usd_per_hour: float | None = Field(
         default=None,

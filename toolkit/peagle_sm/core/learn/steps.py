@@ -103,18 +103,22 @@ def steps_until(until: Step | None) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step costs: the estimate, and the most; None: not known before the steps before it."""
+    """What a step costs: the estimate, and the most; None: not known, ``unknown`` says why and what to do."""
 
     step: Step
     what: str
     usd: float | None
     most_usd: float | None
     is_done: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
 class PayBack:
-    """After how many days of full use the cost is saved, if the endpoint answers ``ratio`` times as fast."""
+    """After how many days of full use the cost is saved, if the endpoint answers ``ratio`` times as fast.
+
+    ``days`` None: never, or not known, where the cost or the endpoint's price is not.
+    """
 
     ratio: float
     days: float | None
@@ -124,8 +128,10 @@ class PayBack:
 SUPPOSED = (1.05, 1.1, 1.2)
 
 
-def pay_back(usd: float, usd_per_hour: float | None, ratio: float) -> PayBack:
+def pay_back(usd: float | None, usd_per_hour: float | None, ratio: float) -> PayBack:
     """Compute when a head has paid for itself: the same tokens need 1 / ratio of the hours."""
+    if usd is None:
+        return PayBack(ratio, None)
     if usd_per_hour is None or ratio <= 1:
         return PayBack(ratio, 0.0 if usd <= 0 else None)
     saved = usd_per_hour * (1 - 1 / ratio)
@@ -134,9 +140,12 @@ def pay_back(usd: float, usd_per_hour: float | None, ratio: float) -> PayBack:
     return PayBack(ratio, usd / saved / 24)
 
 
-def total(costs: Sequence[StepCost]) -> tuple[float, float | None]:
+def total(costs: Sequence[StepCost]) -> tuple[float | None, float | None]:
     """Return the sum of the estimates of what is not done, and of the most; None: one is unknown."""
-    open_ = [each for each in costs if not each.is_done]
-    most = [each.most_usd for each in open_]
-    known = [each for each in most if each is not None]
-    return sum(each.usd or 0.0 for each in open_), sum(known) if len(known) == len(most) else None
+    left = [each for each in costs if not each.is_done]
+    return _sum([each.usd for each in left]), _sum([each.most_usd for each in left])
+
+
+def _sum(amounts: Sequence[float | None]) -> float | None:
+    known = [each for each in amounts if each is not None]
+    return sum(known, 0.0) if len(known) == len(amounts) else None

@@ -57,7 +57,7 @@ def slices_of_pairs(
     for pair, measured in parts:
         if not pair.faster.is_control:
             sides = [_of_side(side, measured) for side in (pair.slower, pair.faster)]
-            keys = keys_by_slice(_of_both(*sides), dimensions)
+            keys = keys_by_slice(of_both(*sides), dimensions)
             found += [(pair, measured, name, keys[name]) for name in in_order(keys)]
     confidence = confidence_of_each(keys for *_, keys in found)
     return [
@@ -115,7 +115,7 @@ def _counts(record: RequestRecord) -> bool:
     return record.phase == "measured" and record.error is None and bool(record.output_tokens)
 
 
-def _of_both(one: Sequence[RequestRecord], other: Sequence[RequestRecord]) -> list[RequestRecord]:
+def of_both(one: Sequence[RequestRecord], other: Sequence[RequestRecord]) -> list[RequestRecord]:
     """Merge the requests of two sides to one for each prompt that both answered, with mean token counts."""
     shared = {(record.prompt_id, record.turn) for record in one}
     shared &= {(record.prompt_id, record.turn) for record in other}

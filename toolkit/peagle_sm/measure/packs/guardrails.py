@@ -439,7 +439,10 @@ PACK = Pack(
         " leaves"
     ),
     finds="a filter that reads draft tokens; a cancelled request that goes on generating",
-    needs=("an arm without speculation", "for cancelled requests: the engine's metrics, which AWS does not show"),
+    needs=(
+        "an arm without speculation",
+        "for cancelled requests: the engine's metrics, which AWS does not show",
+    ),
     data=f"{SOURCE}; {LICENSE}",
     stand_ins="the same as on a large model: the filter sees tokens, whatever they say",
     make=make,

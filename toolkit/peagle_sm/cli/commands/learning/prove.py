@@ -20,11 +20,11 @@ from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
-    from peagle_sm.core.learn.proof import Proof, SetEvidence
+    from peagle_sm.core.learn.proof import Proof, Ratio, SetEvidence, SliceEvidence
     from peagle_sm.learn.promote import Promotion
     from peagle_sm.learn.prove import ProveOffer
     from peagle_sm.service.lifecycle.existing import UpdateOffer
@@ -36,6 +36,7 @@ endpoint_spec_option = click.option(
     default="peagle.yaml",
     help="Spec of the endpoint that serves.  [default: peagle.yaml]",
 )
+_MOST_SLICES = 8  #: that a proof shows; all are in its JSON
 _unguarded = click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
@@ -161,9 +162,9 @@ def render_proof(proof: Proof) -> str:
     if rows:
         parts.append(render_table(("prompts", "n", "acceptance", "over serving", "speed over serving"), rows))
         confidence = f"{proof.thresholds.confidence:.0%}"
-        parts.append(
-            f"({confidence} confidence intervals; acceptance: tokens for each pass, serving -> candidate)"
-        )
+        parts.append(f"({confidence} intervals; acceptance: tokens for each pass, serving -> candidate)")
+    if evidence.held_out is not None and evidence.held_out.slices:
+        parts.append(render_slices(evidence.held_out.slices))
     if evidence.identity:
         words = {True: "pass", False: "FAIL", None: "undecided"}
         parts.append(
@@ -180,15 +181,40 @@ def render_proof(proof: Proof) -> str:
     return "\n\n".join(parts)
 
 
+def render_slices(found: Sequence[SliceEvidence]) -> str:
+    """Render the slices of the held-out prompts in which the candidate is worse, in lines of a terminal."""
+    worse = sorted(
+        (each for each in found if each.is_worse),
+        key=lambda each: each.acceptance.value if each.acceptance else 1,
+    )
+    where = f"held out by slice: {len(found):,} slices, {len(worse) or 'none'} worse"
+    told = f"{where}; decides nothing (all: --format json)"
+    if not worse:
+        return told
+    rows = [
+        (
+            textwrap.shorten(f"{each.dimension}: {each.value}", 26, placeholder="…"),
+            f"{each.prompts:,}",
+            _words(each.acceptance),
+            _words(each.speed),
+        )
+        for each in worse[:_MOST_SLICES]
+    ]
+    more = f"\n(and {len(worse) - len(rows):,} more)" if len(worse) > len(rows) else ""
+    sure = f"({worse[0].confidence:.1%} intervals, so that all cover together in 95% of proofs)"
+    return f"{told}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
+
+
 def _row(name: str, found: SetEvidence) -> tuple[str, ...]:
     lengths = [
         f"{each:.2f}" if each is not None else "?" for each in (found.serving_length, found.candidate_length)
     ]
-    ratios = [
-        "-" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
-        for one in (found.acceptance, found.speed)
-    ]
+    ratios = [_words(found.acceptance), _words(found.speed)]
     return name, f"{found.prompts:,}", " -> ".join(lengths), *ratios
+
+
+def _words(ratio: Ratio | None) -> str:
+    return "-" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
 
 
 def proof_data(proof: Proof) -> dict[str, object]:

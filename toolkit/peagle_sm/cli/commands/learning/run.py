@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,16 +83,29 @@ def render_run_offer(offer: RunOffer) -> str:
         for each in offer.costs
     ]
     table = render_table(("step", "what", "about", "at most"), rows)
+    unknown = [
+        textwrap.fill(f"{each.step}: {each.unknown}", 66, subsequent_indent="  ", break_on_hyphens=False)
+        for each in offer.costs
+        if each.unknown
+    ]
+    fields = [
+        ("cost", f"about {usd(offer.usd)}, at most {usd(offer.most_usd)}"),
+        ("not known", "\n".join(unknown)),
+        ("endpoint", usd(offer.usd_per_hour, "hour")),
+        ("paid back", _paid_back(offer)),
+    ]
+    return f"{table}\n\n{render_fields([(name, value) for name, value in fields if value])}"
+
+
+def _paid_back(offer: RunOffer) -> str:
+    """Say after how many days of full use each speed-up has saved the cost."""
+    if offer.usd is None or offer.usd_per_hour is None:
+        return f"unknown, as the {'cost' if offer.usd is None else 'price of the endpoint'} is"
     days = ", ".join(
         f"{each.ratio:g} times as fast: " + ("never" if each.days is None else f"{each.days:,.1f} days")
         for each in offer.pays_back
     )
-    fields = [
-        ("cost", f"about {usd(offer.usd)}, at most {usd(offer.most_usd)}"),
-        ("endpoint", usd(offer.usd_per_hour, "hour")),
-        ("paid back", f"{days} (in full use, if a faster endpoint means fewer hours)"),
-    ]
-    return f"{table}\n\n{render_fields(fields)}"
+    return f"{days} (in full use, if a faster endpoint means fewer hours)"
 
 
 def render_run(found: RunState) -> str:
