@@ -105,7 +105,7 @@ def _heads_part(rows: Sequence[Row]) -> list[str]:
     engines = sum(row["decided_by"] != "files" for row in rows)
     lines = [
         HEADS_TEXT,
-        f"**{len(rows)} heads so far, of 200; {engines} of them took an engine. Offered or promoted:"
+        f"**{len(rows)} of 200 heads; {engines} of them took an engine. Offered or promoted:"
         f" {len(wrong_heads(rows)) or 'none'}.**",
         "",
         "| kind | heads | by its files | by the canary | by an early look | by the whole measurement |",
