@@ -299,7 +299,8 @@ class Detector:
                     spread += sums.drafts * split.noise.of(stratum, found.slice)
                     drafts += sums.drafts
             if drafts >= found.drafts / 2:
-                squares, stretches = squares + off * off / spread, stretches + 1
+                # Without any spread, as in a stratum that accepts nothing, a stretch is what was expected.
+                squares, stretches = squares + (off * off / spread if spread > 0 else 0.0), stretches + 1
                 off = spread = drafts = 0.0
         known = stretches + _STRETCH_PRIOR
         return math.sqrt(_excess((squares + _STRETCH_PRIOR) / known, known))

@@ -158,6 +158,15 @@ def test_any_traffic_is_taken_in_bounded_space(steps: list[tuple[float, Counts]]
         assert total.to_list() == [sum(column) for column in zip(*parts, strict=True)]
 
 
+def test_a_stretch_in_which_nothing_is_accepted_has_no_spread_to_divide_by() -> None:
+    han, json_han, other = (("text", "han"), 0), (("json", "han"), 0), (("text", "han"), 1)
+    detector = Detector(("format", "script"))
+    detector.add(0.0, {han: requests(0.0, 1, 1), json_han: requests(7.0, 40, 70)})
+    detector.add(0.0, {han: requests(0.0, 20, 10), other: requests(0.0, 1, 1)})
+    detector.add(0.0, {han: requests(0.0, 1, 1), json_han: requests(0.0, 23, 13)})
+    assert detector.changes() == ()  # two intervals before it are too few to know the noise
+
+
 def test_a_year_of_minutes_takes_few_blocks() -> None:
     detector = Detector(("format", "script"))
     for number in range(20_000):
