@@ -29,7 +29,7 @@ _TARGET_SIZES = (
     "max_position_embeddings",
     "num_attention_heads",
 )
-_HEAD_SIZES = (
+HEAD_SIZES = (
     "hidden_size",
     "num_hidden_layers",
     "num_attention_heads",
@@ -118,7 +118,7 @@ def head_shape(config: Mapping[str, Any], longest: int) -> HeadShape:
     """
     eagle = config.get("eagle_config")
     eagle = eagle if isinstance(eagle, dict) else {}
-    for name in _HEAD_SIZES:
+    for name in HEAD_SIZES:
         if type(config.get(name)) is not int or config[name] < 1:
             raise ValueError(
                 f"the head's config.json: {name} is {config.get(name)!r}; it is not in "

@@ -168,10 +168,10 @@ def bounded_labels(
     return bounded, tuple(notes)
 
 
-def frequent_values(counts: Mapping[str, int]) -> set[str]:
-    """Return the `MOST_VALUES` values that are counted most often, without `OTHER`."""
+def frequent_values(counts: Mapping[str, int], most: int = MOST_VALUES) -> set[str]:
+    """Return the ``most`` values that are counted most often, without `OTHER`."""
     values = sorted(counts.keys() - {OTHER}, key=lambda value: (-counts[value], value))
-    return set(values[:MOST_VALUES])
+    return set(values[:most])
 
 
 def checked_dimensions(

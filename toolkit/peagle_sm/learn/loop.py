@@ -99,8 +99,8 @@ class Loop:
         data_is_to_come = "data" not in results
         plan = plan_training(self.spec, self.session, self.base, data_is_to_come=data_is_to_come)
         plan.refuse_errors()  # an unknown price is one
-        what = f"one training job, at most {self.spec.train.max_hours:g} h"
-        what = what if data_is_to_come else f"job {plan.job}"
+        limit = f"one training job, at most {self.spec.train.max_hours:g} h"
+        what = limit if data_is_to_come else f"job {plan.job}"
         most_usd, hours = plan.facts.price.max_usd, plan.estimated_hours
         if most_usd is None or hours is None:  # the limit is all that is known of the hours
             return StepCost("train", what, most_usd, most_usd)

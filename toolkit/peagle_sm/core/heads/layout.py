@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.rules import HEAD_SIZES, MASK_KEYS
 from peagle_sm.core.words import Finding, error_finding
 
 HeadFormat = Literal["eagle3", "speculators"]
@@ -123,10 +124,7 @@ QWEN3 = frozenset({"Eagle3Qwen3ForCausalLM", "Qwen3ForCausalLM"})
 RENAMED = frozenset({"PEagleDraftModel", "PeagleLlamaForCausalLM"})
 """Names of Llama's layout that vLLM does not find, because it adds Eagle3 in front."""
 SPECULATORS_TYPES = ("eagle3", "peagle")
-MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")
-"""Keys of the mask token, in vLLM's order."""
 DEFAULT_AUX_STATES = 3
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
 Config = Mapping[str, Any]
 
@@ -192,7 +190,7 @@ def read_layout(config: Config) -> tuple[Layout | None, list[Finding]]:
         ]
     family, architecture, unknown = _family(config, layer)
     faults += unknown
-    faults += [_size_fault(layer, key) for key in _SIZES if not _positive(layer.get(key))]
+    faults += [_size_fault(layer, key) for key in HEAD_SIZES if not _positive(layer.get(key))]
     if family is None or any(fault.severity == "error" for fault in faults):
         return None, faults
     return _layout(config, layer, family, architecture), faults

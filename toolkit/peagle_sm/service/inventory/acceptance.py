@@ -19,6 +19,7 @@ from peagle_sm.aws.control.cloudwatch import counted_lines
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.drift import ALL_REQUESTS, HORIZON_S, AcceptanceFall, Detector, Stratum, Sums, read_counts
 from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.request_slices import frequent_values
 from peagle_sm.core.slice_values import LABEL, MOST_CHOSEN, MOST_VALUES, NONE, OTHER
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _frequent(
     kept, notes = {}, []
     for name in names:
         counts = Counter(record.slices.get(name, NONE) for record in records)
-        kept[name] = {value for value, _ in counts.most_common(MOST_VALUES)}
+        kept[name] = frequent_values(counts, MOST_VALUES)
         if len(counts) > MOST_VALUES:
             notes.append(
                 f"{name} has {len(counts):,} values; the {MOST_VALUES} with the most requests are shown, the "
