@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 NAME = "sliced"
 SPACE = f"peagle-sm/{NAME}"
+INTERVAL_S = 1
 MODEL = "models/tiny-code/"
 KNOWN = [prompt.text for prompt in read_human_eval(human_eval_file())]
 
@@ -37,7 +38,7 @@ KNOWN = [prompt.text for prompt in read_human_eval(human_eval_file())]
 def spec(head: str) -> EndpointSpec:
     given = spec_of("p-eagle", 7).model_dump(exclude_unset=True)
     # The canary would find the damaged head before any traffic; here the traffic has to show it.
-    given["serving"] = {"env": {"PEAGLE_GATE_CANARY_PROMPTS": "0", "PEAGLE_GATE_SAMPLE_S": "1"}}
+    given["serving"] = {"env": {"PEAGLE_GATE_CANARY_PROMPTS": "0", "PEAGLE_GATE_SAMPLE_S": str(INTERVAL_S)}}
     given["metrics"] = {"slices": ["label:team=search,support", "format"]}
     addresses = {"model_uri": f"s3://mine/{MODEL}target/", "head_uri": f"s3://mine/{MODEL}{head}/"}
     return EndpointSpec(**{**given, **addresses, "name": NAME})
@@ -140,9 +141,13 @@ def settled(stack: LocalStack, requests: int) -> dict[str, Any]:
 def test_two_teams_a_team_that_falls_and_a_damaged_head(stack: LocalStack) -> None:
     stack.deploy({NAME: spec("p-eagle")})
     traffic = Traffic(stack)
-    # A slice is judged from 3,000 drafts on: about 25 for each request here.
-    traffic.send("search", KNOWN[:160], tokens=128)
-    traffic.send("support", KNOWN[:160], tokens=128)
+    # A slice is judged from 3,000 drafts on: about 25 for each request here. How much whole intervals differ
+    # has to be known as well: at least one interval a wave, however fast the machine is.
+    for begin in range(0, 160, 4):
+        started = time.monotonic()
+        traffic.send("search", KNOWN[begin : begin + 4], tokens=128)
+        traffic.send("support", KNOWN[begin : begin + 4], tokens=128)
+        time.sleep(max(0.0, INTERVAL_S - (time.monotonic() - started)))
     traffic.send("nobody-knows", KNOWN[:10])
     healthy = settled(stack, 330)
     assert healthy["changes"] == []
