@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
@@ -76,6 +78,44 @@ def test_a_recorded_stream_is_asked_for_its_usage(recorded: Recorded, options: A
     assert len(came) == (options == {"include_usage": True})
     found = recorded.last()
     assert found["request"]["stream_options"]["include_usage"] is True
+    assert found["usage"]["completion_tokens"] == 2
+
+
+def _written(encoding: str, after: str = "", **more: object) -> bytes:
+    question = [{"role": "user", "content": 'Grüße: "stream_options": {}}'}]
+    asked = {"messages": question, "stream": True, **script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=2), **more}
+    return (json.dumps(asked, ensure_ascii=False, indent=1) + after).encode(encoding)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _written("utf-8"),
+        _written("utf-8", " \r\n\t\n"),
+        _written("utf-8-sig"),
+        _written("utf-16-be"),
+        _written("utf-16-le", "\n"),
+        _written("utf-32"),
+        _written("utf-8", model="MODEL"),
+    ],
+)
+def test_the_usage_is_asked_for_however_the_request_is_written(
+    recorded: Recorded, endpoint: str, body: bytes
+) -> None:
+    asked = json.loads(body)
+    body = body.replace(b"MODEL", endpoint.encode())
+    address = urlsplit(recorded.proxy.url)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port)
+    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert (answer.status, b'"completion_tokens"' in answer.read()) == (200, False)
+    found = recorded.last()
+    wanted = {"include_usage": True, "continuous_usage_stats": False}
+    assert found["request"] == {
+        **asked,
+        "stream_options": wanted,
+        **({"model": ""} if "model" in asked else {}),
+    }
     assert found["usage"]["completion_tokens"] == 2
 
 

@@ -49,6 +49,7 @@ SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
 _STREAM = "text/event-stream"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LEFT = "the client disconnected"
+_USAGE = {"include_usage": True, "continuous_usage_stats": False}
 
 
 @dataclass
@@ -222,12 +223,19 @@ class Proxy:
         asks = isinstance(options, dict) and options.get("include_usage") is True
         if self._recorder is not None and served.streamed and not asks and isinstance(options, dict | None):
             # vLLM reports the drafts of a stream only with its usage, and few clients ask for that.
-            wanted = {**(options or {}), "include_usage": True, "continuous_usage_stats": False}
             relay = Relay(answers=answers_asked(document), hides_usage=True)
-            return ProxiedRequest(self._encoded({**document, "stream_options": wanted}), relay)
+            return ProxiedRequest(self._asking_for_usage(raw, document), relay)
         relay = Relay(answers=answers_asked(document))
         # Send the body unchanged, unless its model is this server's name for the endpoint.
         return ProxiedRequest(self._encoded(document) if document.get("model") == self.model else raw, relay)
+
+    def _asking_for_usage(self, raw: bytes, document: dict[str, Any]) -> bytes:
+        """Return the body with the field that asks for a stream's usage."""
+        changed = "stream_options" in document or document.get("model") == self.model
+        if not changed and json.detect_encoding(raw) == "utf-8":  # to write a long prompt anew costs CPU
+            return raw.rstrip()[:-1] + b', "stream_options": ' + json.dumps(_USAGE).encode() + b"}"
+        options = {**(document.get("stream_options") or {}), **_USAGE}
+        return self._encoded({**document, "stream_options": options})
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
         """Return the body; this server's model name becomes empty, as the engine expects."""
