@@ -327,10 +327,14 @@ async def test_the_canary_is_no_traffic_and_metrics_that_fail_come_back(
         await asyncio.sleep(0.05)
         assert capfd.readouterr().out == ""
         engine.broken = True
-        await asyncio.sleep(0.05)
+        out = err = ""
+        async with asyncio.timeout(10):
+            while "unavailable" not in err:
+                await asyncio.sleep(0.01)
+                err += capfd.readouterr().err
+        await asyncio.sleep(0.05)  # so that it fails more than once
         engine.broken = False
         await client.ask("POST", "/invocations", CHAT)
-        out = err = ""
         async with asyncio.timeout(10):
             while not out:
                 await asyncio.sleep(0.01)

@@ -12,10 +12,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -27,10 +26,9 @@ from peagle_sm.learn.promote import Promotion, promote, promotions
 from peagle_sm.service import status
 from sagemaker_local.process.client import advance_clock
 from scripts.bench.local_stack import LocalStack
-from tests.e2e.test_learn_loop import NAME, World, proved, tell, world_in
+from tests.e2e.test_learn_loop import NAME, PATIENCE_S, World, proved, tell, until, world_in
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
-PATIENCE_S = 540
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +84,6 @@ class Traffic:
             except Exception as error:  # every one counts: the endpoint serves all the time
                 self.errors.append(error)
             self.answered += 1
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    limit = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < limit, f"{what} was not reached"
-        time.sleep(1)
-    return found
 
 
 def engines(world: World) -> Counter[str]:

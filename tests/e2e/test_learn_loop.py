@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,20 +21,32 @@ from peagle_sm.core.heads.reading import parse_manifest
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.data import make_data, plan_data
+from peagle_sm.learn.evidence import CANDIDATE
+from peagle_sm.learn.heads import canary_fault
 from peagle_sm.learn.promote import promote, promotions, rollback
 from peagle_sm.learn.prove import plan_prove, prove
 from peagle_sm.service import status
 from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec
+from sagemaker_local.process.client import advance_clock
 from scripts.bench.local_stack import LocalStack
 from scripts.bench.training.damaged_heads import Damage, make, noisy, read, write
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME, BUCKET = "learned", "learn-loop"
+PATIENCE_S = 540
 
 
 def tell(event: Event) -> None:
     print(event.phase, event.message, file=sys.stderr)
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    limit = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < limit, f"{what} was not reached"
+        time.sleep(1)
+    return found
 
 
 @dataclass
@@ -155,10 +169,29 @@ def test_a_head_that_misses_its_own_profile_is_refused_by_the_canary(world: Worl
     tensors = read(stand_in_weights() / "p-eagle" / "model.safetensors")
     write(head / "model.safetensors", noisy(tensors, 0.6, 2))
     plan = plan_prove(world.spec, world.endpoint, str(head), session, work)
-    hurried = {name: arm.model_copy(update={"startup_timeout_s": 120}) for name, arm in plan.arms.items()}
-    proof = prove(
-        replace(plan, arms=hurried), session, work, confirm=lambda _: True, progress=tell, unguarded=True
-    )
+    began, timeout_s = session.now(), PATIENCE_S
+    arms = {name: arm.model_copy(update={"startup_timeout_s": timeout_s}) for name, arm in plan.arms.items()}
+
+    def started() -> bool:
+        """Only the candidate is not in service, and its canary has said why."""
+        rest = {arm.name for name, arm in arms.items() if name != CANDIDATE}
+        rows = session.client("sagemaker").list_endpoints(StatusEquals="InService")["Endpoints"]
+        waits = rest - {row["EndpointName"] for row in rows}
+        return not waits and canary_fault(session, arms[CANDIDATE].name, began) is not None
+
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(
+            prove,
+            replace(plan, arms=arms),
+            session,
+            work,
+            confirm=lambda _: True,
+            progress=tell,
+            unguarded=True,
+        )
+        until(lambda: run.done() or started(), "a candidate whose canary has spoken")
+        advance_clock(world.stack.port, timeout_s)  # it would be unhealthy until its time is over
+        proof = run.result(timeout=PATIENCE_S)
     assert not proof.decision.offered
     assert proof.decision.reasons[0].startswith("canary: the head misses its own profile")
     names = [row["EndpointName"] for row in session.client("sagemaker").list_endpoints()["Endpoints"]]

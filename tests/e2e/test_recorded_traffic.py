@@ -49,7 +49,14 @@ def test_traffic_is_recorded_with_its_acceptance_and_is_a_workload(stack: LocalS
                 list(client.completions.create(model=NAME, prompt=prompt, max_tokens=24, stream=True))
             else:
                 client.completions.create(model=NAME, prompt=prompt, max_tokens=24, temperature=0)
-        left = client.completions.create(model=NAME, prompt="def f():\n", max_tokens=2000, stream=True)
+        # An answer that ends before its caller leaves would be a whole one.
+        left = client.completions.create(
+            model=NAME,
+            prompt="def f():\n",
+            max_tokens=2000,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        )
         next(left)
         left.close()
         process.send_signal(signal.SIGINT)

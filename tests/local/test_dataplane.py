@@ -67,7 +67,7 @@ def test_every_stream_has_a_request_id_of_its_own(runtime: Any, endpoint: str) -
 
 
 def test_a_stream_is_exact_and_arrives_as_it_is_made(runtime: Any, endpoint: str) -> None:
-    answer = stream(runtime, endpoint, SCRIPT_INVOKE="sse", SCRIPT_CHUNKS=6, SCRIPT_CHUNK_DELAY=0.05)
+    answer = stream(runtime, endpoint, SCRIPT_INVOKE="sse", SCRIPT_CHUNKS=6, SCRIPT_CHUNK_DELAY=0.2)
     assert answer["ContentType"] == "text/event-stream; charset=utf-8"
     assert answer["InvokedProductionVariant"] == "AllTraffic"
     arrivals: list[float] = []

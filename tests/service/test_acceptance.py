@@ -216,16 +216,18 @@ def test_an_endpoint_that_counts_nothing_says_what_to_do(local: Session) -> None
     assert "metrics.slices" in str(error.value.next_step)
 
 
-def test_the_command_reads_a_file(server: Server, tmp_path: Path) -> None:
+def test_the_command_reads_a_file_without_aws(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text("".join(to_line(record) + "\n" for record in records(20)))
-    asked = ("acceptance", "demo", "--records", path, "--local-port", str(server.status.port))
+    asked = ("acceptance", "demo", "--records", path)
     assert run(*asked).exit_code == 18
     assert run(*asked, "--format", "quiet").stdout == "script: han\n"
     other = run("acceptance", "other", *asked[2:])
     assert other.exit_code == 4
     assert "has no request of endpoint 'other'; it has those of demo" in other.stderr
     assert run("acceptance", "demo", "--slices", "script").exit_code == 2
+    in_s3 = run("acceptance", "demo", "--records", "s3://traffic/team")
+    assert in_s3.exit_code == 5, "only S3, encrypted records and the log need a region"
 
 
 def test_sums_of_a_request_have_no_spread() -> None:

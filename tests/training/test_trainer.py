@@ -147,11 +147,11 @@ def test_a_stopped_job_goes_on_as_if_nothing_had_been(
     given = job(tmp_path, **SHORT, checkpoint_every_steps=100)
     kill = os.kill if signalled == "the process" else os.killpg
     status, output = interrupted(
-        given, python, "peagle-train step=3/6", lambda process: kill(process.pid, signal.SIGTERM)
+        given, python, "peagle-train step=1/6", lambda process: kill(process.pid, signal.SIGTERM)
     )
     assert status == 143, output
     (saved,) = records(output, "checkpoint")
-    assert 3 <= int(saved["step"]) <= 5
+    assert 1 <= int(saved["step"]) <= 5  # a step takes a third of a second, or much less
     assert given.failure == "", "a stop is no failure"
     done = given.run(python)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -165,11 +165,15 @@ def test_a_killed_job_loses_at_most_one_interval(
     python: Path, whole: tuple[Job, str], tmp_path: Path
 ) -> None:
     given = job(tmp_path, **SHORT, checkpoint_every_steps=2)
-    status, output = interrupted(given, python, "peagle-train step=5/6", lambda process: process.kill())
+    early = "peagle-train checkpoint step=2"
+    status, output = interrupted(given, python, early, lambda process: process.kill())
     assert status == -signal.SIGKILL, output
     done = given.run(python)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [each["step"] for each in records(done.stdout, "resumed")] == ["4"]
+    (kept,) = (int(each["step"]) for each in records(done.stdout, "resumed"))
+    reached = int(records(output)[-1]["step"].partition("/")[0])
+    assert kept >= 2
+    assert reached - kept <= 2
     assert weights_hash(given) == weights_hash(whole[0])
 
 
@@ -196,7 +200,7 @@ def test_two_processes_train_one_head_and_stop_together(python: Path, tmp_path: 
         "PEAGLE_TRAIN_MASTER_PORT": str(free_port()),
     }
     status, output = interrupted(
-        given, python, "peagle-train step=2/5", lambda process: os.kill(process.pid, signal.SIGTERM)
+        given, python, "peagle-train step=1/5", lambda process: os.kill(process.pid, signal.SIGTERM)
     )
     assert status == 143, output
     assert len(records(output, "checkpoint")) == 1

@@ -54,6 +54,13 @@ def page(
     told = ", ".join(f"{name} {version}" for name, version in origin["versions"].items())
     groups = list(dict.fromkeys((one.server, one.concurrency) for one in readings))
     pairs = len({one.pair for one in readings})
+    measured_engine = any(name == ENGINE for name, _ in groups)
+    engine = (
+        " The 'local engine' is vLLM with the small P-EAGLE stand-in, on the same cores as the client; its"
+        " prompts are HumanEval's."
+        if measured_engine
+        else " The local engine was not measured."
+    )
     lines = [
         "# What slices cost",
         "",
@@ -66,8 +73,7 @@ def page(
         " their order changes from pair to pair. The interval is over pairs. A 'paced server'"
         " (`tests/measure/scheduled_server.py`) sends one token a stream every 5 ms, so OTPS shows the client"
         " alone. Its prompts have 1,200 letters of a dozen scripts, nearly each another one: a dear text"
-        f" to read. The slices of one such request take {alone_us:.0f} us of CPU. The 'local engine' is vLLM"
-        " with the small P-EAGLE stand-in, on the same cores as the client; its prompts are HumanEval's.",
+        f" to read. The slices of one such request take {alone_us:.0f} us of CPU." + engine,
         "",
         "| server | c | OTPS with | without | cost [95%] | CPU of the client, us a request, with | without"
         " | requests | errors | load |",

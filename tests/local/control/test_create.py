@@ -86,14 +86,17 @@ async def test_a_launch_that_is_refused_says_why(make_account: MakeAccount) -> N
 
 
 async def test_a_download_that_takes_too_long_fails(make_account: MakeAccount) -> None:
+    begun = asyncio.Event()
+
     async def dawdle(request: object) -> None:
-        await asyncio.sleep(60)
+        begun.set()
+        await asyncio.sleep(600)
 
     aws = make_account(launcher=ScriptedLauncher(dawdle))
     await aws.model()
     await aws.config(ModelDataDownloadTimeoutInSeconds=120)
     await aws.endpoint()
-    await asyncio.sleep(0.1)
+    await begun.wait()
     aws.clock.advance(120)
     failed = await aws.until("Failed")
     assert "was not downloaded within 120 s" in failed["FailureReason"]

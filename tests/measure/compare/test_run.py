@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +164,22 @@ def test_a_second_deployment_that_fails_keeps_the_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (EndpointFailed("no"), "no"),
-        (BillableLeft("left"), "left"),
-        (KeyboardInterrupt(), "nothing was measured"),
-        (Interrupted("Interrupted; deleted: a."), "^Interrupted; deleted: a; nothing was measured.$"),
+        (partial(EndpointFailed, "no"), "no"),
+        (partial(BillableLeft, "left"), "left"),
+        (KeyboardInterrupt, "nothing was measured"),
+        (
+            partial(Interrupted, "Interrupted; deleted: a."),
+            "^Interrupted; deleted: a; nothing was measured.$",
+        ),
     ],
-    ids=repr,
+    ids=["failed", "left", "ctrl-c", "interrupted"],
 )
-def test_nothing_measured_leaves_no_file(tmp_path: Path, error: BaseException, told: str) -> None:
+def test_nothing_measured_leaves_no_file(
+    tmp_path: Path, error: Callable[[], BaseException], told: str
+) -> None:
     game = Play(tmp_path)
     with pytest.raises(PeagleError, match=told):
-        game.compare(game.deployment(0, error))
+        game.compare(game.deployment(0, error()))
     assert not game.path.exists()
 
 

@@ -56,16 +56,17 @@ class Traffic:
     notes: tuple[str, ...]
 
 
-def read(target: str | Path, session: Session | None = None) -> Traffic:
+def read(target: str | Path, session: Session | Callable[[], Session] | None = None) -> Traffic:
     """Read all records of a file, a folder or an ``s3://`` prefix; a repeated id counts once.
 
-    ``session`` is for S3 and for encrypted records, which need kms:Decrypt on their KMS key.
+    ``session``, or what opens one, is for S3 and for encrypted records, which need kms:Decrypt on their KMS
+    key. Plain records on disk need none.
 
     Raises:
         SpecError: there is no file, or no line of them is a record.
         NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
-    found = read_lines(target, None if session is None else lambda: session)
+    found = read_lines(target, (lambda: session) if isinstance(session, Session) else session)
     records: dict[str, TrafficRecord] = {}
     damage = Damage()
     for line in found.lines:

@@ -61,9 +61,8 @@ def acceptance(
 
     if slices is not None and records is None:
         raise click.UsageError("--slices is for --records; the spec's metrics.slices choose what is logged.")
-    session = open_session(state)
     if records is None:
-        report = acceptance_from_log(session, name, since or _DAY_S, component)
+        report = acceptance_from_log(open_session(state), name, since or _DAY_S, component)
     else:
         report = _of_records(state, records, name, since, slices)
     for line in report.notes:
@@ -91,8 +90,8 @@ def _of_records(
     from peagle_sm.service.inventory.acceptance import acceptance_from_records
     from peagle_sm.traffic.reading import read
 
-    session = open_session(state)
-    traffic = read(target, session)
+    # Plain files need no AWS, so the session is opened only for S3 and for encrypted records.
+    traffic = read(target, lambda: open_session(state))
     of_endpoint = [record for record in traffic.records if record.endpoint == name]
     if not of_endpoint:
         found = ", ".join(sorted({record.endpoint for record in traffic.records}))
@@ -102,7 +101,7 @@ def _of_records(
         )
     return acceptance_from_records(
         of_endpoint,
-        session.now(),
+        datetime.now(UTC),
         since,
         [part.strip() for part in slices.split(",")] if slices else None,
         target,
