@@ -12,7 +12,7 @@ from typing import Any
 from peagle_sm.core.catalog import Catalog
 from peagle_sm.core.learn.memory import PARTITIONS, TrainingLoad, TrainingMachine, least_partitions, memory_of
 from peagle_sm.core.learn.price import duration_of
-from peagle_sm.core.learn.recipes import HeadSizes, Recipe, RecipeBook, chosen, head_sizes
+from peagle_sm.core.learn.recipes import HeadSizes, Recipe, RecipeBook, chosen, head_sizes, shards_of
 from peagle_sm.core.learn.spec import TrainSpec
 
 LENGTHS = (4096, 10240, 20480)
@@ -78,7 +78,7 @@ def _option(
     partitions: int | None,
 ) -> TrainingOption:
     entry = catalog.instances[name]
-    machine, shards = TrainingMachine.of(entry, name), int(values.get("expert_parallel_size") or 1)
+    machine, shards = TrainingMachine.of(entry, name), shards_of(values)
     load = TrainingLoad.of(values)
     parts = partitions or least_partitions(recipe.target, head, load, machine, shards) or PARTITIONS[-1]
     load = replace(load, partitions=parts)

@@ -21,7 +21,7 @@ from peagle_sm.core.learn.memory import (
     memory_of,
 )
 from peagle_sm.core.learn.price import Duration, duration_of, epoch_findings, price_findings
-from peagle_sm.core.learn.recipes import chosen, head_sizes, load_recipes
+from peagle_sm.core.learn.recipes import chosen, head_sizes, load_recipes, shards_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.training_request import (
     ChannelFacts,
@@ -145,7 +145,7 @@ def make_training_plan(spec: LearnSpec, facts: TrainingFacts) -> LearnPlan:
     gpus = entry.gpu_count if entry else 0
     values = chosen(spec.train, facts.recipe, warm=facts.head_uri is not None, gpus=gpus)
     head = head_sizes(facts.recipe, values)
-    shards = int(values.get("expert_parallel_size") or 1)
+    shards = shards_of(values)
     memory = None
     if entry is not None:
         machine = TrainingMachine.of(entry, facts.instance_type)
