@@ -27,8 +27,8 @@ _LOSS_BYTES = {2: 2 + 2 + 2 + 4 + 4 + 4 + 4, 4: 6 * 4}
 # concatenation and residuals; queries, repeated keys and values, and the attention's result twice; the MLP's
 # four.
 _HIDDEN_VALUES, _ATTENTION_VALUES, _MLP_VALUES = 10, 5, 4
-# Weights, gradients and AdamW's two moments. On a GPU the head has the target's bfloat16 (train_eagle3.py), so
-# each has 2 bytes, and DistributedDataParallel's copy of the gradients too.
+# Weights, gradients and AdamW's two moments. On a GPU the head has the target's bfloat16 (train_eagle3.py),
+# so each has 2 bytes, and DistributedDataParallel's copy of the gradients too.
 _STATE_BYTES = {2: 5 * 2, 4: 4 * 4}
 # The CPU's attention (container/peagle_train) takes 512 masked rows at a time: scores, softmax and gradient.
 _CPU_ROWS, _CPU_COPIES = 512, 3
