@@ -25,8 +25,19 @@ from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
 from peagle_sm.core.request_slices import slices_of_body
+from peagle_sm.core.words import elapsed, when
 from peagle_sm.learn.prompts import Read, read_prompts, target_texts
-from peagle_sm.learn.sampling import Journal, Sampling, SamplingEnd, SamplingLimits, Streams, WantedAnswer
+from peagle_sm.learn.sampling import (
+    MARGIN,
+    Journal,
+    Sampling,
+    SamplingEnd,
+    SamplingLimits,
+    Streams,
+    TurnOff,
+    WantedAnswer,
+    turn_off_of,
+)
 from peagle_sm.learn.stored_data import (
     GENERAL,
     HELD_OUT,
@@ -46,8 +57,6 @@ from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.progress import Event, Progress
 
-_MARGIN = timedelta(minutes=5)  #: before the end of the lifetime, for requests in flight
-
 
 @dataclass(frozen=True)
 class SetFacts:
@@ -65,6 +74,8 @@ class DataOffer:
     """What `learn data` would send and store; ``usd`` None: no price is known.
 
     ``answered`` prompts have an answer from an earlier run. ``seconds`` is a rough estimate at 10 ms a token.
+    ``until`` is when the endpoint is turned off, since its ``ends`` ("lifetime" or "hours") end;
+    ``ends_early`` is true if that is before the estimated end, so some prompts stay without an answer.
     """
 
     name: str
@@ -83,6 +94,8 @@ class DataOffer:
     usd_per_hour: float | None
     budget_usd: float | None
     until: datetime | None
+    ends: str
+    ends_early: bool
     uri: str
     notes: tuple[str, ...]
 
@@ -141,6 +154,7 @@ def plan_data(
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
         NotFound, ServiceFault: the endpoint or the bucket does not exist, or is not in service.
+        PlanRefused: the endpoint is turned off before it could answer anything.
     """
     data = spec.data
     if not data.prompts:
@@ -165,7 +179,9 @@ def plan_data(
     tokens = sum(limit_of(each.item) or data.max_tokens for each in todo)
     seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
     hourly = described.arm.usd_per_hour
-    spent = status(endpoint, session=session)
+    now, end = session.now(), turn_off_of(status(endpoint, session=session).summary, session.now())
+    if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
+        raise _too_late(endpoint, end, session)
     offer = DataOffer(
         name=spec.name,
         endpoint=endpoint,
@@ -187,11 +203,23 @@ def plan_data(
         usd=None if hourly is None else hourly * seconds / 3600,
         usd_per_hour=hourly,
         budget_usd=data.budget_usd,
-        until=spent.summary.expires_at,
+        until=None if end is None else end.at,
+        ends="" if end is None else end.ends,
+        ends_early=bool(todo) and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
         uri=data_uri(spec),
         notes=(*notes, *read.notes),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
+
+
+def _too_late(endpoint: str, end: TurnOff, session: Session) -> PlanRefused:
+    return PlanRefused(
+        f"endpoint {endpoint} is turned off at {when(end.at)}, by its {end.ends}; sampling stops"
+        f" {elapsed(MARGIN.total_seconds())} before, so no prompt would get an answer. Nothing was sent",
+        next_step=f"Keep it on: `peagle-sm keep {endpoint} 2h{session.command_flags()}`, or run this again"
+        " when it is on for longer.",
+        details={"findings": []},
+    )
 
 
 def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path) -> tuple[Read, Split]:
@@ -302,7 +330,7 @@ def make_data(
     Raises:
         Declined: ``confirm`` declined; nothing was sent or stored.
         SpecError, ServiceFault, StreamError: the endpoint refused or failed; what was answered is kept.
-        PlanRefused: the budget or the lifetime ended before there was an answer for each set.
+        PlanRefused: the budget, the lifetime or the hours ended before there was an answer for each set.
         PeagleError: S3 refused; the files are on this machine, and the next run uploads them.
     """
     spec, offer = plan.spec, plan.offer
@@ -312,11 +340,10 @@ def make_data(
         )
     work.mkdir(parents=True, exist_ok=True)
     arm = plan.described.arm
-    until = None if offer.until is None else offer.until - _MARGIN
     sampling = Sampling(
         engine=engine or EndpointEngine(session, arm.endpoint, arm.component),
         journal=plan.journal,
-        limits=SamplingLimits(offer.usd_per_hour, spec.data.budget_usd, until),
+        limits=_limits(offer),
         concurrency=spec.data.concurrency,
         vocab_size=plan.vocab_size,
         progress=progress,
@@ -336,6 +363,11 @@ def make_data(
     return DataResult(found, set_uri(spec, found), work / "data", rows, tokens, learned, end)
 
 
+def _limits(offer: DataOffer) -> SamplingLimits:
+    until = None if offer.until is None else TurnOff(offer.until, offer.ends).stops_at
+    return SamplingLimits(offer.usd_per_hour, offer.budget_usd, until, offer.ends)
+
+
 def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, int], dict[str, int]]:
     """Return the files, and the rows, tokens and answer tokens of each training file."""
     answers, files = plan.journal.answers, dict[str, bytes]()
@@ -351,8 +383,9 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, 
         ]
         if not turns:
             raise PlanRefused(
-                f"no prompt of {name} has an answer: the budget or the endpoint's lifetime is too small",
-                next_step="Raise data.budget_usd, or extend the lifetime with `peagle-sm keep`; answers so"
+                f"no prompt of {name} has an answer: the budget, or the endpoint's lifetime or hours are too"
+                " short",
+                next_step="Raise data.budget_usd, or keep the endpoint on with `peagle-sm keep`; answers so"
                 " far are"
                 " kept, and the next run continues.",
                 details={"findings": []},
