@@ -63,7 +63,9 @@ def large(session: Session, spec: LearnSpec, tokens: int) -> str:
     s3, data = session.api("s3"), "a" * 64
     line = json.dumps({"input_ids": [1] * 5000, "loss_mask": [1] * 5000, "conversation": "c"}) + "\n"
     content = line.encode() * (COUNTED_BYTES // len(line) + 1)
-    files = {"training/train.tokens.jsonl": {"size": len(content), "rows": 9, "tokens": tokens}}
+    files = {
+        "training/train.tokens.jsonl": {"size": len(content), "rows": 9, "conversations": 3, "tokens": tokens}
+    }
     manifest = {
         "schema": "peagle-sm/learn-data/1",
         "data": data,

@@ -353,14 +353,22 @@ def make_data(
     end = sampling.run(plan.wanted)
     if end.stopped_by is not None:
         progress(Event("check", f"stopped at {end.stopped_by}: {end.waiting:,} prompts have no answer"))
-    files, rows, tokens, learned = _files(plan)
+    files, counts = _files(plan)
     found = data_hash(files)
     for name, content in files.items():
         write_file(work / "data" / name, content, parents=True)
-    text = json.dumps(_manifest(plan, session, found, files, rows, tokens, end), indent=1, sort_keys=True)
+    text = json.dumps(_manifest(plan, session, found, files, counts, end), indent=1, sort_keys=True)
     write_file(work / "data" / MANIFEST, text + "\n", parents=True)
     store(spec, session, found, work / "data", files, progress)
-    return DataResult(found, set_uri(spec, found), work / "data", rows, tokens, learned, end)
+    return DataResult(
+        data=found,
+        uri=set_uri(spec, found),
+        folder=work / "data",
+        rows={name: each.rows for name, each in counts.items()},
+        tokens={name: each.tokens for name, each in counts.items()},
+        answer_tokens={name: each.answer_tokens for name, each in counts.items()},
+        end=end,
+    )
 
 
 def _limits(offer: DataOffer) -> SamplingLimits:
@@ -368,10 +376,19 @@ def _limits(offer: DataOffer) -> SamplingLimits:
     return SamplingLimits(offer.usd_per_hour, offer.budget_usd, until, offer.ends)
 
 
-def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, int], dict[str, int]]:
-    """Return the files, and the rows, tokens and answer tokens of each training file."""
-    answers, files = plan.journal.answers, dict[str, bytes]()
-    rows, tokens, learned = dict[str, int](), dict[str, int](), dict[str, int]()
+@dataclass(frozen=True)
+class _FileCounts:
+    """What one training file has."""
+
+    rows: int
+    conversations: int
+    tokens: int
+    answer_tokens: int
+
+
+def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, _FileCounts]]:
+    """Return the files, and the counts of each training file."""
+    answers, files, counts = plan.journal.answers, dict[str, bytes](), dict[str, _FileCounts]()
     by_key = {each.item.prompt_id: each.key for each in plan.wanted}
     learned_from = (*plan.split.train, *plan.split.general_train)
     for name, conversations in ((TRAINING, learned_from), (VALIDATION, plan.split.held_out)):
@@ -391,14 +408,15 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, 
                 details={"findings": []},
             )
         files[name] = "".join(row(turn) + "\n" for turn in turns).encode()
-        rows[name] = len(turns)
-        tokens[name] = sum(len(turn.prompt_ids) + len(turn.answer_ids) for turn in turns)
-        learned[name] = sum(len(turn.answer_ids) for turn in turns)
+        learned = sum(len(turn.answer_ids) for turn in turns)
+        read = sum(len(turn.prompt_ids) for turn in turns)
+        count = len({turn.conversation for turn in turns})
+        counts[name] = _FileCounts(len(turns), count, read + learned, learned)
     held_out = [prompt for each in plan.split.held_out for prompt in each.prompts]
     files[HELD_OUT] = _bodies(held_out)
     if plan.split.general:
         files[GENERAL] = _bodies(plan.split.general)
-    return files, rows, tokens, learned
+    return files, counts
 
 
 def _bodies(prompts: Iterable[LearnPrompt]) -> bytes:
@@ -417,8 +435,7 @@ def _manifest(
     session: Session,
     found: str,
     files: Mapping[str, bytes],
-    rows: Mapping[str, int],
-    tokens: Mapping[str, int],
+    counts: Mapping[str, _FileCounts],
     end: SamplingEnd,
 ) -> dict[str, Any]:
     spec, offer = plan.spec, plan.offer
@@ -445,8 +462,9 @@ def _manifest(
             name: {
                 "sha256": hashlib.sha256(content).hexdigest(),
                 "size": len(content),
-                "rows": rows.get(name),
-                "tokens": tokens.get(name),
+                "rows": counts[name].rows if name in counts else None,
+                "conversations": counts[name].conversations if name in counts else None,
+                "tokens": counts[name].tokens if name in counts else None,
             }
             for name, content in sorted(files.items())
         },

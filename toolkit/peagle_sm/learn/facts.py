@@ -25,15 +25,15 @@ from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
 from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, read_line, target_shape
 from peagle_sm.core.words import Finding, error_finding
-from peagle_sm.learn.stored_data import set_uri, stored_manifest, told_counts
+from peagle_sm.learn.stored_data import Counts, set_uri, stored_manifest, told_counts
 
 SUFFIX = ".tokens.jsonl"
 """Files of training data: one document of token ids a line."""
 COUNTED_BYTES = 64_000_000
 """Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it.
 Of larger data the counts are those of `learn data`'s manifest."""
-BEGINNING_BYTES = 1_000_000
-"""Of larger data, so much is checked."""
+BEGINNING_BYTES, SAMPLED_FILES = 1_000_000, 16
+"""Of larger data, this much of each file is checked, and of this many files, evenly spread."""
 TRAINER_IMAGE = "peagle-trainer"
 """The local SageMaker's name for the training image."""
 
@@ -310,21 +310,53 @@ def read_channel(
             )
         return None
     size = sum(row[1] for row in rows)
-    lengths = {f"{uri}{key}": length for key, length, _ in rows}
-    counts = (None, None) if size <= COUNTED_BYTES else told_counts(spec, session, lengths)
+    sizes = {key: length for key, length, _ in rows}
+    checked = ""
     if size <= COUNTED_BYTES:
         lines = (
             line
-            for key, length, _ in rows
+            for key, length in sizes.items()
             for line in _numbered(read_range(session, bucket, prefix + key, 0, length), f"{uri}{key}")
         )
         counts = count_documents(lines, f"train.{name}", vocab)
     else:
-        key, length, _ = rows[0]
-        begins = read_range(session, bucket, prefix + key, 0, min(length, BEGINNING_BYTES))
-        for origin, line in _numbered(begins.rpartition(b"\n")[0], f"{uri}{key}"):
-            _tokens(line, origin, f"train.{name}", vocab)
-    return ChannelFacts(uri, _digest(session, uri), size, counts[1], counts[0])
+        counts = told_counts(spec, session, {f"{uri}{key}": length for key, length in sizes.items()})
+        checked = _check_beginnings(session, uri, sizes, f"train.{name}", vocab)
+    digest = _digest(session, uri)
+    return ChannelFacts(
+        uri, digest, size, counts.tokens, counts.documents, counts.conversations, checked=checked
+    )
+
+
+def _check_beginnings(
+    session: Session, uri: str, sizes: Mapping[str, int], what: str, vocab: int | None
+) -> str:
+    """Check the whole lines at the beginning of up to `SAMPLED_FILES` files; return what was checked.
+
+    Raises:
+        SpecError: a line is none of the trainer's.
+    """
+    bucket, prefix = split_uri(uri)
+    keys, documents, read = spread(list(sizes), SAMPLED_FILES), 0, 0
+    for key in keys:
+        length = min(sizes[key], BEGINNING_BYTES)
+        content = read_range(session, bucket, prefix + key, 0, length)
+        whole = content if length == sizes[key] else content[: content.rfind(b"\n") + 1]
+        read += len(whole)
+        for origin, line in _numbered(whole, f"{uri}{key}"):
+            documents += 1
+            _tokens(line, origin, what, vocab)
+    return (
+        f"checked: {documents:,} documents at the beginning of {len(keys)} of {len(sizes)} files,"
+        f" {read / 1e6:,.1f} of {sum(sizes.values()) / 1e6:,.1f} MB; the job checks the rest"
+    )
+
+
+def spread(names: Sequence[str], most: int) -> list[str]:
+    """Return at most ``most`` of the names (2 or more), evenly spread, with the first and the last."""
+    if len(names) <= most:
+        return list(names)
+    return [names[round(at * (len(names) - 1) / (most - 1))] for at in range(most)]
 
 
 def _newest_set(spec: LearnSpec, session: Session) -> str | None:
@@ -364,10 +396,12 @@ def _local_channel(spec: LearnSpec, name: str, path: Path, vocab: int | None) ->
             total.update(f"{file.name}\0{len(content)}\0".encode() + content)
             yield from _numbered(content, str(file))
 
-    conversations, tokens = count_documents(lines(), f"train.{name}", vocab)
+    counts = count_documents(lines(), f"train.{name}", vocab)
     digest = total.hexdigest()[:16]
     uri = f"{spec.folder}data/{digest}/{name}/"
-    return ChannelFacts(uri, digest, size, tokens, conversations, tuple(map(str, files)))
+    return ChannelFacts(
+        uri, digest, size, counts.tokens, counts.documents, counts.conversations, files=tuple(map(str, files))
+    )
 
 
 def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
@@ -376,24 +410,26 @@ def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
             yield f"{origin} line {number}", line
 
 
-def count_documents(
-    lines: Iterable[tuple[str, bytes]], what: str, vocab: int | None = None
-) -> tuple[int, int]:
-    """Check documents as the trainer does, and count them and their tokens; ``vocab`` None: unknown.
+def count_documents(lines: Iterable[tuple[str, bytes]], what: str, vocab: int | None = None) -> Counts:
+    """Check documents as the trainer does, and count them; ``vocab`` None: unknown.
+
+    A document that names no conversation is one of its own.
 
     Raises:
         SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of the target.
     """
     documents = tokens = 0
+    conversations = set[str]()
     for origin, line in lines:
         documents += 1
         tokens += _tokens(line, origin, what, vocab)
+        conversations.add(str(json.loads(line).get("conversation", origin)))
     if not documents:
         raise SpecError(
             f"{what}: found 0 documents; allowed: at least one",
             next_step="Run `peagle-sm learn data` with more prompts.",
         )
-    return documents, tokens
+    return Counts(documents, len(conversations), tokens)
 
 
 def _tokens(line: bytes, origin: str, what: str, vocab: int | None) -> int:

@@ -73,23 +73,36 @@ def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
     return dict(found)
 
 
-def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> tuple[int | None, int | None]:
-    """Return documents and tokens of files, by address and size, from the manifest of the newest set.
+@dataclass(frozen=True)
+class Counts:
+    """How much a channel has; None if not counted."""
 
-    None, None: there is no manifest, or the files are not those that it names.
+    documents: int | None = None
+    conversations: int | None = None
+    tokens: int | None = None
+
+
+def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> Counts:
+    """Return the counts of files, by address and size, from the manifest of the newest set.
+
+    Nothing is counted if there is no manifest, or if the files are not those that it names.
     """
     try:
         manifest = stored_manifest(spec, session)
     except (NotFound, SpecError):
-        return None, None
+        return Counts()
     top = set_uri(spec, manifest["data"])
     named = {f"{top}{name}": each for name, each in dict(manifest.get("files") or {}).items()}
     told = [named.get(uri) or {} for uri in sizes]
-    counts = [(each.get("rows"), each.get("tokens")) for each in told]
-    known = [(rows, tokens) for rows, tokens in counts if isinstance(rows, int) and isinstance(tokens, int)]
-    if [each.get("size") for each in told] != list(sizes.values()) or len(known) < len(counts):
-        return None, None
-    return sum(rows for rows, _ in known), sum(tokens for _, tokens in known)
+    if [each.get("size") for each in told] != list(sizes.values()):
+        return Counts()
+
+    def count(name: str) -> int | None:
+        found = [each.get(name) for each in told]
+        known = [each for each in found if isinstance(each, int)]
+        return sum(known) if len(known) == len(found) else None
+
+    return Counts(count("rows"), count("conversations"), count("tokens"))
 
 
 @dataclass(frozen=True)
