@@ -14,8 +14,7 @@ from peagle_sm.aws.control import training
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.learn.facts import COUNTED_BYTES, spread
-from peagle_sm.learn.stored_data import MANIFEST, SCHEMA, TRAINING, data_uri, set_uri
+from peagle_sm.learn.stored_data import COUNTED_BYTES, MANIFEST, SCHEMA, TRAINING, data_uri, set_uri, spread
 from peagle_sm.learn.train import plan_training
 from tests.learn.conftest import SHIPPED, WEIGHTS, document
 from tests.learn.test_requests import front_door

@@ -15,8 +15,9 @@ from peagle_sm.core.learn.price import Duration, epoch_findings
 from peagle_sm.core.learn.spec import LearnSpec, TrainSpec
 from peagle_sm.core.learn.steps import StepCost
 from peagle_sm.learn import train as learning
-from peagle_sm.learn.facts import COUNTED_BYTES, read_price
+from peagle_sm.learn.facts import read_price
 from peagle_sm.learn.run import RunStep, offer_of, open_state
+from peagle_sm.learn.stored_data import COUNTED_BYTES
 from tests.aws.test_prices import INSTANCE, answering, product
 
 Make = Callable[..., LearnSpec]
