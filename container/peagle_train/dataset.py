@@ -154,13 +154,18 @@ class Batches:
 
 
 class InOrder:
-    """A loader of the documents as they lie, each once; of several processes, each has its own part."""
+    """A loader of the documents in order; of several processes, each has its own part.
+
+    All processes have the same number of documents, since a sharded target needs all of them for each pass.
+    So if the processes do not divide the documents, some of the first ones are read twice.
+    """
 
     sampler = None
 
     def __init__(self, documents: Documents, *, micro: int, rank: int, world: int) -> None:
         self.documents, self.micro = documents, micro
-        self.mine = range(rank, len(documents), world)
+        count = len(documents)
+        self.mine = [(rank + turn * world) % count for turn in range(-(-count // world))]
 
     def __len__(self) -> int:
         return -(-len(self.mine) // self.micro)

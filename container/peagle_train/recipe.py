@@ -15,8 +15,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from nemo_automodel.components.config.loader import ConfigNode
+from nemo_automodel.components.distributed.mesh_utils import get_flat_mesh
+from nemo_automodel.components.distributed.parallelizer import fsdp2_strategy_parallelize
 from nemo_automodel.components.speculative.eagle import HFEagle3TargetModel, PEagleTrainerModule
+from nemo_automodel.recipes._dist_utils import create_distributed_setup_from_config
 from nemo_automodel.recipes.llm.train_eagle3 import TrainEagle3Recipe
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from transformers import AutoModelForCausalLM
 
 from peagle_train import Mistake, checkpoint, heads, settings
@@ -83,6 +87,7 @@ class HeadRecipe(TrainEagle3Recipe):
             draft_vocab=plan.head.draft_vocab if plan.head and token_map.exists() else None,
             token_map=str(token_map) if token_map.exists() else None,
             on_gpu=torch.cuda.is_available(),
+            world=plan.world,
         )
         arguments = document["recipe_args"]
         if plan.head:
@@ -128,7 +133,16 @@ class HeadRecipe(TrainEagle3Recipe):
             target_path, dtype=self.compute_dtype, attn_implementation=self.plan.target.attention
         )
         self.target_model.requires_grad_(False)
+        if self.plan.settings.target_shards > 1:
+            self._shard_target()
         self.target_wrapper = HFEagle3TargetModel(self.target_model, aux_layer_ids=recipe_cfg.aux_layer_ids)
+
+    def _shard_target(self) -> None:
+        """Shard the target over the processes, as the library does on GPUs, but without bfloat16."""
+        self.dist_setup = create_distributed_setup_from_config(self.cfg, world_size=self.dist_env.world_size)
+        self.device_mesh = self.dist_setup.mesh_context.device_mesh
+        self.dp_mesh = get_flat_mesh(self.device_mesh, "dp")
+        fsdp2_strategy_parallelize(self.target_model, self.device_mesh, mp_policy=MixedPrecisionPolicy())
 
     def _configure_peagle_draft_config(
         self, recipe_cfg: Any, draft_config: Any, draft_base_config: Any

@@ -219,6 +219,14 @@ def fit_faults(
     shards = settings.get("expert_parallel_size") or 1
     if world % shards:
         yield f"expert_parallel_size: found {shards}; allowed: divisors of the job's {world} GPUs"
+    parts = settings.get("target_shards") or 1
+    if world % parts:
+        yield f"target_shards: found {parts}; allowed: divisors of the job's {world} GPUs"
+    if parts > 1 and shards > 1:
+        yield (
+            f"target_shards: found {parts} with expert_parallel_size {shards}; allowed: 1, since spreading "
+            "the experts already shards the other weights"
+        )
 
 
 def read_line(line: bytes, vocab: int | None) -> tuple[list[int], list[int]]:

@@ -44,6 +44,7 @@ class Settings:
     log_every_steps: int = 10
     seed: int = 42
     expert_parallel_size: int = 1
+    target_shards: int = 1
 
 
 OF_THE_HEAD = (
@@ -121,6 +122,7 @@ _RULES: dict[str, tuple[Parse, str]] = {
     "log_every_steps": _whole(1, 1_000_000),
     "seed": _whole(0, 2**32 - 1),
     "expert_parallel_size": _whole(1, 1024),
+    "target_shards": _whole(1, 1024),
 }
 
 
@@ -203,11 +205,13 @@ def recipe(
     draft_vocab: int | None,
     token_map: str | None,
     on_gpu: bool,
+    world: int,
 ) -> dict[str, Any]:
     """Return the library's recipe (``TrainEagle3Recipe`` with ``parallel_drafting``).
 
     Its data, its checkpoints and the head's shape are left out: `peagle_train.recipe` brings them. One pass
-    of the library is the whole run here, since it restores no position within an epoch.
+    of the library is the whole run here, since it restores no position within an epoch. ``world`` is the
+    number of processes.
     """
     assert settings.aux_layer_ids is not None
     made: dict[str, Any] = {
@@ -257,4 +261,8 @@ def recipe(
     }
     if settings.expert_parallel_size > 1:
         made["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "ep_size": settings.expert_parallel_size}
+    elif settings.target_shards > 1:
+        # Each group of GPUs has a whole target, so that layers are gathered within one instance.
+        copies = world // settings.target_shards
+        made["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": copies}
     return made

@@ -17,6 +17,7 @@ from scripts.reference_pages.engines import engines_page
 from scripts.reference_pages.python_api import python_page
 from scripts.reference_pages.quickstart_picture import picture
 from scripts.reference_pages.spec import schema_text, spec_page
+from scripts.reference_pages.training_sizes import training_sizes_page
 from scripts.reference_pages.troubleshooting import troubleshooting_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -39,6 +40,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/spec.md": spec_page,
     "reference/spec.schema.json": schema_text,
     "reference/python.md": python_page,
+    "reference/training-sizes.md": training_sizes_page,
     "reference/troubleshooting.md": troubleshooting_page,
     "assets/architecture.svg": architecture_picture,
     "assets/quickstart.svg": _picture,

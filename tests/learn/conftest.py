@@ -33,7 +33,7 @@ def stored(session: Session, name: str) -> None:
 
 def document(length: int = 40) -> str:
     mask = [0] * 10 + [1] * (length - 10)
-    return json.dumps({"input_ids": list(range(length)), "loss_mask": mask, "conversation": "c"})
+    return json.dumps({"input_ids": list(range(length)), "loss_mask": mask})
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from peagle_sm.aws.control import training
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.learn.facts import COUNTED_BYTES
-from peagle_sm.learn.stored_data import MANIFEST, SCHEMA, TRAINING, data_uri, set_uri
+from peagle_sm.learn.stored_data import COUNTED_BYTES, MANIFEST, SCHEMA, TRAINING, data_uri, set_uri, spread
 from peagle_sm.learn.train import plan_training
 from tests.learn.conftest import SHIPPED, WEIGHTS, document
 from tests.learn.test_requests import front_door
@@ -91,6 +90,36 @@ def test_the_beginning_of_data_too_large_to_count(local: Session, folder: Path, 
     assert plan_training(spec, local, folder).errors == []
 
 
+def test_large_data_is_checked_at_the_beginning_of_files_that_are_spread(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    """40 files: 16 of them are read, among them the first, the last and some between."""
+    s3, spec = local.api("s3"), make_spec("files", training="s3://learn-tests/many/", validation=None)
+    filler = "\n" * (COUNTED_BYTES // 39)
+    names = [f"{number:02d}.tokens.jsonl" for number in range(40)]
+    for name in names:
+        s3.put_object(Bucket="learn-tests", Key=f"many/{name}", Body=(ids(1, 2) + filler).encode())
+    plan = plan_training(spec, local, folder)
+    assert plan.errors == []
+    said = " ".join(dict(plan.card().fields)["training"].split())
+    assert "checked: 16 documents at the beginning of 16 of 40 files, 16.0 of 65.6 MB; the job checks" in said
+    assert plan.to_dict()["channels"]["training"]["checked"] in said
+    for name in (names[-1], spread(names, 16)[7]):
+        s3.put_object(Bucket="learn-tests", Key=f"many/{name}", Body=(ids(1, VOCAB) + filler).encode())
+        assert f"many/{name} line 1: input_ids has 2048" in refused(local, spec, folder)
+        s3.put_object(Bucket="learn-tests", Key=f"many/{name}", Body=(ids(1, 2) + filler).encode())
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, 0), (1, 1), (16, 16), (17, 16), (1000, 16)])
+def test_the_sampled_files_are_spread(count: int, expected: int) -> None:
+    names = [str(number) for number in range(count)]
+    found = spread(names, 16)
+    assert len(set(found)) == len(found) == expected
+    assert found == sorted(found, key=int)
+    assert found[:1] == names[:1]
+    assert found[-1:] == names[-1:]
+
+
 def test_data_that_was_made_for_another_target(local: Session, folder: Path, make_spec: Make) -> None:
     spec = make_spec("moved", training=None, validation=None)
     stored_set(local, spec, f"{document()}\n" * 4, {"model": "gpt-oss-20b", "revision": None})
@@ -116,11 +145,24 @@ def test_a_target_without_its_context(local: Session, folder: Path, make_spec: M
     assert "max_position_embeddings is None; allowed: a whole number above 0" in said
 
 
+def test_documents_of_one_conversation(local: Session, folder: Path, make_spec: Make) -> None:
+    line = json.dumps({"input_ids": [1, 2], "loss_mask": [0, 1], "conversation": "c"}) + "\n"
+    (folder / "one.tokens.jsonl").write_text(line * 3)
+    said = refused(local, make_spec("one-talk", training="one.tokens.jsonl"), folder)
+    assert "train.training: found 1 conversation; allowed: at least 2" in said
+    (folder / "one.tokens.jsonl").write_text(line * 3 + line.replace('"c"', '"d"'))
+    plan = plan_training(make_spec("one-talk", training="one.tokens.jsonl"), local, folder)
+    assert plan.errors == []
+    channel = plan.to_dict()["channels"]["training"]
+    assert (channel["conversations"], channel["documents"], channel["tokens"]) == (2, 4, 8)
+    assert "2 conversations, 4 documents, 8 tokens" in str(plan.card())
+
+
 @pytest.mark.parametrize("channel", ["training", "validation"])
 def test_one_document(local: Session, folder: Path, make_spec: Make, channel: str) -> None:
     (folder / "one.tokens.jsonl").write_text(f"{document()}\n")
     said = refused(local, make_spec("single", **{channel: "one.tokens.jsonl"}), folder)
-    assert f"train.{channel}: found 1 document; allowed: at least 2" in said
+    assert f"train.{channel}: found 1 conversation; allowed: at least 2" in said
 
 
 @pytest.mark.parametrize(

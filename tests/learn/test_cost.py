@@ -15,8 +15,9 @@ from peagle_sm.core.learn.price import Duration, epoch_findings
 from peagle_sm.core.learn.spec import LearnSpec, TrainSpec
 from peagle_sm.core.learn.steps import StepCost
 from peagle_sm.learn import train as learning
-from peagle_sm.learn.facts import COUNTED_BYTES, read_price
+from peagle_sm.learn.facts import read_price
 from peagle_sm.learn.run import RunStep, offer_of, open_state
+from peagle_sm.learn.stored_data import COUNTED_BYTES
 from tests.aws.test_prices import INSTANCE, answering, product
 
 Make = Callable[..., LearnSpec]
@@ -63,7 +64,9 @@ def large(session: Session, spec: LearnSpec, tokens: int) -> str:
     s3, data = session.api("s3"), "a" * 64
     line = json.dumps({"input_ids": [1] * 5000, "loss_mask": [1] * 5000, "conversation": "c"}) + "\n"
     content = line.encode() * (COUNTED_BYTES // len(line) + 1)
-    files = {"training/train.tokens.jsonl": {"size": len(content), "rows": 9, "tokens": tokens}}
+    files = {
+        "training/train.tokens.jsonl": {"size": len(content), "rows": 9, "conversations": 3, "tokens": tokens}
+    }
     manifest = {
         "schema": "peagle-sm/learn-data/1",
         "data": data,

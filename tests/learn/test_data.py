@@ -6,6 +6,8 @@ import itertools
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.aws.storage import s3
-from peagle_sm.core.errors import Declined, NotFound, PeagleError, SpecError
+from peagle_sm.cli.commands.learning.data import render_data_offer
+from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.learn.conversations import NEAR, shingles, similarity
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import read_rows
@@ -251,6 +254,33 @@ def test_bad_prompts_are_refused_before_anything_is_sent(
         plan_data(spec_of(lines), session, tmp_path / "work")
     assert said in caught.value.message
     assert not (tmp_path / "work").exists()
+
+
+def test_the_endpoints_hours_bound_the_sampling(spec_of: Make, session: Session, tmp_path: Path) -> None:
+    now = session.now()
+
+    def deployed(minutes: int) -> str:
+        """An endpoint that its hours turn off so many minutes from now."""
+        starts, ends = (f"{now + timedelta(minutes=each):%H:%M}" for each in (-120, minutes))
+        spec = EndpointSpec(name=f"hours-{minutes}", model="tiny-code", hours=f"{starts}-{ends} UTC")
+        found: Endpoint = deploy(spec, session=session, unguarded=True)
+        return found.name
+
+    work, names = tmp_path / "work", [deployed(4), deployed(20)]
+    late, soon = (spec_of(texts(400)).model_copy(update={"endpoint": name}) for name in names)
+    with pytest.raises(PlanRefused, match=r"by its hours; .*Nothing was sent") as refused:
+        plan_data(late, session, work)
+    assert f"peagle-sm keep {names[0]} 2h" in str(refused.value.next_step)
+    engine, plan = ByteEngine(), plan_data(soon, session, work)
+    assert (plan.offer.ends, plan.offer.ends_early) == ("hours", False)
+    assert "the endpoint's hours end" in render_data_offer(plan.offer)
+    slow = replace(plan.offer, ends_early=True)
+    assert "Too early for all answers" in render_data_offer(slow)
+    due = replace(plan, offer=replace(plan.offer, until=now))
+    with pytest.raises(PlanRefused, match="lifetime or hours are too short"):
+        make_data(due, session, work, confirm=lambda _: True, progress=lambda _: None, engine=engine)
+    assert engine.asked == []
+    delete(names, session=session)
 
 
 def test_paths_are_relative_to_the_spec_and_not_to_the_working_folder(

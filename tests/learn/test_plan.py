@@ -6,14 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_sm.core.catalog import PriceEntry, load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.job_names import attempt_name, attempt_of, metric_definitions, read_line, read_lines
 from peagle_sm.core.learn.memory import HOST_BASE_GB, TrainingLoad, TrainingMachine, memory_of, rows_of
+from peagle_sm.core.learn.offers import TrainingOption, training_options
 from peagle_sm.core.learn.price import TrainingPrice, operations_per_token, price_findings
-from peagle_sm.core.learn.recipes import load_recipes
+from peagle_sm.core.learn.recipes import chosen, load_recipes
 from peagle_sm.core.learn.spec import LearnSpec, TrainSpec, parse_learn_spec
 
 BOOK = load_recipes()
+SHARING = ("expert_parallel_size", "target_shards")
 #: GiB above the process's base, by tokens and partitions; measured by the prototype on a CPU, 2026-11-22.
 MEASURED = {
     (2048, 1): 1.19,
@@ -64,6 +67,46 @@ def test_the_utilization_gives_back_the_paper_s_seconds() -> None:
     operations = operations_per_token(recipe, recipe.head, TrainingLoad(2048, 1, 0.8, 0.2)) * 128 * 2048
     seconds = operations / (8 * BOOK.speeds.teraflops["H200"] * 1e12 * BOOK.speeds.utilization)
     assert seconds == pytest.approx(17.5, rel=0.01)
+
+
+def options(model: str, price: PriceEntry | None = None) -> list[TrainingOption]:
+    return training_options(BOOK.recipe(model), load_catalog(), BOOK, lambda _: price, lengths=(20_480,))
+
+
+def test_a_dense_target_fits_20480_tokens_because_it_is_sharded() -> None:
+    found = {one.instance_type: one for one in options("gemma-4-31b-it")}
+    assert [name for name, one in found.items() if one.fits] == ["ml.p6-b300.48xlarge"]
+    assert "over 8 GPUs" in found["ml.p6-b300.48xlarge"].lines[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "expected"),
+    [
+        ("gemma-4-31b-it", {}, {"target_shards": 8}),
+        ("gpt-oss-20b", {}, {"expert_parallel_size": 8}),
+        ("gemma-4-31b-it", {"target_shards": 4}, {"target_shards": 4}),
+        ("gpt-oss-20b", {"target_shards": 8}, {"target_shards": 8}),
+    ],
+)
+def test_the_target_is_shared_one_way(model: str, given: dict[str, int], expected: dict[str, int]) -> None:
+    values = chosen(TrainSpec.model_validate(given), BOOK.recipe(model), warm=True, gpus=8)
+    assert {name: values[name] for name in values if name in SHARING} == expected
+    assert not set(SHARING) & set(chosen(TrainSpec(), BOOK.recipe(model), warm=True, gpus=1))
+
+
+def test_a_price_comes_with_its_source_and_date() -> None:
+    price = PriceEntry(
+        instance="ml.p6-b300.48xlarge",
+        region="us-east-1",
+        usd_per_hour=10,
+        kind="sagemaker",
+        source="a list",
+        date="2026-11-26",
+    )
+    last = options("gpt-oss-20b", price)[-1]
+    assert last.usd == pytest.approx(10 * (last.hours or 0))
+    assert last.price is not None
+    assert all(words in last.price for words in ("10.00 USD/hour", "a list", "2026-11-26"))
 
 
 @given(st.integers(64, 40_000), st.sampled_from([1, 2, 4, 8, 16]))

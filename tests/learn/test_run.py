@@ -186,6 +186,46 @@ def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
     assert not work.exists()
 
 
+class Billed(Session):
+    """The local SageMaker with prices: without a price list, those that the spec names."""
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("budget", "told"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")])
+def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    folder: Path,
+    budget: float,
+    told: str,
+) -> None:
+    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
+    train = {"max_hours": 2, "usd_per_hour": 4, "budget_usd": budget}
+    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
+    spec = LearnSpec.model_validate({**given, **weights, "train": train})
+    billed = Billed.from_boto3(session.to_boto3(), session.local)
+    work = folder / "work"
+    steps = Loop(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
+    with pytest.raises(PeagleError, match=told) as refused:
+        run(
+            spec,
+            steps,
+            billed,
+            work,
+            until="train",
+            usd_per_hour=None,
+            confirm=lambda _: False,
+            progress=lambda _: None,
+        )
+    if budget < 8:
+        assert "the job can cost 8.00 USD" in refused.value.message
+    assert not work.exists()
+
+
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_data_that_is_killed_at_random_moments_asks_for_each_answer_once(

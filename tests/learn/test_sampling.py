@@ -7,16 +7,22 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_guard.decide import next_limit
+from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
 from peagle_sm.core.errors import ServiceFault, SpecError, StreamError
-from peagle_sm.learn.sampling import Journal, Sampling, SamplingLimits, WantedAnswer
+from peagle_sm.core.spec.hours import parse_hours
+from peagle_sm.learn.sampling import Journal, Sampling, SamplingLimits, TurnOff, WantedAnswer, turn_off_of
 from peagle_sm.measure.load.work import WorkItem
+from peagle_sm.service.inventory.listing import EndpointSummary
 from peagle_sm.service.progress import Event
 from tests.learn.byte_engine import ByteEngine, text_of_ids
 from tests.traffic.planted import planted
@@ -101,6 +107,82 @@ def test_the_budget_and_the_lifetime_stop_it_and_the_next_run_continues(tmp_path
     )
     assert late.run(prompts).stopped_by == "the end of the endpoint's lifetime"
     assert sampling(Journal.open(path), ByteEngine()).run(prompts).answered == 30
+
+
+ENDPOINT = EndpointSummary("e", "InService", True, created_at=NOW - timedelta(hours=3))
+OFFICE = "Mon-Fri 08:00-19:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "expected"),
+    [
+        ({}, NOW, None),
+        ({"expires_at": NOW + timedelta(hours=1)}, NOW, TurnOff(NOW + timedelta(hours=1), "lifetime")),
+        ({"hours": OFFICE}, NOW, TurnOff(NOW.replace(hour=19), "hours")),
+        (
+            {"hours": OFFICE, "expires_at": NOW + timedelta(hours=1)},
+            NOW,
+            TurnOff(NOW + timedelta(hours=1), "lifetime"),
+        ),
+        (
+            {"hours": OFFICE, "expires_at": NOW + timedelta(hours=9)},
+            NOW,
+            TurnOff(NOW.replace(hour=19), "hours"),
+        ),
+        # A lease postpones the closing.
+        (
+            {"hours": OFFICE, "keep_until": NOW.replace(hour=21)},
+            NOW,
+            TurnOff(NOW.replace(hour=21), "hours"),
+        ),
+        # It closed, and the guard has not turned it off yet.
+        ({"hours": OFFICE}, NOW.replace(hour=20), TurnOff(NOW.replace(hour=19), "hours")),
+        # Turned on by hand in the evening: on until the end of the next day.
+        (
+            {"hours": OFFICE, "created_at": NOW.replace(hour=20)},
+            NOW.replace(hour=21),
+            TurnOff(NOW.replace(hour=19) + timedelta(days=1), "hours"),
+        ),
+        ({"hours": "Mon-Sun 00:00-24:00 UTC"}, NOW, None),
+        ({"hours": "no timetable"}, NOW, None),
+    ],
+)
+def test_the_endpoint_is_turned_off_by_what_ends_first(
+    given: dict[str, Any], now: datetime, expected: TurnOff | None
+) -> None:
+    assert turn_off_of(replace(ENDPOINT, **given), now) == expected
+
+
+@given(st.integers(0, 7 * 24 * 60), st.integers(0, 3 * 24 * 60))
+def test_the_hours_end_when_the_guard_says(minutes: int, age: int) -> None:
+    now = NOW + timedelta(minutes=minutes)
+    created = now - timedelta(minutes=age)
+    text = "Mon-Thu 08:00-12:00 13:00-19:00 Fri 22:00-02:00 UTC"
+    lifecycle = Lifecycle(max_lifetime=timedelta(days=99), hours=parse_hours(text))
+    endpoint = Endpoint(name="e", arn="", status="InService", created_at=created, modified_at=created)
+    limit = next_limit(endpoint, lifecycle, Record(name="e", created_at=created), now)
+    found = turn_off_of(replace(ENDPOINT, created_at=created, hours=text), now)
+    assert found is not None
+    if limit.by is OffBy.HOURS:
+        assert found.at == limit.at
+    else:  # turned on by hand: the guard knows the next closing once the hours begin
+        assert found.at > now
+
+
+def test_the_hours_stop_it_in_time_and_say_so(tmp_path: Path) -> None:
+    prompts = wanted(*(f"text {number}" for number in range(30)))
+    end = turn_off_of(replace(ENDPOINT, hours=OFFICE), NOW)
+    assert end is not None
+    limits = SamplingLimits(until=end.stops_at, ends=end.ends)
+    asked = itertools.count()
+
+    def now() -> datetime:  # each look is a minute later, from ten minutes before the closing
+        return NOW.replace(hour=18, minute=50) + timedelta(minutes=next(asked))
+
+    stopped = sampling(Journal.open(tmp_path / "a.jsonl"), ByteEngine(), limits, now).run(prompts)
+    assert stopped.stopped_by == "the end of the endpoint's hours"
+    assert 0 < stopped.answered < 30
+    assert stopped.answered + stopped.waiting == 30
 
 
 def test_broken_streams_are_tried_again_and_refused_prompts_left_out(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from nemo_automodel.components.distributed.parallelizer import fsdp2_strategy_parallelize
 from nemo_automodel.components.speculative.eagle import HFEagle3TargetModel
 from nemo_automodel.recipes._dist_utils import create_distributed_setup_from_config
 from nemo_automodel.recipes.llm import train_eagle3
@@ -111,12 +112,18 @@ def check(model: str, root: Path, gpus: int) -> dict[str, Any]:
         "parts": trainer.sequence_partitions,
         "rows": max(len(anchors) for _, anchors, *_ in units),
         "expert_parallel": 1,
+        "target_shards": 1,
     }
     if recipe.cfg.get("distributed", None) is not None:
         dist.destroy_process_group()
         dist.init_process_group("fake", rank=0, world_size=gpus, store=FakeStore())
-        mesh = create_distributed_setup_from_config(recipe.cfg, world_size=gpus).mesh_context.moe_mesh
-        found["expert_parallel"] = mesh["ep"].size()
+        meshes = create_distributed_setup_from_config(recipe.cfg, world_size=gpus).mesh_context
+        if plan.settings.target_shards > 1:
+            fsdp2_strategy_parallelize(recipe.target_model, meshes.device_mesh)
+            found["target_shards"] = meshes.device_mesh["dp_shard"].size()
+            found["of_one_gpu"] = sum(each.to_local().numel() for each in recipe.target_model.parameters())
+        else:
+            found["expert_parallel"] = meshes.moe_mesh["ep"].size()
     return found
 
 

@@ -2,7 +2,7 @@
 
 Each model's public config.json, the hyperparameters that `peagle-sm learn train` sends, and the trainer's own
 set-up, with target and head on torch's meta device in their full size. What values would be needed for is not
-run: no forward pass, and no experts spread over real GPUs.
+run: no forward pass, and no target spread over real GPUs.
 """
 
 from __future__ import annotations
@@ -101,3 +101,6 @@ def test_the_library_builds_what_the_recipe_says(model: str, tmp_path: Path) -> 
     assert found["parts"] == values["sequence_partitions"]
     assert found["rows"] == pytest.approx(rows_of(TrainingLoad.of(values), head.depths), rel=0.01)
     assert found["expert_parallel"] == values.get("expert_parallel_size", 1)
+    assert found["target_shards"] == values.get("target_shards", 1)
+    if found["target_shards"] > 1:
+        assert found["of_one_gpu"] == pytest.approx(found["target"] / found["target_shards"], rel=0.01)

@@ -113,6 +113,7 @@ def made(**others: str) -> dict[str, Any]:
         draft_vocab=None,
         token_map=None,
         on_gpu=False,
+        world=16,
     )
 
 
@@ -134,3 +135,9 @@ def test_experts_are_spread_only_on_request() -> None:
     document = made(expert_parallel_size="8")
     assert document["distributed"] == {"strategy": "fsdp2", "tp_size": 1, "ep_size": 8}
     assert document["recipe_args"]["target_force_hf"] is False
+
+
+def test_a_dense_target_is_sharded_only_on_request_within_groups() -> None:
+    document = made(target_shards="8")
+    assert document["distributed"] == {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": 2}
+    assert document["recipe_args"]["target_force_hf"] is True

@@ -25,7 +25,7 @@ from peagle_train.target import tensors_of
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.trainer_env import ensure_trainer
 from sagemaker_local.paths import container_dir, weights_dir
-from tests.training.support import Job, job, records
+from tests.training.support import Job, document, job, lines, records
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
@@ -208,6 +208,28 @@ def test_two_processes_train_one_head_and_stop_together(python: Path, tmp_path: 
     assert done.returncode == 0, done.stdout + done.stderr
     assert result(given)["job"]["processes"] == 2
     assert records(done.stdout)[-1]["step"] == "5/5"
+
+
+def test_a_target_that_two_processes_share_gives_the_same_losses(python: Path, tmp_path: Path) -> None:
+    """FSDP2 over the processes; the 3 held-out documents leave one process without a last one of its own."""
+    found = []
+    for shards in (1, 2):
+        settings = {**SHORT, "grad_accumulation_steps": 1, "max_steps": 3, "sequence_partitions": 2}
+        given = job(tmp_path / str(shards), **settings, target_shards=shards)
+        given.write("validation", lines([document(number) for number in range(1000, 1003)]))
+        given.more = {
+            "PEAGLE_TRAIN_PROCESSES": "2",
+            "PEAGLE_TRAIN_MASTER_ADDR": "127.0.0.1",
+            "PEAGLE_TRAIN_MASTER_PORT": str(free_port()),
+        }
+        done = given.run(python)
+        assert done.returncode == 0, done.stdout + done.stderr
+        said = [*records(done.stdout), *records(done.stdout, "validation")]
+        found.append([float(each["loss"]) for each in said])
+        recipe = result(given)["recipe"]
+    assert len(found[0]) >= 4
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+    assert recipe["distributed"] == {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": 1}
 
 
 def test_two_instances_find_each_other(python: Path, tmp_path: Path) -> None:

@@ -25,8 +25,19 @@ from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
 from peagle_sm.core.request_slices import slices_of_body
+from peagle_sm.core.words import elapsed, when
 from peagle_sm.learn.prompts import Read, read_prompts, target_texts
-from peagle_sm.learn.sampling import Journal, Sampling, SamplingEnd, SamplingLimits, Streams, WantedAnswer
+from peagle_sm.learn.sampling import (
+    MARGIN,
+    Journal,
+    Sampling,
+    SamplingEnd,
+    SamplingLimits,
+    Streams,
+    TurnOff,
+    WantedAnswer,
+    turn_off_of,
+)
 from peagle_sm.learn.stored_data import (
     GENERAL,
     HELD_OUT,
@@ -46,8 +57,6 @@ from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.progress import Event, Progress
 
-_MARGIN = timedelta(minutes=5)  #: before the end of the lifetime, for requests in flight
-
 
 @dataclass(frozen=True)
 class SetFacts:
@@ -65,6 +74,8 @@ class DataOffer:
     """What `learn data` would send and store; ``usd`` None: no price is known.
 
     ``answered`` prompts have an answer from an earlier run. ``seconds`` is a rough estimate at 10 ms a token.
+    ``until`` is when the endpoint is turned off, since its ``ends`` ("lifetime" or "hours") end;
+    ``ends_early`` is true if that is before the estimated end, so some prompts stay without an answer.
     """
 
     name: str
@@ -83,6 +94,8 @@ class DataOffer:
     usd_per_hour: float | None
     budget_usd: float | None
     until: datetime | None
+    ends: str
+    ends_early: bool
     uri: str
     notes: tuple[str, ...]
 
@@ -141,6 +154,7 @@ def plan_data(
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
         NotFound, ServiceFault: the endpoint or the bucket does not exist, or is not in service.
+        PlanRefused: the endpoint is turned off before it could answer anything.
     """
     data = spec.data
     if not data.prompts:
@@ -165,7 +179,9 @@ def plan_data(
     tokens = sum(limit_of(each.item) or data.max_tokens for each in todo)
     seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
     hourly = described.arm.usd_per_hour
-    spent = status(endpoint, session=session)
+    now, end = session.now(), turn_off_of(status(endpoint, session=session).summary, session.now())
+    if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
+        raise _too_late(endpoint, end, session)
     offer = DataOffer(
         name=spec.name,
         endpoint=endpoint,
@@ -187,11 +203,23 @@ def plan_data(
         usd=None if hourly is None else hourly * seconds / 3600,
         usd_per_hour=hourly,
         budget_usd=data.budget_usd,
-        until=spent.summary.expires_at,
+        until=None if end is None else end.at,
+        ends="" if end is None else end.ends,
+        ends_early=bool(todo) and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
         uri=data_uri(spec),
         notes=(*notes, *read.notes),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
+
+
+def _too_late(endpoint: str, end: TurnOff, session: Session) -> PlanRefused:
+    return PlanRefused(
+        f"endpoint {endpoint} is turned off at {when(end.at)}, by its {end.ends}; sampling stops"
+        f" {elapsed(MARGIN.total_seconds())} before, so no prompt would get an answer. Nothing was sent",
+        next_step=f"Keep it on: `peagle-sm keep {endpoint} 2h{session.command_flags()}`, or run this again"
+        " when it is on for longer.",
+        details={"findings": []},
+    )
 
 
 def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path) -> tuple[Read, Split]:
@@ -302,7 +330,7 @@ def make_data(
     Raises:
         Declined: ``confirm`` declined; nothing was sent or stored.
         SpecError, ServiceFault, StreamError: the endpoint refused or failed; what was answered is kept.
-        PlanRefused: the budget or the lifetime ended before there was an answer for each set.
+        PlanRefused: the budget, the lifetime or the hours ended before there was an answer for each set.
         PeagleError: S3 refused; the files are on this machine, and the next run uploads them.
     """
     spec, offer = plan.spec, plan.offer
@@ -312,11 +340,10 @@ def make_data(
         )
     work.mkdir(parents=True, exist_ok=True)
     arm = plan.described.arm
-    until = None if offer.until is None else offer.until - _MARGIN
     sampling = Sampling(
         engine=engine or EndpointEngine(session, arm.endpoint, arm.component),
         journal=plan.journal,
-        limits=SamplingLimits(offer.usd_per_hour, spec.data.budget_usd, until),
+        limits=_limits(offer),
         concurrency=spec.data.concurrency,
         vocab_size=plan.vocab_size,
         progress=progress,
@@ -326,20 +353,42 @@ def make_data(
     end = sampling.run(plan.wanted)
     if end.stopped_by is not None:
         progress(Event("check", f"stopped at {end.stopped_by}: {end.waiting:,} prompts have no answer"))
-    files, rows, tokens, learned = _files(plan)
+    files, counts = _files(plan)
     found = data_hash(files)
     for name, content in files.items():
         write_file(work / "data" / name, content, parents=True)
-    text = json.dumps(_manifest(plan, session, found, files, rows, tokens, end), indent=1, sort_keys=True)
+    text = json.dumps(_manifest(plan, session, found, files, counts, end), indent=1, sort_keys=True)
     write_file(work / "data" / MANIFEST, text + "\n", parents=True)
     store(spec, session, found, work / "data", files, progress)
-    return DataResult(found, set_uri(spec, found), work / "data", rows, tokens, learned, end)
+    return DataResult(
+        data=found,
+        uri=set_uri(spec, found),
+        folder=work / "data",
+        rows={name: each.rows for name, each in counts.items()},
+        tokens={name: each.tokens for name, each in counts.items()},
+        answer_tokens={name: each.answer_tokens for name, each in counts.items()},
+        end=end,
+    )
 
 
-def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, int], dict[str, int]]:
-    """Return the files, and the rows, tokens and answer tokens of each training file."""
-    answers, files = plan.journal.answers, dict[str, bytes]()
-    rows, tokens, learned = dict[str, int](), dict[str, int](), dict[str, int]()
+def _limits(offer: DataOffer) -> SamplingLimits:
+    until = None if offer.until is None else TurnOff(offer.until, offer.ends).stops_at
+    return SamplingLimits(offer.usd_per_hour, offer.budget_usd, until, offer.ends)
+
+
+@dataclass(frozen=True)
+class _FileCounts:
+    """What one training file has."""
+
+    rows: int
+    conversations: int
+    tokens: int
+    answer_tokens: int
+
+
+def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, _FileCounts]]:
+    """Return the files, and the counts of each training file."""
+    answers, files, counts = plan.journal.answers, dict[str, bytes](), dict[str, _FileCounts]()
     by_key = {each.item.prompt_id: each.key for each in plan.wanted}
     learned_from = (*plan.split.train, *plan.split.general_train)
     for name, conversations in ((TRAINING, learned_from), (VALIDATION, plan.split.held_out)):
@@ -351,21 +400,23 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, int], dict[str, 
         ]
         if not turns:
             raise PlanRefused(
-                f"no prompt of {name} has an answer: the budget or the endpoint's lifetime is too small",
-                next_step="Raise data.budget_usd, or extend the lifetime with `peagle-sm keep`; answers so"
+                f"no prompt of {name} has an answer: the budget, or the endpoint's lifetime or hours are too"
+                " short",
+                next_step="Raise data.budget_usd, or keep the endpoint on with `peagle-sm keep`; answers so"
                 " far are"
                 " kept, and the next run continues.",
                 details={"findings": []},
             )
         files[name] = "".join(row(turn) + "\n" for turn in turns).encode()
-        rows[name] = len(turns)
-        tokens[name] = sum(len(turn.prompt_ids) + len(turn.answer_ids) for turn in turns)
-        learned[name] = sum(len(turn.answer_ids) for turn in turns)
+        learned = sum(len(turn.answer_ids) for turn in turns)
+        read = sum(len(turn.prompt_ids) for turn in turns)
+        count = len({turn.conversation for turn in turns})
+        counts[name] = _FileCounts(len(turns), count, read + learned, learned)
     held_out = [prompt for each in plan.split.held_out for prompt in each.prompts]
     files[HELD_OUT] = _bodies(held_out)
     if plan.split.general:
         files[GENERAL] = _bodies(plan.split.general)
-    return files, rows, tokens, learned
+    return files, counts
 
 
 def _bodies(prompts: Iterable[LearnPrompt]) -> bytes:
@@ -384,8 +435,7 @@ def _manifest(
     session: Session,
     found: str,
     files: Mapping[str, bytes],
-    rows: Mapping[str, int],
-    tokens: Mapping[str, int],
+    counts: Mapping[str, _FileCounts],
     end: SamplingEnd,
 ) -> dict[str, Any]:
     spec, offer = plan.spec, plan.offer
@@ -412,8 +462,9 @@ def _manifest(
             name: {
                 "sha256": hashlib.sha256(content).hexdigest(),
                 "size": len(content),
-                "rows": rows.get(name),
-                "tokens": tokens.get(name),
+                "rows": counts[name].rows if name in counts else None,
+                "conversations": counts[name].conversations if name in counts else None,
+                "tokens": counts[name].tokens if name in counts else None,
             }
             for name, content in sorted(files.items())
         },

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from peagle_sm.aws.control.prices import LOCAL, Use, find_job_price
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import listed_objects, read_range, s3_folder, split_uri
+from peagle_sm.aws.storage.s3 import s3_folder, split_uri
 from peagle_sm.core.catalog import Catalog, HeadEntry, load_catalog
 from peagle_sm.core.errors import NotFound, PeagleError, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
@@ -23,17 +21,10 @@ from peagle_sm.core.learn.price import TrainingPrice
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
-from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, read_line, target_shape
+from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, target_shape
 from peagle_sm.core.words import Finding, error_finding
-from peagle_sm.learn.stored_data import set_uri, stored_manifest, told_counts
+from peagle_sm.learn.stored_data import prefix_digest, read_channel
 
-SUFFIX = ".tokens.jsonl"
-"""Files of training data: one document of token ids a line."""
-COUNTED_BYTES = 64_000_000
-"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it.
-Of larger data the counts are those of `learn data`'s manifest."""
-BEGINNING_BYTES = 1_000_000
-"""Of larger data, so much is checked."""
 TRAINER_IMAGE = "peagle-trainer"
 """The local SageMaker's name for the training image."""
 
@@ -153,7 +144,7 @@ def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
         if known is None:
             raise SpecError(f"target.model: {said}", next_step=finding.next_step) from error
         return _Target(uri, "", 0, None, known, (finding,))
-    return _read_target(uri, _digest(session, uri), folder, config, known)
+    return _read_target(uri, prefix_digest(session, uri), folder, config, known)
 
 
 def _read_target(
@@ -211,7 +202,9 @@ def _head(spec: LearnSpec, session: Session, catalog: Catalog, target: _Target) 
     except NotFound as error:
         missing = error_finding("head", f"head: {error.message}", error.next_step or "")
         return _Head(None, "", target.recipe, (missing,))
-    return _read_head(uri, _digest(session, uri), folder, target, entry.trained_depth if entry else None)
+    return _read_head(
+        uri, prefix_digest(session, uri), folder, target, entry.trained_depth if entry else None
+    )
 
 
 def _read_head(uri: str, digest: str, folder: Folder, target: _Target, trained: int | None) -> _Head:
@@ -275,140 +268,6 @@ def _sized(recipe: Recipe, config: Mapping[str, Any], trained: int | None) -> Re
         bytes_per_value=recipe.head.bytes_per_value,
     )
     return recipe.model_copy(update={"head": sizes, "checked": None})
-
-
-def _digest(session: Session, uri: str) -> str:
-    """Hash the names, sizes and ETags of all objects below a prefix."""
-    bucket, prefix = split_uri(uri)
-    rows = sorted(listed_objects(session, bucket, prefix))
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
-
-
-def read_channel(
-    spec: LearnSpec, session: Session, name: str, given: str | None, base: Path, vocab: int | None
-) -> ChannelFacts | None:
-    """Read a channel's data: a path of this machine, an s3:// prefix, or what `learn data` wrote.
-
-    Raises:
-        SpecError: there is no such file, it was made for another target, or a line is none of the trainer's.
-    """
-    if given is not None and not given.startswith("s3://"):
-        return _local_channel(spec, name, base / given, vocab)
-    newest = None if given is not None else _newest_set(spec, session)
-    if given is None and newest is None:
-        return None
-    uri = f"{given.rstrip('/')}/" if given is not None else f"{newest}{name}/"
-    bucket, prefix = split_uri(uri)
-    try:
-        rows = [row for row in listed_objects(session, bucket, prefix) if row[0].endswith(SUFFIX)]
-    except NotFound:
-        rows = []
-    if not rows:
-        if given is not None:
-            raise SpecError(
-                f"train.{name}: no file {SUFFIX} lies below {uri}", next_step="Correct the s3:// prefix."
-            )
-        return None
-    size = sum(row[1] for row in rows)
-    lengths = {f"{uri}{key}": length for key, length, _ in rows}
-    counts = (None, None) if size <= COUNTED_BYTES else told_counts(spec, session, lengths)
-    if size <= COUNTED_BYTES:
-        lines = (
-            line
-            for key, length, _ in rows
-            for line in _numbered(read_range(session, bucket, prefix + key, 0, length), f"{uri}{key}")
-        )
-        counts = count_documents(lines, f"train.{name}", vocab)
-    else:
-        key, length, _ = rows[0]
-        begins = read_range(session, bucket, prefix + key, 0, min(length, BEGINNING_BYTES))
-        for origin, line in _numbered(begins.rpartition(b"\n")[0], f"{uri}{key}"):
-            _tokens(line, origin, f"train.{name}", vocab)
-    return ChannelFacts(uri, _digest(session, uri), size, counts[1], counts[0])
-
-
-def _newest_set(spec: LearnSpec, session: Session) -> str | None:
-    try:
-        manifest = stored_manifest(spec, session)
-    except NotFound:
-        return None
-    now = spec.target.model_dump(mode="json")
-    made_for = manifest.get("target")
-    if not isinstance(made_for, dict):
-        made_for = now  # not known
-    for key in ("model", "revision"):
-        if made_for.get(key) == now[key]:
-            continue
-        raise SpecError(
-            f"the data below {set_uri(spec, manifest['data'])} was made for target.{key}: "
-            f"{made_for.get(key)!r}; learn.yaml has {now[key]!r}",
-            next_step="Make data for this target: `peagle-sm learn data`.",
-        )
-    return set_uri(spec, manifest["data"])
-
-
-def _local_channel(spec: LearnSpec, name: str, path: Path, vocab: int | None) -> ChannelFacts:
-    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
-    if not files or not all(file.is_file() and file.name.endswith(SUFFIX) for file in files):
-        raise SpecError(
-            f"train.{name}: {path} is not a file or folder of *{SUFFIX}",
-            next_step="Give one that `peagle-sm learn data` wrote.",
-        )
-    total, size = hashlib.sha256(), 0
-
-    def lines() -> Iterator[tuple[str, bytes]]:
-        nonlocal size
-        for file in files:
-            content = file.read_bytes()
-            size += len(content)
-            total.update(f"{file.name}\0{len(content)}\0".encode() + content)
-            yield from _numbered(content, str(file))
-
-    conversations, tokens = count_documents(lines(), f"train.{name}", vocab)
-    digest = total.hexdigest()[:16]
-    uri = f"{spec.folder}data/{digest}/{name}/"
-    return ChannelFacts(uri, digest, size, tokens, conversations, tuple(map(str, files)))
-
-
-def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
-    for number, line in enumerate(content.splitlines(), 1):
-        if line.strip():
-            yield f"{origin} line {number}", line
-
-
-def count_documents(
-    lines: Iterable[tuple[str, bytes]], what: str, vocab: int | None = None
-) -> tuple[int, int]:
-    """Check documents as the trainer does, and count them and their tokens; ``vocab`` None: unknown.
-
-    Raises:
-        SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of the target.
-    """
-    documents = tokens = 0
-    for origin, line in lines:
-        documents += 1
-        tokens += _tokens(line, origin, what, vocab)
-    if not documents:
-        raise SpecError(
-            f"{what}: found 0 documents; allowed: at least one",
-            next_step="Run `peagle-sm learn data` with more prompts.",
-        )
-    return documents, tokens
-
-
-def _tokens(line: bytes, origin: str, what: str, vocab: int | None) -> int:
-    """Return the number of a document's tokens.
-
-    Raises:
-        SpecError: it is none that the trainer takes.
-    """
-    try:
-        return len(read_line(line, vocab)[0])
-    except ValueError as error:
-        raise SpecError(
-            f"{what}: {origin}: {error}",
-            next_step="Write the data with `peagle-sm learn data`, or correct the line.",
-        ) from error
 
 
 def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:

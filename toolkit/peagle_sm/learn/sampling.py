@@ -1,7 +1,8 @@
 """The target's own answers, from an endpoint that serves it; each is written once, as it ends.
 
 A kill loses at most the requests in flight: the journal has one line for each prompt, and the next run goes
-on after the last whole one. Sampling stops by itself at the budget, and before the endpoint's lifetime ends.
+on after the last whole one. Sampling stops by itself at the budget, and before the endpoint is turned off by
+its lifetime or its hours.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,9 +21,11 @@ from peagle_sm.aws.files import writing
 from peagle_sm.core.errors import SpecError, StreamError
 from peagle_sm.core.learn.conversations import exact_key
 from peagle_sm.core.learn.token_rows import Sampled, checked, prompt_ids_of, said
+from peagle_sm.core.spec.hours import Hours, HoursError, closing, next_closing, next_opening, parse_hours
 from peagle_sm.core.words import elapsed
 from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.measure.verify.answers import join_stream
+from peagle_sm.service.inventory.listing import EndpointSummary
 from peagle_sm.service.progress import Event, Progress
 from peagle_sm.traffic.redaction import Redactor
 
@@ -52,11 +55,15 @@ class WantedAnswer:
 
 @dataclass(frozen=True)
 class SamplingLimits:
-    """When sampling stops: USD that the endpoint costs meanwhile, and the time by which it must end."""
+    """When sampling stops: USD that the endpoint costs meanwhile, and the time by which it must end.
+
+    ``ends`` says what ends then.
+    """
 
     usd_per_hour: float | None = None
     budget_usd: float | None = None
     until: datetime | None = None
+    ends: str = "lifetime"
 
     @property
     def seconds(self) -> float:
@@ -64,6 +71,49 @@ class SamplingLimits:
         if self.budget_usd is None or not self.usd_per_hour:
             return float("inf")
         return self.budget_usd / self.usd_per_hour * 3600
+
+
+MARGIN = timedelta(minutes=5)  #: before the endpoint is turned off, for requests in flight
+
+
+@dataclass(frozen=True)
+class TurnOff:
+    """When the endpoint is turned off, and what ends then: its lifetime or its hours."""
+
+    at: datetime
+    ends: str
+
+    @property
+    def stops_at(self) -> datetime:
+        """When sampling stops."""
+        return self.at - MARGIN
+
+
+def turn_off_of(summary: EndpointSummary, now: datetime) -> TurnOff | None:
+    """Return what turns the endpoint off first, its lifetime or its hours; None if neither does."""
+    found = [] if summary.expires_at is None else [TurnOff(summary.expires_at, "lifetime")]
+    try:
+        table = None if summary.hours is None else parse_hours(summary.hours)
+    except HoursError:  # a tag that the guard does not take either
+        table = None
+    closes = None if table is None else _closes_at(table, summary, now)
+    if closes is not None:
+        found.append(TurnOff(closes, "hours"))
+    return min(found, key=lambda each: each.at, default=None)
+
+
+def _closes_at(table: Hours, summary: EndpointSummary, now: datetime) -> datetime | None:
+    """Return when the guard turns it off by its hours, as `peagle_guard.decide`; before ``now`` if it is due.
+
+    An endpoint that was turned on by hand outside its hours stays on until the next closing. A lease
+    postpones the closing.
+    """
+    passed, created, kept = closing(table, now), summary.created_at, summary.keep_until
+    closes = next_closing(table, now) if passed is None else passed
+    if passed is not None and created is not None and created > passed:
+        opens = next_opening(table, now)
+        closes = None if opens is None else next_closing(table, opens)
+    return closes if closes is None or kept is None else max(closes, kept)
 
 
 @dataclass
@@ -127,7 +177,7 @@ class SamplingEnd:
 class Sampling:
     """One run over prompts that have no answer yet.
 
-    ``now`` is the time of the lifetime schedule, ``clock`` counts the seconds that are paid for.
+    ``now`` is the time of the lifetime and the hours, ``clock`` counts the seconds that are paid for.
     """
 
     engine: Streams
@@ -209,7 +259,8 @@ class Sampling:
         if spent_s >= self.limits.seconds:
             return f"the budget of {self.limits.budget_usd:,.2f} USD"
         until = self.limits.until
-        return "the end of the endpoint's lifetime" if until is not None and self.now() >= until else None
+        passed = until is not None and self.now() >= until
+        return f"the end of the endpoint's {self.limits.ends}" if passed else None
 
     def _event(self, at: int, of: int, done: int, todo: int, seconds: float) -> Event:
         left = (todo - done) * seconds / done if done else None

@@ -1,13 +1,15 @@
-"""A spec's data in S3: each set below its own hash, and a manifest that names the newest; and its deletion.
+"""A spec's data in S3: each set below its own hash, a manifest that names the newest, checks, deletion.
 
 A set is never overwritten: a job reads what it was started with, whatever `learn data` stores meanwhile. Sets
 stay until `learn delete-data`, since a later attempt of the same job needs its own.
+The data of a job's channels, also from elsewhere, is checked and counted before the job.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import NotFound, PlanRefused, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.learn.training_request import ChannelFacts
+from peagle_sm.core.rules import read_line
 from peagle_sm.service.progress import Event, Progress
 
 SCHEMA = "peagle-sm/learn-data/1"
@@ -25,6 +29,13 @@ TRAINING, VALIDATION = "training/train.tokens.jsonl", "validation/held-out.token
 HELD_OUT, GENERAL = "prompts/held-out.jsonl", "prompts/general.jsonl"
 MANIFEST = "manifest.json"
 _HASH_CHARACTERS = 16
+SUFFIX = ".tokens.jsonl"
+"""Files of training data: one document of token ids a line."""
+COUNTED_BYTES = 64_000_000
+"""Data in S3 up to this size is read before the job, to check and count it; the trainer checks all of it.
+Of larger data the counts are those of `learn data`'s manifest."""
+BEGINNING_BYTES, SAMPLED_FILES = 1_000_000, 16
+"""Of larger data, this much of each file is checked, and of this many files, evenly spread."""
 
 
 def data_uri(spec: LearnSpec) -> str:
@@ -73,23 +84,206 @@ def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
     return dict(found)
 
 
-def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> tuple[int | None, int | None]:
-    """Return documents and tokens of files, by address and size, from the manifest of the newest set.
+@dataclass(frozen=True)
+class Counts:
+    """How much a channel has; None if not counted."""
 
-    None, None: there is no manifest, or the files are not those that it names.
+    documents: int | None = None
+    conversations: int | None = None
+    tokens: int | None = None
+
+
+def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> Counts:
+    """Return the counts of files, by address and size, from the manifest of the newest set.
+
+    Nothing is counted if there is no manifest, or if the files are not those that it names.
     """
     try:
         manifest = stored_manifest(spec, session)
     except (NotFound, SpecError):
-        return None, None
+        return Counts()
     top = set_uri(spec, manifest["data"])
     named = {f"{top}{name}": each for name, each in dict(manifest.get("files") or {}).items()}
     told = [named.get(uri) or {} for uri in sizes]
-    counts = [(each.get("rows"), each.get("tokens")) for each in told]
-    known = [(rows, tokens) for rows, tokens in counts if isinstance(rows, int) and isinstance(tokens, int)]
-    if [each.get("size") for each in told] != list(sizes.values()) or len(known) < len(counts):
-        return None, None
-    return sum(rows for rows, _ in known), sum(tokens for _, tokens in known)
+    if [each.get("size") for each in told] != list(sizes.values()):
+        return Counts()
+
+    def count(name: str) -> int | None:
+        found = [each.get(name) for each in told]
+        known = [each for each in found if isinstance(each, int)]
+        return sum(known) if len(known) == len(found) else None
+
+    return Counts(count("rows"), count("conversations"), count("tokens"))
+
+
+def prefix_digest(session: Session, uri: str) -> str:
+    """Hash the names, sizes and ETags of all objects below a prefix."""
+    bucket, prefix = s3.split_uri(uri)
+    rows = sorted(s3.listed_objects(session, bucket, prefix))
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
+
+
+def read_channel(
+    spec: LearnSpec, session: Session, name: str, given: str | None, base: Path, vocab: int | None
+) -> ChannelFacts | None:
+    """Read a channel's data: a path of this machine, an s3:// prefix, or what `learn data` wrote.
+
+    Raises:
+        SpecError: there is no such file, it was made for another target, or a line is none of the trainer's.
+    """
+    if given is not None and not given.startswith("s3://"):
+        return _local_channel(spec, name, base / given, vocab)
+    newest = None if given is not None else _newest_set(spec, session)
+    if given is None and newest is None:
+        return None
+    uri = f"{given.rstrip('/')}/" if given is not None else f"{newest}{name}/"
+    bucket, prefix = s3.split_uri(uri)
+    try:
+        rows = [row for row in s3.listed_objects(session, bucket, prefix) if row[0].endswith(SUFFIX)]
+    except NotFound:
+        rows = []
+    if not rows:
+        if given is not None:
+            raise SpecError(
+                f"train.{name}: no file {SUFFIX} lies below {uri}", next_step="Correct the s3:// prefix."
+            )
+        return None
+    size = sum(row[1] for row in rows)
+    sizes = {key: length for key, length, _ in rows}
+    checked = ""
+    if size <= COUNTED_BYTES:
+        lines = (
+            line
+            for key, length in sizes.items()
+            for line in _numbered(s3.read_range(session, bucket, prefix + key, 0, length), f"{uri}{key}")
+        )
+        counts = count_documents(lines, f"train.{name}", vocab)
+    else:
+        counts = told_counts(spec, session, {f"{uri}{key}": length for key, length in sizes.items()})
+        checked = _check_beginnings(session, uri, sizes, f"train.{name}", vocab)
+    digest = prefix_digest(session, uri)
+    return ChannelFacts(
+        uri, digest, size, counts.tokens, counts.documents, counts.conversations, checked=checked
+    )
+
+
+def _check_beginnings(
+    session: Session, uri: str, sizes: Mapping[str, int], what: str, vocab: int | None
+) -> str:
+    """Check the whole lines at the beginning of up to `SAMPLED_FILES` files; return what was checked.
+
+    Raises:
+        SpecError: a line is none of the trainer's.
+    """
+    bucket, prefix = s3.split_uri(uri)
+    keys, documents, read = spread(list(sizes), SAMPLED_FILES), 0, 0
+    for key in keys:
+        length = min(sizes[key], BEGINNING_BYTES)
+        content = s3.read_range(session, bucket, prefix + key, 0, length)
+        whole = content if length == sizes[key] else content[: content.rfind(b"\n") + 1]
+        read += len(whole)
+        for origin, line in _numbered(whole, f"{uri}{key}"):
+            documents += 1
+            _tokens(line, origin, what, vocab)
+    return (
+        f"checked: {documents:,} documents at the beginning of {len(keys)} of {len(sizes)} files,"
+        f" {read / 1e6:,.1f} of {sum(sizes.values()) / 1e6:,.1f} MB; the job checks the rest"
+    )
+
+
+def spread(names: Sequence[str], most: int) -> list[str]:
+    """Return at most ``most`` of the names (2 or more), evenly spread, with the first and the last."""
+    if len(names) <= most:
+        return list(names)
+    return [names[round(at * (len(names) - 1) / (most - 1))] for at in range(most)]
+
+
+def _newest_set(spec: LearnSpec, session: Session) -> str | None:
+    try:
+        manifest = stored_manifest(spec, session)
+    except NotFound:
+        return None
+    now = spec.target.model_dump(mode="json")
+    made_for = manifest.get("target")
+    if not isinstance(made_for, dict):
+        made_for = now  # not known
+    for key in ("model", "revision"):
+        if made_for.get(key) == now[key]:
+            continue
+        raise SpecError(
+            f"the data below {set_uri(spec, manifest['data'])} was made for target.{key}: "
+            f"{made_for.get(key)!r}; learn.yaml has {now[key]!r}",
+            next_step="Make data for this target: `peagle-sm learn data`.",
+        )
+    return set_uri(spec, manifest["data"])
+
+
+def _local_channel(spec: LearnSpec, name: str, path: Path, vocab: int | None) -> ChannelFacts:
+    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() and file.name.endswith(SUFFIX) for file in files):
+        raise SpecError(
+            f"train.{name}: {path} is not a file or folder of *{SUFFIX}",
+            next_step="Give one that `peagle-sm learn data` wrote.",
+        )
+    total, size = hashlib.sha256(), 0
+
+    def lines() -> Iterator[tuple[str, bytes]]:
+        nonlocal size
+        for file in files:
+            content = file.read_bytes()
+            size += len(content)
+            total.update(f"{file.name}\0{len(content)}\0".encode() + content)
+            yield from _numbered(content, str(file))
+
+    counts = count_documents(lines(), f"train.{name}", vocab)
+    digest = total.hexdigest()[:16]
+    uri = f"{spec.folder}data/{digest}/{name}/"
+    return ChannelFacts(
+        uri, digest, size, counts.tokens, counts.documents, counts.conversations, files=tuple(map(str, files))
+    )
+
+
+def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.strip():
+            yield f"{origin} line {number}", line
+
+
+def count_documents(lines: Iterable[tuple[str, bytes]], what: str, vocab: int | None = None) -> Counts:
+    """Check documents as the trainer does, and count them; ``vocab`` None: unknown.
+
+    A document that names no conversation is one of its own.
+
+    Raises:
+        SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of the target.
+    """
+    documents = tokens = 0
+    conversations = set[str]()
+    for origin, line in lines:
+        documents += 1
+        tokens += _tokens(line, origin, what, vocab)
+        conversations.add(str(json.loads(line).get("conversation", origin)))
+    if not documents:
+        raise SpecError(
+            f"{what}: found 0 documents; allowed: at least one",
+            next_step="Run `peagle-sm learn data` with more prompts.",
+        )
+    return Counts(documents, len(conversations), tokens)
+
+
+def _tokens(line: bytes, origin: str, what: str, vocab: int | None) -> int:
+    """Return the number of a document's tokens.
+
+    Raises:
+        SpecError: it is none that the trainer takes.
+    """
+    try:
+        return len(read_line(line, vocab)[0])
+    except ValueError as error:
+        raise SpecError(
+            f"{what}: {origin}: {error}",
+            next_step="Write the data with `peagle-sm learn data`, or correct the line.",
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,16 @@ _LOSS_BYTES = {2: 2 + 2 + 2 + 4 + 4 + 4 + 4, 4: 6 * 4}
 # concatenation and residuals; queries, repeated keys and values, and the attention's result twice; the MLP's
 # four.
 _HIDDEN_VALUES, _ATTENTION_VALUES, _MLP_VALUES = 10, 5, 4
-# Weights, gradients and AdamW's two moments, each of 4 bytes at most.
-_STATE_BYTES = 16
+# Weights, gradients and AdamW's two moments. On a GPU the head has the target's bfloat16 (train_eagle3.py),
+# so each has 2 bytes, and DistributedDataParallel's copy of the gradients too.
+_STATE_BYTES = {2: 5 * 2, 4: 4 * 4}
 # The CPU's attention (container/peagle_train) takes 512 masked rows at a time: scores, softmax and gradient.
 _CPU_ROWS, _CPU_COPIES = 512, 3
 # flex_attention builds the mask of all rows squared, with about four bytes a pair (assumed, not measured).
 _MASK_BYTES = 4
 _GATHERED_GB = 3.3
-"""A sharded target's layers while they are gathered: NVIDIA's note on Gemma-4-31B says 11 GiB a GPU of 62."""
+"""What stays gathered of a sharded target: NVIDIA's note on Gemma-4-31B says 11 GiB a GPU of 62 on 8 GPUs.
+At least its embedding and lm_head: FSDP2 does not free the outermost module's weights after a pass."""
 GPU_SHARE = 0.9
 HOST_BASE_GB = 0.6
 """The trainer's process on a CPU before training, with the small stand-in: 0.55 GiB, measured."""
@@ -123,14 +125,17 @@ def memory_of(
     size, hidden, vocabulary = head.bytes_per_value, target.hidden_size, target.vocabulary
     rows = rows_of(load, head.depths)
     on_gpu = machine.gpus > 0
+    tables = 2 * vocabulary * hidden * target.bytes_per_parameter
+    gathered = max(_GATHERED_GB * 1e9, tables) if shards > 1 else 0.0
     total.add(
         "target",
-        target.weights_bytes / shards + (_GATHERED_GB * 1e9 if shards > 1 else 0),
+        target.weights_bytes / shards + gathered,
         f"{target.parameters_billions:.3g} billion parameters of {target.bytes_per_parameter} bytes"
-        + (f" over {shards} GPUs, and gathered layers" if shards > 1 else ""),
+        + (f" over {shards} GPUs, and gathered weights" if shards > 1 else ""),
     )
+    state = _STATE_BYTES[size]
     total.add(
-        "head", head.parameters(target) * _STATE_BYTES, "weights, gradients and AdamW's states, 16 bytes each"
+        "head", head.parameters(target) * state, f"weights, gradients and AdamW's states: {state} bytes each"
     )
     tokens = load.sequence_length * load.micro_batch_size
     total.add(

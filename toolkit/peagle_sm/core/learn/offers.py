@@ -9,24 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from peagle_sm.core.catalog import Catalog
+from peagle_sm.core.catalog import Catalog, PriceEntry
 from peagle_sm.core.learn.memory import PARTITIONS, TrainingLoad, TrainingMachine, least_partitions, memory_of
 from peagle_sm.core.learn.price import duration_of
-from peagle_sm.core.learn.recipes import HeadSizes, Recipe, RecipeBook, chosen, head_sizes
+from peagle_sm.core.learn.recipes import HeadSizes, Recipe, RecipeBook, chosen, head_sizes, shards_of
 from peagle_sm.core.learn.spec import TrainSpec
+from peagle_sm.core.words import usd
 
 LENGTHS = (4096, 10240, 20480)
 INSTANCES = ("ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.p6-b300.48xlarge")
 TOKENS = 100_000_000
 """Tokens for which hours and price are told: about an epoch of P-EAGLE's authors (47,000 x 2,048)."""
-PriceOf = Callable[[str], float | None]
+PriceOf = Callable[[str], PriceEntry | None]
 
 
 @dataclass(frozen=True)
 class TrainingOption:
     """Training at one sequence length on one instance type; ``lines`` is the sum of one GPU's memory.
 
-    ``hours`` and ``usd`` are for `TOKENS` tokens; None if unknown.
+    ``hours`` and ``usd`` are for `TOKENS` tokens; None if unknown. ``price`` is the hourly price with its
+    source and date.
     """
 
     sequence_length: int
@@ -37,6 +39,7 @@ class TrainingOption:
     fits: bool
     hours: float | None
     usd: float | None
+    price: str | None
     lines: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def _option(
     partitions: int | None,
 ) -> TrainingOption:
     entry = catalog.instances[name]
-    machine, shards = TrainingMachine.of(entry, name), int(values.get("expert_parallel_size") or 1)
+    machine, shards = TrainingMachine.of(entry, name), shards_of(values)
     load = TrainingLoad.of(values)
     parts = partitions or least_partitions(recipe.target, head, load, machine, shards) or PARTITIONS[-1]
     load = replace(load, partitions=parts)
@@ -94,6 +97,7 @@ def _option(
         available_gb=memory.available_gb,
         fits=memory.fits,
         hours=hours,
-        usd=None if hours is None or price is None else hours * price,
+        usd=None if hours is None or price is None else hours * price.usd_per_hour,
+        price=None if price is None else f"{usd(price.usd_per_hour, 'hour')}, {price}",
         lines=memory.lines,
     )

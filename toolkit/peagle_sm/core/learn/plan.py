@@ -21,12 +21,13 @@ from peagle_sm.core.learn.memory import (
     memory_of,
 )
 from peagle_sm.core.learn.price import Duration, duration_of, epoch_findings, price_findings
-from peagle_sm.core.learn.recipes import chosen, head_sizes, load_recipes
+from peagle_sm.core.learn.recipes import chosen, head_sizes, load_recipes, shards_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.training_request import (
     ChannelFacts,
     TrainingFacts,
     artifact_uri,
+    channel_dict,
     own_disks,
     text,
     training_request,
@@ -133,6 +134,7 @@ class LearnPlan(Shown):
             "fits": None if memory is None else memory.fits,
             "hyperparameters": dict(self.values),
             "artifact": self.artifact,
+            "channels": {name: channel_dict(channel) for name, channel in self.facts.channels.items()},
             "refused": bool(self.errors),
             "findings": [one.to_dict() for one in self.findings],
             "request": self.request.parameters,
@@ -145,7 +147,7 @@ def make_training_plan(spec: LearnSpec, facts: TrainingFacts) -> LearnPlan:
     gpus = entry.gpu_count if entry else 0
     values = chosen(spec.train, facts.recipe, warm=facts.head_uri is not None, gpus=gpus)
     head = head_sizes(facts.recipe, values)
-    shards = int(values.get("expert_parallel_size") or 1)
+    shards = shards_of(values)
     memory = None
     if entry is not None:
         machine = TrainingMachine.of(entry, facts.instance_type)
@@ -260,14 +262,14 @@ def _findings(plan: LearnPlan) -> list[Finding]:
 
 
 def _few_findings(plan: LearnPlan) -> Iterator[Finding]:
-    """Data of fewer documents than `learn data` makes."""
+    """Data of fewer conversations than `learn data` makes."""
     for name, channel in (("training", plan.facts.training), ("validation", plan.facts.validation)):
         found = None if channel is None else channel.conversations
         if found is not None and found < FEWEST:
             yield error_finding(
                 "data",
-                f"train.{name}: found {found} document; allowed: at least {FEWEST}, as `learn data` makes",
-                "Run `peagle-sm learn data` with more prompts, or add documents.",
+                f"train.{name}: found {found} conversation; allowed: at least {FEWEST}, as in `learn data`",
+                "Run `peagle-sm learn data` with prompts of more conversations, or add documents of others.",
             )
 
 
@@ -344,7 +346,11 @@ def _fields(plan: LearnPlan) -> list[tuple[str, str]]:
 def _data_words(channel: ChannelFacts | None) -> str:
     if channel is None:
         return "none"
-    counted = (
-        "" if channel.tokens is None else f": {channel.conversations} documents, {channel.tokens:,} tokens"
+    counts = (
+        (channel.conversations, "conversations"),
+        (channel.documents, "documents"),
+        (channel.tokens, "tokens"),
     )
-    return f"{channel.uri}{counted}"
+    said = ", ".join(f"{count:,} {what}" for count, what in counts if count is not None)
+    words = f"{channel.uri}: {said}" if said else channel.uri
+    return f"{words}\n{channel.checked}" if channel.checked else words

@@ -192,6 +192,7 @@ HYPERPARAMETERS = (
     "log_every_steps",
     "seed",
     "expert_parallel_size",
+    "target_shards",
 )
 
 
@@ -212,11 +213,16 @@ def chosen(train: TrainSpec, recipe: Recipe, *, warm: bool, gpus: int) -> dict[s
         }
         if recipe.mask_token_id is not None:
             values["mask_token_id"] = recipe.mask_token_id
-    if recipe.expert_parallel and gpus > 1:
-        values["expert_parallel_size"] = gpus
+    if gpus > 1 and max(train.expert_parallel_size or 1, train.target_shards or 1) == 1:
+        values["expert_parallel_size" if recipe.expert_parallel else "target_shards"] = gpus
     given = {name: getattr(train, name) for name in HYPERPARAMETERS}
     values |= {name: value for name, value in given.items() if value is not None}
     return {name: values[name] for name in HYPERPARAMETERS if name in values}
+
+
+def shards_of(values: Mapping[str, Any]) -> int:
+    """Return the number of GPUs that share the target: by its experts, or all of its weights."""
+    return max(int(values.get(name) or 1) for name in ("expert_parallel_size", "target_shards"))
 
 
 def head_sizes(recipe: Recipe, values: Mapping[str, Any]) -> HeadSizes:

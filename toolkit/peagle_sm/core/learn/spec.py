@@ -210,6 +210,9 @@ class TrainSpec(SpecPart):
     expert_parallel_size: int | None = Field(
         default=None, ge=1, le=512, description="GPUs over which a target's experts are spread."
     )
+    target_shards: int | None = Field(
+        default=None, ge=1, le=512, description="GPUs that share the weights of a target without experts."
+    )
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,14 +38,18 @@ def training_role(region: str) -> str:
 class ChannelFacts:
     """One channel of data: its S3 prefix, a hash of its content, and its sizes; None if not counted.
 
-    ``files`` are this machine's, which are sent to the prefix once the job is confirmed.
+    A document is one line; documents of one conversation count as one conversation. ``checked`` says what of
+    large data was read before the job. ``files`` are this machine's, which are sent to the prefix once the
+    job is confirmed.
     """
 
     uri: str
     digest: str
     bytes: int
     tokens: int | None = None
+    documents: int | None = None
     conversations: int | None = None
+    checked: str = ""
     files: tuple[str, ...] = ()
 
 
@@ -80,6 +84,12 @@ class TrainingFacts:
     sizes: TargetShape | None = None
     head: HeadShape | None = None
     data_is_to_come: bool = False
+
+    @property
+    def channels(self) -> dict[str, ChannelFacts]:
+        """Return the channels of data that exist, by name."""
+        both = {"training": self.training, "validation": self.validation}
+        return {name: channel for name, channel in both.items() if channel is not None}
 
 
 def text(value: Any) -> str:
@@ -131,6 +141,11 @@ def training_request(
             "SecurityGroupIds": list(train.security_groups),
         }
     return Request("sagemaker", "create_training_job", request)
+
+
+def channel_dict(channel: ChannelFacts) -> dict[str, Any]:
+    """Return a channel's place and sizes as plain JSON types."""
+    return {name: value for name, value in asdict(channel).items() if name not in ("digest", "files")}
 
 
 def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:

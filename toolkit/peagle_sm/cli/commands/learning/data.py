@@ -226,12 +226,21 @@ def render_data_offer(offer: DataOffer) -> str:
         ("endpoint", f"{offer.endpoint}, {usd(offer.usd_per_hour, 'hour')}, also without this"),
         ("time", f"about {elapsed(offer.seconds)} at 10 ms a token"),
         ("cost", f"about {usd(offer.usd)}{budget}"),
-        ("until", f"the endpoint's lifetime ends {when(offer.until)}" if offer.until else ""),
+        ("until", _until_words(offer)),
         ("stored", offer.uri),
         ("note", "\n".join(offer.notes)),
     ]
     parts = [table, "\n".join(slices), render_fields([(name, value) for name, value in fields if value])]
     return "\n\n".join(part for part in parts if part)
+
+
+def _until_words(offer: DataOffer) -> str:
+    if offer.until is None:
+        return ""
+    verb = "end" if offer.ends == "hours" else "ends"
+    said = f"the endpoint's {offer.ends} {verb} {when(offer.until)}"
+    early = "\nToo early for all answers: it stops 5 minutes before, and another run continues."
+    return said + early * offer.ends_early
 
 
 def ending_notes(result: DataResult) -> list[str]:

@@ -13,6 +13,7 @@ from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import PeagleError
 
 if TYPE_CHECKING:
+    from peagle_sm.core.catalog import PriceEntry
     from peagle_sm.core.learn.offers import PriceOf, TrainingOption
     from peagle_sm.core.learn.recipes import Recipe
 
@@ -75,15 +76,15 @@ def _prices(state: State, asked: bool) -> PriceOf:
     from peagle_sm.aws.control.prices import find_job_price
 
     session = open_session(state)
-    known: dict[str, float | None] = {}
+    known: dict[str, PriceEntry | None] = {}
 
-    def price_of(name: str) -> float | None:
+    def price_of(name: str) -> PriceEntry | None:
         if name not in known:
             try:
                 entry, why = find_job_price(session, name, session.region, "Train")
             except PeagleError as error:
                 entry, why = None, error.message
-            known[name] = None if entry is None else entry.usd_per_hour
+            known[name] = entry
             if why:
                 note(state, f"note: {why}")
         return known[name]
@@ -117,6 +118,7 @@ def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> s
     fields: list[tuple[str, Any]] = [
         ("model", model),
         ("hours, price", "for 100 million tokens; estimated, not measured"),
+        *(("price from", price) for price in dict.fromkeys(one.price for one in found)),
         ("memory", "calculated from the trainer's code; measured on a CPU only"),
         ("sizes", recipe.source),
         ("", recipe.checked or ""),
