@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from peagle_sm.measure.packs import PACKS, load_pack
-from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_plugin
+from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_files
 from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, joined, read_runs, run_all, work_left
 from scripts.bench.packs.cases import CASES, Case, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
@@ -124,7 +124,7 @@ def test_the_file_of_made_up_rows_has_as_many_placeholders_as_asked(tmp_path: Pa
 
 
 def test_the_damage_is_a_plugin_beside_the_engine_s_own(tmp_path: Path) -> None:
-    made = specs(write_plugin(tmp_path))
+    made = specs(write_files(tmp_path))
     compile((tmp_path / "peagle_damage.py").read_text(), "peagle_damage.py", "exec")
     assert made[SHORT].serving.env["PEAGLE_DAMAGE"].startswith("head:")
     assert "PEAGLE_DAMAGE" not in made[CLEAN].serving.env
