@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.packs.arms import CLEAN, OTHER, PLAIN, SHORT, specs, write_plugin
+from scripts.bench.packs.arms import CLEAN, OTHER, PLAIN, SHORT, specs, write_files
 from scripts.bench.packs.campaign import PackRuns
 from scripts.bench.packs.cases import CASES, needed
 from scripts.bench.packs.page import did_what_it_must
@@ -37,7 +37,7 @@ FAULTS = (
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The endpoints of all packs that are tried here."""
-    every = specs(write_plugin(tmp_path_factory.mktemp("plugin")))
+    every = specs(write_files(tmp_path_factory.mktemp("plugin")))
     wanted = needed([*((pack, CLEAN) for pack in CLEAN_RUNS), *FAULTS])
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
         stack.deploy({name: every[name] for name in every if name in wanted}, together=False)

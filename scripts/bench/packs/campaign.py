@@ -32,7 +32,7 @@ from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import dependencies
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
-from scripts.bench.packs.arms import CLEAN, LOCAL_FAULTS, PLAIN, specs, write_plugin
+from scripts.bench.packs.arms import CLEAN, LOCAL_FAULTS, PLAIN, specs, write_files
 from scripts.bench.packs.cases import CASES, Case, needed, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
 from scripts.bench.progress import Reporter
@@ -248,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plugin = Path(folder) / "plugin"
             plugin.mkdir()
             with reporter.phase("deploy"):
-                every, wanted = specs(write_plugin(plugin)), needed((pack, arm) for pack, arm, _ in work)
+                every, wanted = specs(write_files(plugin)), needed((pack, arm) for pack, arm, _ in work)
                 stack.deploy({name: every[name] for name in every if name in wanted}, together=False)
             end = time.monotonic() + 60 * given.minutes
 

@@ -47,6 +47,13 @@ CASES = {
         Case("guardrails", 8192, 6, {"draft-tokens": "verified", "keeps-generating": "cancelled"}, True),
         Case("structured-output", 8192, 2, {"no-format": "forms"}),
         Case("adversarial", 8192, 6, {BLIND: "speed"}, True),
+        Case(
+            "reasoning-effort",
+            1024,
+            12,
+            {SHORT: "acceptance by effort", OTHER: "identity", BLIND: "cost by effort"},
+            True,
+        ),
     )
 }
 

@@ -24,8 +24,15 @@ damaged from position 200 on; an engine without a prefix cache (it has the damag
 placeholders; a head that guesses nothing; and faults of the local SageMaker: tokens in a stream that were
 not verified, an engine that generates on after its client left, an engine that gets no format. The clean arm
 has K=5, those with a damaged head or target K=11. Runs of most packs share an engine, up to 60 at a time, so
-their seconds say little. [The packs](../how-to/packs.md) says what each pack
-shows."""
+their seconds say little. [The packs](../how-to/packs.md) says what each pack shows.
+
+The shipped model has no reasoning effort, so the endpoints got a chat template that has it. The small model
+does not reason, whatever its prompt says. A higher effort only puts more text before the question, so that
+the answer has later positions. This is no model of real reasoning: it shows that the pack runs on the engine,
+passes on a clean arm and finds its faults.
+
+The table has the recorded runs. Earlier failures that are not in the record are on the page
+[What works](status.md)."""
 
 
 def page(document: Mapping[str, Any]) -> str:

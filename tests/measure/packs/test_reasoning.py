@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from peagle_sm.measure.packs.pack import Make, Observed, PackNotMeasured, PackWork, Probe, ServedModel
+from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.packs.pack import Make, Observed, PackNotMeasured, PackWork, ServedModel
 from peagle_sm.measure.packs.reasoning import (
     EFFORTS,
+    STAND_IN_TOKENS,
     UNITS,
     costs_of,
     has_efforts,
     judge,
     make,
-    probe,
 )
 from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
 
@@ -50,7 +52,7 @@ def observed(
             mine.append(record("fast", unit, effort, seconds / speed_ups[effort], length))
             its = TOKENS[effort] * 0.01 * math.exp(rng.gauss(0, noise))
             plain.append(record("plain", unit, effort, its, None))
-    return Observed(PackWork((), "", ""), FAST, tuple(mine), PLAIN, tuple(plain), probed=True)
+    return Observed(PackWork((), "", ""), FAST, tuple(mine), PLAIN, tuple(plain))
 
 
 STEADY = dict.fromkeys(EFFORTS, 3.0)
@@ -66,36 +68,35 @@ def test_each_question_is_asked_at_each_effort() -> None:
     assert make(Make(replace(MODEL, context=1024))).items[0].body["max_tokens"] == 512
 
 
-def test_the_small_stand_in_is_not_measured() -> None:
-    with pytest.raises(PackNotMeasured, match="no reasoning effort"):
-        make(Make(replace(MODEL, stand_in=True)))
+def rendered(body: Mapping[str, Any]) -> list[int]:
+    """The prompt by a template that writes the effort into it."""
+    return [ord(sign) for sign in body["reasoning_effort"] + body["messages"][0]["content"]]
 
 
-class Templates:
-    """An engine that renders the effort into the prompt, or ignores it."""
-
-    log_hint = ""
-
-    def __init__(self, renders: bool) -> None:
-        self.name, self.renders = "engine", renders
-
-    def ask(self, body: Any) -> Any:
-        effort = body["reasoning_effort"] if self.renders else ""
-        ids = [ord(sign) for sign in effort + body["messages"][0]["content"]]
-        return {"choices": [{"text": "", "prompt_token_ids": ids}]}
-
-    def stream(self, body: Any, until: Any = None) -> Any:
-        raise AssertionError("nothing asks for this here")
+def ignored(body: Mapping[str, Any]) -> list[int]:
+    """The prompt by a template that ignores the effort."""
+    return [ord(sign) for sign in body["messages"][0]["content"]]
 
 
-def test_a_template_that_ignores_the_effort_is_noticed() -> None:
-    asked = Make(MODEL)
-    found = {renders: probe(Probe(Templates(renders), None, make(asked), asked)) for renders in (True, False)}
-    assert found == {True: True, False: False}
-    judged = judge(replace(observed(random.Random(1), STEADY, FASTER), probed=False))
-    assert judged.checks["efforts"].passed is None
+def refused(body: Mapping[str, Any]) -> list[int]:
+    raise SpecError("reasoning_effort: unknown field")
+
+
+@pytest.mark.parametrize("stand_in", [True, False])
+def test_the_template_decides_whether_a_model_has_efforts(stand_in: bool) -> None:
+    model = replace(MODEL, stand_in=stand_in)
+    assert make(Make(replace(model, render=rendered))).items == make(Make(model)).items
+    with pytest.raises(PackNotMeasured, match="its chat template ignores reasoning_effort") as raised:
+        make(Make(replace(model, render=ignored)))
+    assert raised.value.next_step == "measure a model that has it, such as GPT-OSS"
+    with pytest.raises(PackNotMeasured, match="refuses a chat with reasoning_effort"):
+        make(Make(replace(model, render=refused)))
     assert not has_efforts({"low": [1]})
     assert not has_efforts({"low": [1], "medium": [2], "high": [2]})
+
+
+def test_the_stand_in_answers_shortly() -> None:
+    assert make(Make(replace(MODEL, stand_in=True))).items[0].body["max_tokens"] == STAND_IN_TOKENS
 
 
 def test_sound_arms_pass_and_state_what_the_budget_costs() -> None:

@@ -25,7 +25,7 @@ PARTS = ("near", "far")
 
 
 class Tokens:
-    """An engine that answers what packs ask beside their requests."""
+    """An engine that answers what packs ask beside their requests; its chat template knows no efforts."""
 
     def __init__(self, name: str, *, dead: bool = False) -> None:
         self.name, self.dead = name, dead
@@ -34,7 +34,7 @@ class Tokens:
     def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.dead:
             raise ServiceFault("connection refused")
-        ids = list(range(len(str(body["prompt"])) // 4 + 1))
+        ids = list(range(len(str(body.get("prompt", body.get("messages")))) // 4 + 1))
         return {"choices": [{"text": "x", "finish_reason": "length"}], "prompt_token_ids": ids}
 
     def stream(self, body: Mapping[str, Any], until: Any = None) -> list[Mapping[str, Any]]:
@@ -124,6 +124,16 @@ def test_too_short_a_context_is_not_measured(tmp_path: Path) -> None:
     assert "needs a context of 256 tokens; this one has 100" in found.results.packs[0].why
     limited = PackPlay(tmp_path / "b").packs(PACK, context=200)
     assert "this one has 200" in limited.results.packs[0].why
+
+
+def test_a_model_without_efforts_is_noticed_before_its_questions_are_sent(tmp_path: Path) -> None:
+    play = PackPlay(tmp_path)
+    (row,) = play.packs(load_pack("reasoning-effort")).results.packs
+    assert (row.passed, row.requests, play.engines.bodies) == (None, 0, [])
+    assert row.why == (
+        "the model has no reasoning effort: its chat template ignores reasoning_effort; "
+        "measure a model that has it, such as GPT-OSS"
+    )
 
 
 def test_a_probe_s_finding_reaches_the_judge(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from jinja2 import Environment
 
 from peagle_sm.measure.packs import PACKS, load_pack
-from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_plugin
+from peagle_sm.measure.packs.reasoning import EFFORTS
+from sagemaker_local.paths import weights_dir
+from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_files
 from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, joined, read_runs, run_all, work_left
 from scripts.bench.packs.cases import CASES, Case, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
@@ -123,8 +126,23 @@ def test_the_file_of_made_up_rows_has_as_many_placeholders_as_asked(tmp_path: Pa
     assert path.read_text().count("FULL BENCHMARK DATA") == 494
 
 
+def test_more_effort_puts_more_text_before_the_question_and_none_changes_nothing(tmp_path: Path) -> None:
+    path = Path(specs(write_files(tmp_path))[CLEAN].serving.env["SM_VLLM_CHAT_TEMPLATE"])
+    written, own = path.read_text(), (weights_dir() / "target" / "chat_template.jinja").read_text()
+    messages = [{"role": "user", "content": "How many?"}]
+
+    def prompt(template: str, **more: object) -> str:
+        return Environment().from_string(template).render(messages=messages, **more)
+
+    assert prompt(written) == prompt(written, reasoning_effort=None) == prompt(own) == "How many?\n"
+    prompts = [prompt(written, reasoning_effort=effort) for effort in EFFORTS]
+    assert [text.split("\n")[0] for text in prompts] == [f"Reasoning: {effort}" for effort in EFFORTS]
+    assert [text.count("\n") for text in prompts] == [2, 6, 11]
+    assert all(text.endswith("\nHow many?\n") for text in prompts)
+
+
 def test_the_damage_is_a_plugin_beside_the_engine_s_own(tmp_path: Path) -> None:
-    made = specs(write_plugin(tmp_path))
+    made = specs(write_files(tmp_path))
     compile((tmp_path / "peagle_damage.py").read_text(), "peagle_damage.py", "exec")
     assert made[SHORT].serving.env["PEAGLE_DAMAGE"].startswith("head:")
     assert "PEAGLE_DAMAGE" not in made[CLEAN].serving.env

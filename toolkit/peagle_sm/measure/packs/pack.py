@@ -38,12 +38,14 @@ class ServedModel:
     """What a pack needs to know of the served model; all arms of a run serve the same one.
 
     ``context`` is in tokens, prompt and answer together. ``tokenize`` asks the baseline's tokenizer.
-    ``stand_in``: the small model of the local SageMaker, which only continues code.
+    ``stand_in``: the small model of the local SageMaker, which only continues code. ``render`` asks the
+    baseline for the token ids of a chat's prompt; None before an endpoint exists.
     """
 
     context: int
     stand_in: bool
     tokenize: Callable[[str], Sequence[int]]
+    render: Callable[[Mapping[str, Any]], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True)

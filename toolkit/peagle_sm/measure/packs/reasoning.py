@@ -11,6 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.compare.confidence_intervals import ratio
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
@@ -24,15 +25,15 @@ from peagle_sm.measure.packs.judges import (
     part_of,
     unit_of,
 )
-from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
+from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_sm.measure.packs.texts import LICENSE, SOURCE
 from peagle_sm.measure.results.records import Interval, RequestRecord
-from peagle_sm.measure.verify.engines import EnginePair, Options
 from peagle_sm.measure.verify.statistics import CheckVerdict, undecided
 
 EFFORTS = ("low", "medium", "high")
 UNITS = 8  #: questions, each asked at every effort
 MAX_TOKENS = 2048  #: reasoning and answer together; a shorter context allows fewer
+STAND_IN_TOKENS = 64  #: the small stand-in does not reason, so longer answers of it show no more
 
 
 def _question(rng: random.Random) -> str:
@@ -54,15 +55,19 @@ def has_efforts(prompt_ids: Mapping[str, Sequence[int]]) -> bool:
     return len({tuple(ids) for ids in prompt_ids.values()}) == len(prompt_ids) > 1
 
 
+NO_EFFORTS = PackNotMeasured(
+    "the model has no reasoning effort: its chat template ignores reasoning_effort",
+    next_step="measure a model that has it, such as GPT-OSS",
+)
+
+
 def make(asked: Make) -> PackWork:
     """Make the questions at each effort.
 
     Raises:
-        PackNotMeasured: the model is the small stand-in, which has no reasoning effort.
+        PackNotMeasured: the model has no reasoning effort.
     """
-    if asked.model.stand_in:
-        raise NO_EFFORTS
-    limit = min(MAX_TOKENS, asked.model.context // 2)
+    limit = min(STAND_IN_TOKENS if asked.model.stand_in else MAX_TOKENS, asked.model.context // 2)
     items = []
     for number in range(asked.units or UNITS):
         text = _question(random.Random(f"reasoning {asked.seed} {number}"))
@@ -74,25 +79,28 @@ def make(asked: Make) -> PackWork:
                 "temperature": 0.0,
             }
             items.append(WorkItem(f"{number:03}/{effort}", body, category=effort))
+    _demand_efforts(asked, items[: len(EFFORTS)])
     return PackWork(tuple(items), SOURCE, LICENSE)
 
 
-NO_EFFORTS = PackNotMeasured(
-    "the model has no reasoning effort: its chat template ignores reasoning_effort",
-    next_step="measure a model that has it, such as GPT-OSS",
-)
+def _demand_efforts(asked: Make, items: Sequence[WorkItem]) -> None:
+    """Refuse a model without efforts, from the prompts of one question at each effort.
 
-
-def probe(asked: Probe) -> bool:
-    """Decide whether the model has efforts, from the prompts of one question at each effort."""
-    engines = EnginePair(asked.baseline or asked.engine, asked.engine, Options(concurrency=1))
-    bodies = [(part_of_item(item), item.body) for item in asked.work.items[: len(EFFORTS)]]
-    return has_efforts({prompt.id: prompt.ids for prompt in engines.prompts(bodies)})
-
-
-def part_of_item(item: WorkItem) -> str:
-    """Return the effort of a request."""
-    return item.prompt_id.partition("/")[2]
+    Raises:
+        PackNotMeasured: the model has none, or refuses the field.
+    """
+    render = asked.model.render
+    if render is None:
+        return
+    try:
+        prompts = {item.body["reasoning_effort"]: render(item.body) for item in items}
+    except SpecError as refused:
+        raise PackNotMeasured(
+            f"the model refuses a chat with reasoning_effort: {refused.message}",
+            next_step=NO_EFFORTS.next_step,
+        ) from refused
+    if not has_efforts(prompts):
+        raise NO_EFFORTS
 
 
 @dataclass(frozen=True)
@@ -206,9 +214,7 @@ def _said(each: EffortCost) -> str:
 
 
 def judge(observed: Observed) -> Judgement:
-    """Judge acceptance by effort and the cost of an answer; nothing if the model has no efforts."""
-    if observed.probed is False:
-        return Judgement({"efforts": undecided(NO_EFFORTS.why)})
+    """Judge acceptance by effort and the cost of an answer."""
     checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
     by_effort = falls(observed.requests, EFFORTS, alpha=observed.alpha / 2, by="{} effort")
     checks["acceptance by effort"] = drafts_applicable(observed.arm.mode, by_effort)
@@ -233,9 +239,8 @@ PACK = Pack(
     finds="a head that guesses long reasoning badly; an effort at which speculation costs money",
     needs=("a model with reasoning_effort, such as GPT-OSS", "an arm without speculation, for the cost"),
     data=f"{SOURCE}; {LICENSE}",
-    stand_ins="not measured: the stand-in has no reasoning effort",
+    stand_ins="not measured: the stand-in has no reasoning effort, unless a chat template gives it some",
     make=make,
     judge=judge,
-    probe=probe,
     least_context=1024,
 )

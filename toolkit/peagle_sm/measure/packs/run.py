@@ -87,12 +87,15 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     """
     pair = EnginePair(engine, engine, Options(longest_tokens=_LONGEST, concurrency=1))
 
-    def tokenize(text: str) -> Sequence[int]:
+    def render(body: Mapping[str, Any]) -> Sequence[int]:
         try:
-            (prompt,) = pair.prompts([("text", {"prompt": text})])
+            (prompt,) = pair.prompts([("prompt", body)])
         except SideFailed as failed:
             raise failed.error from failed
         return prompt.ids
+
+    def tokenize(text: str) -> Sequence[int]:
+        return render({"prompt": text})
 
     context = described.context or context_of(pair, TokenPrompt("context", tuple(tokenize("a b c"))))
     if context is None:
@@ -101,7 +104,7 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
             operation="packs",
             next_step="give the longest prompts that you send, with --context TOKENS",
         )
-    return ServedModel(min(context, most or context), described.stand_in_weights, tokenize)
+    return ServedModel(min(context, most or context), described.stand_in_weights, tokenize, render)
 
 
 def demand_context(pack: Pack, model: ServedModel) -> None:
