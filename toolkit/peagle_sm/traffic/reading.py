@@ -66,7 +66,7 @@ def read(target: str | Path, session: Session | Callable[[], Session] | None = N
         SpecError: there is no file, or no line of them is a record.
         NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
-    found = read_lines(target, (lambda: session) if isinstance(session, Session) else session)
+    found = read_lines(target, session if session is None or callable(session) else lambda: session)
     records: dict[str, TrafficRecord] = {}
     damage = Damage()
     for line in found.lines:

@@ -27,9 +27,11 @@ from peagle_sm.core.words import encoded_utf8
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
 from peagle_sm.service.serving.upstream import (
     STARTING_S,
+    USAGE,
     Problem,
     Relay,
     Upstream,
+    asking_for_usage,
     figures_of,
     gave_up,
     invalid,
@@ -49,7 +51,6 @@ SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
 _STREAM = "text/event-stream"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LEFT = "the client disconnected"
-_USAGE = {"include_usage": True, "continuous_usage_stats": False}
 
 
 @dataclass
@@ -224,18 +225,12 @@ class Proxy:
         if self._recorder is not None and served.streamed and not asks and isinstance(options, dict | None):
             # vLLM reports the drafts of a stream only with its usage, and few clients ask for that.
             relay = Relay(answers=answers_asked(document), hides_usage=True)
-            return ProxiedRequest(self._asking_for_usage(raw, document), relay)
+            asking = None if document.get("model") == self.model else asking_for_usage(raw, document)
+            body = asking or self._encoded({**document, "stream_options": {**(options or {}), **USAGE}})
+            return ProxiedRequest(body, relay)
         relay = Relay(answers=answers_asked(document))
         # Send the body unchanged, unless its model is this server's name for the endpoint.
         return ProxiedRequest(self._encoded(document) if document.get("model") == self.model else raw, relay)
-
-    def _asking_for_usage(self, raw: bytes, document: dict[str, Any]) -> bytes:
-        """Return the body with the field that asks for a stream's usage."""
-        changed = "stream_options" in document or document.get("model") == self.model
-        if not changed and json.detect_encoding(raw) == "utf-8":  # to write a long prompt anew costs CPU
-            return raw.rstrip()[:-1] + b', "stream_options": ' + json.dumps(_USAGE).encode() + b"}"
-        options = {**(document.get("stream_options") or {}), **_USAGE}
-        return self._encoded({**document, "stream_options": options})
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
         """Return the body; this server's model name becomes empty, as the engine expects."""

@@ -176,6 +176,20 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
+#: `stream_options` that ask vLLM for a stream's usage.
+USAGE = {"include_usage": True, "continuous_usage_stats": False}
+
+
+def asking_for_usage(raw: bytes, document: Mapping[str, Any]) -> bytes | None:
+    """Return a request as it came, with `USAGE` added; None if it has to be written anew.
+
+    To write a long prompt anew costs CPU. ``document`` is what ``raw`` says.
+    """
+    if "stream_options" in document or json.detect_encoding(raw) != "utf-8":
+        return None
+    return raw.rstrip()[:-1] + b', "stream_options": ' + json.dumps(USAGE).encode() + b"}"
+
+
 #: A blank line: two line ends, each LF, CRLF or CR. The groups are atomic, since CRLF is one line end.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _OTHER_FORM = (AttributeError, TypeError, ValueError)
