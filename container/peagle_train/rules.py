@@ -235,6 +235,15 @@ def read_line(line: bytes, vocab: int | None) -> tuple[list[int], list[int]]:
     Raises:
         ValueError: it is no document.
     """
+    return checked_document(parse_line(line), vocab)
+
+
+def parse_line(line: bytes) -> dict[str, Any]:
+    """Return a line's JSON object.
+
+    Raises:
+        ValueError: it is none, or too long.
+    """
     if len(line) > _MOST_LINE:
         raise ValueError(f"it has {len(line)} bytes; allowed: {_MOST_LINE}")
     try:
@@ -243,6 +252,15 @@ def read_line(line: bytes, vocab: int | None) -> tuple[list[int], list[int]]:
         raise ValueError(f"it is no JSON ({error})") from error
     if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
+    return document
+
+
+def checked_document(document: dict[str, Any], vocab: int | None) -> tuple[list[int], list[int]]:
+    """Return a document's tokens and the mask of those that are learned; ``vocab`` None: unknown.
+
+    Raises:
+        ValueError: the trainer does not take it.
+    """
     ids, mask = _numbers(document, "input_ids"), _numbers(document, "loss_mask")
     if len(ids) != len(mask):
         raise ValueError(f"input_ids has {len(ids)} values, loss_mask {len(mask)}; allowed: as many")

@@ -65,7 +65,6 @@ def _prices() -> Iterator[str]:
 
 
 def _model(model: str, recipe: Recipe) -> Iterator[str]:
-    rows = _options(recipe, None)
     yield f"## {model}"
     yield f"Sizes: {recipe.source}; {recipe.date}."
     yield f"{recipe.checked}.".replace("assumed", "Assumed", 1) if recipe.checked else ""
@@ -81,7 +80,7 @@ def _model(model: str, recipe: Recipe) -> Iterator[str]:
     yield "\nWith the fewest partitions that fit:\n"
     yield "| tokens | instance | partitions | needs GB | has GB | hours | price |"
     yield "|---:|---|---:|---:|---:|---:|---|"
-    yield from map(_row, rows)
+    yield from map(_row, _options(recipe, None))
     yield ""
 
 

@@ -274,6 +274,7 @@ def test_the_endpoints_hours_bound_the_sampling(spec_of: Make, session: Session,
     engine, plan = ByteEngine(), plan_data(soon, session, work)
     assert (plan.offer.ends, plan.offer.ends_early) == ("hours", False)
     assert "the endpoint's hours end" in render_data_offer(plan.offer)
+    assert replace(plan.offer, ends="lifetime").ending.startswith("lifetime ends 20")
     slow = replace(plan.offer, ends_early=True)
     assert "Too early for all answers" in render_data_offer(slow)
     due = replace(plan, offer=replace(plan.offer, until=now))

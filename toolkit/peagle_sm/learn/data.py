@@ -99,6 +99,11 @@ class DataOffer:
     uri: str
     notes: tuple[str, ...]
 
+    @property
+    def ending(self) -> str:
+        """Return what ends first, and when: ``hours end 2026-11-20 19:00 UTC``."""
+        return f"{self.ends} {'end' if self.ends == 'hours' else 'ends'} {when(self.until)}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
         found = asdict(self)

@@ -12,7 +12,6 @@ from peagle_sm.core.errors import NotFound, NotOffered
 from peagle_sm.core.learn.proof import Proof, faults_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import StepCost
-from peagle_sm.core.words import when
 from peagle_sm.learn.data import DataPlan, make_data, need_general, plan_data
 from peagle_sm.learn.promote import promote, settle
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
@@ -79,7 +78,7 @@ class Loop:
         offer = self._data_plan().offer
         what = f"{offer.to_ask:,} answers from {offer.endpoint}"
         if offer.ends_early:
-            what += f"; not all: its {offer.ends} end {when(offer.until)}"
+            what += f"; not all: its {offer.ending}"
         if offer.usd is None:  # a budget holds by the price
             return StepCost("data", what, None, None, unknown=_NO_PRICE)
         if offer.budget_usd is None:

@@ -21,7 +21,7 @@ from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import NotFound, PlanRefused, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts
-from peagle_sm.core.rules import read_line
+from peagle_sm.core.rules import checked_document, parse_line
 from peagle_sm.service.progress import Event, Progress
 
 SCHEMA = "peagle-sm/learn-data/1"
@@ -184,7 +184,7 @@ def _check_beginnings(
         read += len(whole)
         for origin, line in _numbered(whole, f"{uri}{key}"):
             documents += 1
-            _tokens(line, origin, what, vocab)
+            _checked(line, origin, what, vocab)
     return (
         f"checked: {documents:,} documents at the beginning of {len(keys)} of {len(sizes)} files,"
         f" {read / 1e6:,.1f} of {sum(sizes.values()) / 1e6:,.1f} MB; the job checks the rest"
@@ -261,8 +261,9 @@ def count_documents(lines: Iterable[tuple[str, bytes]], what: str, vocab: int | 
     conversations = set[str]()
     for origin, line in lines:
         documents += 1
-        tokens += _tokens(line, origin, what, vocab)
-        conversations.add(str(json.loads(line).get("conversation", origin)))
+        length, conversation = _checked(line, origin, what, vocab)
+        tokens += length
+        conversations.add(conversation)
     if not documents:
         raise SpecError(
             f"{what}: found 0 documents; allowed: at least one",
@@ -271,14 +272,16 @@ def count_documents(lines: Iterable[tuple[str, bytes]], what: str, vocab: int | 
     return Counts(documents, len(conversations), tokens)
 
 
-def _tokens(line: bytes, origin: str, what: str, vocab: int | None) -> int:
-    """Return the number of a document's tokens.
+def _checked(line: bytes, origin: str, what: str, vocab: int | None) -> tuple[int, str]:
+    """Return the number of a document's tokens, and its conversation.
 
     Raises:
         SpecError: it is none that the trainer takes.
     """
     try:
-        return len(read_line(line, vocab)[0])
+        document = parse_line(line)
+        ids, _ = checked_document(document, vocab)
+        return len(ids), str(document.get("conversation", origin))
     except ValueError as error:
         raise SpecError(
             f"{what}: {origin}: {error}",

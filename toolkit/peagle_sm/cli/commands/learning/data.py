@@ -15,7 +15,7 @@ from peagle_sm.cli.console import asking, emit, need_terminal, note, termination
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined
 from peagle_sm.core.learn.processing.requests import prepared_uri
-from peagle_sm.core.words import elapsed, usd, when
+from peagle_sm.core.words import elapsed, usd
 from peagle_sm.measure import need_packages
 
 if TYPE_CHECKING:
@@ -237,10 +237,8 @@ def render_data_offer(offer: DataOffer) -> str:
 def _until_words(offer: DataOffer) -> str:
     if offer.until is None:
         return ""
-    verb = "end" if offer.ends == "hours" else "ends"
-    said = f"the endpoint's {offer.ends} {verb} {when(offer.until)}"
     early = "\nToo early for all answers: it stops 5 minutes before, and another run continues."
-    return said + early * offer.ends_early
+    return f"the endpoint's {offer.ending}" + early * offer.ends_early
 
 
 def ending_notes(result: DataResult) -> list[str]:
