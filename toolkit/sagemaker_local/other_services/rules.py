@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from threading import RLock
 from typing import Any
 
 from sagemaker_local.other_services.kms import lay_kms_rules
@@ -23,6 +24,7 @@ def lay_rules() -> None:
     _lay_conflict_status()
     _lay_caller_identity()
     _leave_out_builders_of_addresses()
+    _guard_operation_models()
 
 
 def _lay_lambda_rules() -> None:
@@ -143,3 +145,25 @@ def _leave_out_builders_of_addresses() -> None:
         return build
 
     Rule._compile_builder = no_builder  # type: ignore[method-assign,assignment]
+
+
+def _guard_operation_models() -> None:
+    """Let one thread at a time look up the model of an operation.
+
+    moto's lookup calls botocore's, and both keep their result under one key. A thread that asked between
+    the two got botocore's model, which has no ``http_trait``, and its request ended with 500.
+    """
+    from moto.core.model import ServiceModel
+
+    if getattr(ServiceModel, _MARK, False):
+        return
+
+    look_up = ServiceModel.operation_model
+    lock = RLock()
+
+    def operation_model(self: Any, operation_name: str) -> Any:
+        with lock:
+            return look_up(self, operation_name)
+
+    ServiceModel.operation_model = operation_model
+    setattr(ServiceModel, _MARK, True)
