@@ -1,11 +1,11 @@
 """What recording costs a stream of `peagle-sm serve`: CPU of the serving process, and of the recording's own.
 
-``scripts/bench-recording`` runs it. Two proxies in this process serve the same streams at the same time, so
-whatever slows the machine slows both; one of them records to a file. Other processes send and read. Counted
-is the CPU of each proxy's thread, with that of the recording's thread; the process that redacts is counted
-apart. This process keeps one core, and the others have the rest: without that the interval was nearly half
-as wide again. Rounds follow each other without a pause, since records are written while other streams run.
-The interval of the ratio is over rounds, by a jackknife of its logarithm.
+``scripts/bench-recording`` runs it. Two processes serve the same streams at the same time, so whatever slows
+the machine slows both; one of them records to a file. Other processes send and read. Counted is all CPU of
+each serving process, its recording's thread included; the process that redacts is counted apart. The two
+share one core, and the others have the rest: without that the interval was nearly half as wide again.
+Rounds follow each other without a pause, since records are written while other streams run. The interval of
+the ratio is over rounds, by a jackknife of its logarithm.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import fmean
 
@@ -29,7 +32,7 @@ import psutil
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.compare.alternating import turn_order
 from peagle_sm.measure.compare.confidence_intervals import ratio
-from peagle_sm.service.serving.proxy import Proxy, Running, start
+from peagle_sm.service.serving.proxy import Proxy, start
 from peagle_sm.service.serving.upstream import Upstream
 from peagle_sm.traffic.file_target import FileTarget
 from peagle_sm.traffic.recorder import Recorder, TrafficSource
@@ -81,20 +84,22 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
     with (
         tempfile.TemporaryDirectory() as folder,
         _server(stream) as url,
-        _proxies(url, Path(folder) / "traffic.jsonl") as (ports, threads, recorder),
+        _proxy(url, None) as off,
+        _proxy(url, Path(folder) / "traffic.jsonl") as on,
     ):
+        proxies = {OFF: off, ON: on}
         for turn in range(options.rounds + 2):  # two to warm up
-            before, child = _cpu_of(threads), _children_cpu()
+            before, child = _cpu_of(proxies), _redacting_cpu(on)
             order = turn_order((OFF, ON), turn)
-            readers = [_reader(ports[arm], options.streams, body) for arm in order]
-            _apart(cores)
+            readers = [_reader(proxies[arm].port, options.streams, body) for arm in order]
+            _apart(cores, proxies.values())
             if any([reader.wait() for reader in readers]):
                 raise SystemExit("a reader failed")
-            after = _cpu_of(threads)
+            after = _cpu_of(proxies)
             if turn >= 2:
                 spent[str(turn)] = (after[ON] - before[ON], after[OFF] - before[OFF])
-                inside.append(_children_cpu() - child)
-        summary = recorder.close()
+                inside.append(_redacting_cpu(on) - child)
+        recorded = on.ends()
     per_stream = {
         arm: fmean(row[at] for row in spent.values()) / options.streams * 1000
         for at, arm in enumerate((ON, OFF))
@@ -108,41 +113,59 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
         "cpu_ms_per_stream": {arm: round(value, 3) for arm, value in per_stream.items()},
         "added_share": [round(each - 1, 4) for each in (added.value, added.low, added.high)],
         "redacting_process_cpu_ms_per_stream": round(fmean(inside) / options.streams * 1000, 3),
-        "recorded": summary.line(),
+        "recorded": recorded,
         "load_average": os.getloadavg(),
         "cpus": os.cpu_count(),
     }
 
 
+@dataclass
+class ServingProcess:
+    """A process with one proxy."""
+
+    process: BaseProcess
+    pipe: Connection
+    port: int
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of all its threads so far."""
+        assert self.process.pid is not None
+        # Linux's clock of another process (clock_getcpuclockid), in nanoseconds; /proc has steps of 10 ms.
+        return time.clock_gettime(~self.process.pid << 3 | 2)
+
+    def ends(self) -> str:
+        """Have it finish its records, and return what it says of them."""
+        self.pipe.send("end")
+        return str(self.pipe.recv())
+
+
 @contextmanager
-def _proxies(url: str, path: Path) -> Iterator[tuple[dict[str, int], dict[str, list[int]], Recorder]]:
-    """Serve with both proxies; yields their ports, the clocks of their threads' CPU, and the recorder."""
-    session = make_session(local=LocalTarget(url))
-    known = set(threading.enumerate())
-    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("bench"))
-    (writer,) = set(threading.enumerate()) - known
-    running: dict[str, Running] = {}
-    loops = {arm: asyncio.new_event_loop() for arm in (OFF, ON)}
-    serving = {arm: threading.Thread(target=loop.run_forever) for arm, loop in loops.items()}
+def _proxy(url: str, path: Path | None) -> Iterator[ServingProcess]:
+    """Serve in a process of its own, and record to ``path``."""
+    spawn = get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(url, path, theirs))
+    process.start()
     try:
-        for arm, used in ((OFF, None), (ON, recorder)):
-            serving[arm].start()
-            upstream = Upstream(url, session.region, session.credentials(), "bench")
-            started = start(Proxy(upstream, recorder=used), "127.0.0.1", 0)
-            running[arm] = asyncio.run_coroutine_threadsafe(started, loops[arm]).result(30)
-        threads = {OFF: [serving[OFF]], ON: [serving[ON], writer]}
-        clocks = {
-            arm: [time.pthread_getcpuclockid(thread.ident) for thread in own if thread.ident is not None]
-            for arm, own in threads.items()
-        }
-        yield {arm: each.port for arm, each in running.items()}, clocks, recorder
+        yield ServingProcess(process, ours, ours.recv())
     finally:
-        for arm, each in running.items():
-            asyncio.run_coroutine_threadsafe(each.close(), loops[arm]).result(30)
-        for arm, loop in loops.items():
-            if serving[arm].is_alive():
-                loop.call_soon_threadsafe(loop.stop)
-                serving[arm].join()
+        process.terminate()
+        process.join()
+
+
+def _serve(url: str, path: Path | None, pipe: Connection) -> None:
+    recorder = None if path is None else Recorder(FileTarget(path, keep_days=None), TrafficSource("bench"))
+    session = make_session(local=LocalTarget(url))
+    upstream = Upstream(url, session.region, session.credentials(), "bench")
+
+    async def serve() -> None:
+        running = await start(Proxy(upstream, recorder=recorder), "127.0.0.1", 0)
+        pipe.send(running.port)
+        await asyncio.to_thread(pipe.recv)
+        await running.close()
+
+    asyncio.run(serve())
+    pipe.send("" if recorder is None else recorder.close().line())
 
 
 @contextmanager
@@ -162,27 +185,27 @@ def _reader(port: int, streams: int, body: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", _READER, str(port), str(streams), body])
 
 
-def _apart(cores: Sequence[int]) -> None:
-    """Keep this process on the first core, and its children on the others."""
-    os.sched_setaffinity(0, cores[:1])
-    for child in psutil.Process().children():
-        with suppress(OSError):  # it has ended
-            os.sched_setaffinity(child.pid, cores[1:] or cores)
+def _apart(cores: Sequence[int], proxies: Iterable[ServingProcess]) -> None:
+    """Keep the proxies on the first core, and all other processes of ours on the others."""
+    serving = {each.process.pid for each in proxies}
+    for process in psutil.Process().children(recursive=True):
+        own = cores[:1] if process.pid in serving else cores[1:] or cores
+        with suppress(OSError, psutil.Error):  # it has ended
+            for thread in process.threads():
+                os.sched_setaffinity(thread.id, own)
 
 
-def _cpu_of(clocks: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Return the CPU seconds of each proxy's threads so far."""
-    return {arm: sum(map(time.clock_gettime, own)) for arm, own in clocks.items()}
+def _cpu_of(proxies: Mapping[str, ServingProcess]) -> dict[str, float]:
+    return {arm: each.cpu_s() for arm, each in proxies.items()}
 
 
-def _children_cpu() -> float:
+def _redacting_cpu(proxy: ServingProcess) -> float:
     """Return the CPU seconds of the process that redacts."""
     total = 0.0
-    for child in psutil.Process().children():
+    for child in psutil.Process(proxy.process.pid).children():
         with suppress(psutil.Error):
-            if "peagle_sm.traffic.worker" in child.cmdline():
-                times = child.cpu_times()
-                total += times.user + times.system
+            times = child.cpu_times()
+            total += times.user + times.system
     return total
 
 

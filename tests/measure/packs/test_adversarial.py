@@ -18,8 +18,8 @@ from peagle_sm.measure.packs.adversarial import (
     figures_of,
     judge,
     make,
-    unsteady,
 )
+from peagle_sm.measure.packs.judges import unsteady
 from peagle_sm.measure.packs.pack import ALPHA, Make, Observed, PackWork, ServedModel
 from peagle_sm.measure.results.records import ArmRecord, Load, RequestRecord
 

@@ -145,6 +145,19 @@ def test_a_dearer_instance_counts() -> None:
     assert not any(each.dearer or each.usd for each in unknown)
 
 
+def test_a_busy_machine_is_no_fault_of_the_arm() -> None:
+    one = observed(random.Random(1), STEADY, dict.fromkeys(EFFORTS, 0.5))
+    assert judge(one).checks["cost by effort"].passed is False
+    slowed = [
+        replace(each, last_s=(each.last_s or 0.0) * (3 if at % 4 == 0 else 1))
+        for at, each in enumerate(one.baseline_requests)
+    ]
+    verdict = judge(replace(one, baseline_requests=tuple(slowed))).checks["cost by effort"]
+    assert verdict.passed is None
+    assert "the machine was busy: plain decoding took" in verdict.summary
+    assert verdict.figures["usd_ratio_high"] == pytest.approx(2, rel=0.2)
+
+
 def test_no_shared_answers_are_no_pass() -> None:
     one = observed(random.Random(1), STEADY, FASTER)
     assert judge(replace(one, baseline_requests=())).checks["cost by effort"].passed is None

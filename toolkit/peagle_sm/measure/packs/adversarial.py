@@ -15,7 +15,7 @@ from typing import Any
 
 from peagle_sm.measure.compare.confidence_intervals import ratio
 from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.packs.judges import acceptance_by, answered, judge_answered, part_of
+from peagle_sm.measure.packs.judges import acceptance_by, answered, judge_answered, part_of, unsteady
 from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackWork
 from peagle_sm.measure.packs.texts import LICENSE, SOURCE
 from peagle_sm.measure.results.records import Interval, RequestRecord
@@ -166,29 +166,6 @@ def rows_of(
 
 def _seconds(record: RequestRecord) -> float:
     return record.done_s - record.sent_s
-
-
-BUSY = 2.0  #: plain decoding's time a token, p90 over p10, from which the speed says nothing about an arm
-_FEWEST_TOKENS = 16  #: of an answer whose time a token counts
-
-
-def unsteady(baseline: Sequence[RequestRecord]) -> str | None:
-    """Say that other work slowed plain decoding now and then; None if it was steady.
-
-    Plain decoding of one request takes the same time for each token. Where other work shares the machine it
-    does not, and an arm with longer steps suffers more from it: its ratio is then not the arm's own.
-    """
-    times = sorted(
-        (one.last_s - one.first_s) / ((one.output_tokens or 0) - 1) * 1000
-        for one in answered(baseline)
-        if one.first_s is not None and one.last_s is not None and (one.output_tokens or 0) >= _FEWEST_TOKENS
-    )
-    if len(times) < FEWEST_PROMPTS:
-        return None
-    low, high = times[len(times) // 10], times[-1 - len(times) // 10]
-    if high <= BUSY * low:
-        return None
-    return f"the machine was busy: plain decoding took {low:.1f} to {high:.1f} ms a token (p10, p90)"
 
 
 def judge_speed(found: Sequence[KindFigures], alpha: float) -> CheckVerdict:

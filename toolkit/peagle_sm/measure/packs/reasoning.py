@@ -24,6 +24,7 @@ from peagle_sm.measure.packs.judges import (
     judge_answered,
     part_of,
     unit_of,
+    unsteady,
 )
 from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_sm.measure.packs.texts import LICENSE, SOURCE
@@ -221,7 +222,9 @@ def judge(observed: Observed) -> Judgement:
     if observed.baseline is not None:
         prices = observed.arm.usd_per_hour, observed.baseline.usd_per_hour
         found = costs_of(observed.requests, observed.baseline_requests, *prices, observed.alpha / 2)
-        checks["cost by effort"] = judge_cost(found, observed.alpha / 2)
+        cost = judge_cost(found, observed.alpha / 2)
+        busy = unsteady(observed.baseline_requests)
+        checks["cost by effort"] = cost if busy is None else undecided(busy, cost.figures)
     if observed.identity is not None:
         checks["identity"] = observed.identity
     lengths = acceptance_by(observed.requests, part_of)
