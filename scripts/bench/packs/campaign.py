@@ -45,7 +45,10 @@ PAGE = ROOT / "docs" / "reference" / "pack-runs.md"
 
 @dataclass(frozen=True)
 class PackRun:
-    """One run of a pack on one arm; ``failed`` are the checks that failed, ``open`` those not decided."""
+    """One run of a pack on one arm; ``failed`` are the checks that failed, ``open`` those not decided.
+
+    ``example`` is the first fault that it names. ``revision`` is the repository's, as in provenance.
+    """
 
     pack: str
     arm: str
@@ -57,9 +60,13 @@ class PackRun:
     figure: str
     requests: int
     seconds: float
+    example: str
+    day: str
+    processor: str
+    revision: str
 
     @classmethod
-    def of(cls, record: PackRecord, arm: str) -> PackRun:
+    def of(cls, record: PackRecord, arm: str, origin: Mapping[str, Any]) -> PackRun:
         """Make it from a row of the scorecard."""
         return cls(
             record.pack,
@@ -72,6 +79,10 @@ class PackRun:
             record.figure,
             record.requests,
             round(record.seconds, 1),
+            next(iter(record.examples), ""),
+            origin["date"][:10],
+            origin["machine"]["processor"],
+            origin["git_revision"] or "",
         )
 
 
@@ -80,6 +91,7 @@ class PackRuns:
 
     def __init__(self, stack: LocalStack, say: Say, folder: Path) -> None:
         self._stack, self._say, self._folder = stack, say, folder
+        self._origin = provenance.origin(seed=0)
 
     def run(self, case: Case, arm: str, seed: int) -> PackRun:
         """Run a case on an arm beside the plain one; ``arm`` may name a fault of the data."""
@@ -98,7 +110,7 @@ class PackRuns:
             found = run_packs([nullcontext(described)], [pack], out, options, around)
         out.unlink()
         (record,) = found.results.packs
-        return PackRun.of(record, arm)
+        return PackRun.of(record, arm, self._origin)
 
     def _dependencies(self, described: Sequence[Described], seed: int) -> PackDependencies:
         session = self._stack.session

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from peagle_sm.measure.verify.statistics import counted
 from scripts.bench.packs.arms import CLEAN
 from scripts.bench.packs.cases import CASES, REFUSED
 
@@ -39,8 +39,8 @@ def page(document: Mapping[str, Any]) -> str:
     """Write the page."""
     runs = document["runs"]
     lines = [
-        "| pack | arm | must | runs | did | requests a run | median s |",
-        "|---|---|---|---:|---:|---:|---:|",
+        "| pack | arm | must | runs | did | context | requests a run | median s |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for case in CASES.values():
         for arm in (CLEAN, *case.faults):
@@ -55,7 +55,16 @@ def page(document: Mapping[str, Any]) -> str:
         rows = [" | ".join(str(one[name]).replace("|", "/") for name in names) for one in odd]
         rows = [f"| {row} |" for row in rows]
         parts.append("\n".join(["| pack | arm | seed | result | why |", "|---|---|---:|---|---|", *rows]))
-    return "\n\n".join([*parts, _origin(document["provenance"])]) + "\n"
+    found = _found(runs)
+    if found:
+        parts.append("The first fault that the first run of an arm named:")
+        parts.append("\n".join(["| pack | arm | fault |", "|---|---|---|", *found]))
+    parts.append(
+        "Where the runs are from; `+changes` means files that were not committed. Day, processor and revision of "
+        "the runs before 26 November 2026 are those of the record that has them first."
+    )
+    parts.append("\n".join(_origins(runs)))
+    return "\n\n".join([*parts, _versions(document["provenance"])]) + "\n"
 
 
 def _must(pack: str, arm: str) -> str:
@@ -79,15 +88,36 @@ def _row(pack: str, arm: str, own: Sequence[Mapping[str, Any]]) -> str:
     did = sum(map(did_what_it_must, own))
     requests = median(one["requests"] for one in own)
     seconds = median(one["seconds"] for one in own)
-    return f"| {pack} | {arm} | {_must(pack, arm)} | {len(own)} | {did} | {requests:g} | {seconds:.1f} |"
+    cells = (pack, arm, _must(pack, arm), len(own), did, f"{CASES[pack].context:,}")
+    return f"| {' | '.join(map(str, cells))} | {requests:g} | {seconds:.1f} |"
 
 
-def _origin(told: Mapping[str, Any]) -> str:
-    machine, versions = told.get("machine") or {}, told.get("versions") or {}
-    facts = [
-        f"last run {str(told.get('date', ''))[:10]}",
-        f"{counted(machine.get('cores', 0), 'core')} of {machine.get('processor')}, shared with other work",
-        ", ".join(f"{name} {version}" for name, version in versions.items()),
-        f"git {str(told.get('git_revision', ''))[:12]}",
-    ]
-    return f"`scripts/bench-packs`; {'; '.join(facts)}."
+def _found(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a row with an example of each fault that has one."""
+    rows = []
+    for case in CASES.values():
+        for arm in case.faults:
+            own = [one for one in runs if (one["pack"], one["arm"]) == (case.pack, arm) and one["example"]]
+            if own:
+                first = min(own, key=lambda one: one["seed"])["example"]
+                rows.append(f"| {case.pack} | {arm} | `{first.replace('|', '/').replace('`', chr(39))}` |")
+    return rows
+
+
+def _origins(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table of the days, processors and revisions."""
+    names = ("day", "processor", "revision")
+    counts = Counter((*(one[name] for name in names), one["pack"]) for one in runs)
+    places = sorted({key[:3] for key in counts})
+    lines = ["| day | 2 cores of | git | runs |", "|---|---|---|---|"]
+    for place in places:
+        day, processor, revision = place
+        commit, _, changes = revision.partition("+")
+        own = ", ".join(f"{counts[*place, pack]} {pack}" for pack in CASES if counts[*place, pack])
+        lines.append(f"| {day} | {processor} | {commit[:12]}{'+' if changes else ''}{changes} | {own} |")
+    return lines
+
+
+def _versions(told: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in (told.get("versions") or {}).items())
+    return f"`scripts/bench-packs`, on a machine with other work on it; versions of the last run: {versions}."

@@ -173,6 +173,38 @@ def test_one_violation_fails_and_is_shown() -> None:
         assert verdict.examples[0].startswith(f"{cases[0].demand.name} (whole): ")
 
 
+@given(st.sampled_from([one for one in MADE if one.form not in TOOL_FORMS]), st.integers(0, 1000), st.data())
+def test_the_beginning_of_a_valid_answer_is_only_truncated(
+    demand: FormDemand, seed: int, data: st.DataObject
+) -> None:
+    whole = valid(demand, random.Random(seed)).text
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    assert problem(demand, TokenAnswer(cut, (), "length")) == "truncated at max_tokens"
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in TOOL_FORMS])
+def test_free_text_is_a_violation_also_where_max_tokens_cuts_it(form: str) -> None:
+    """As a model writes it that lost the mask: 160 tokens that never end."""
+    text = "Here is the order that you asked for. " * 12
+    wrong = problem(of_form(form), TokenAnswer(text, (), "length"))
+    assert wrong is not None
+    assert wrong.startswith(("is longer than any ", "is not the beginning of JSON (Expecting value"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"a', '{"a": tru', '{"a": "\\', '{"a": "\\u12', '{"a": -', '{"a": [1,   ', " " * 99]
+)
+def test_json_that_may_go_on_is_only_truncated(text: str) -> None:
+    assert problem(of_form("json-schema"), TokenAnswer(text, (), "length")) == "truncated at max_tokens"
+
+
+def test_the_longest_answer_is_as_long_as_stated() -> None:
+    for demand in MADE:
+        if demand.longest is not None:
+            lengths = [len(text_of(demand, random.Random(seed))) for seed in range(300)]
+            assert max(lengths) <= demand.longest <= max(lengths) + 12, demand
+
+
 def test_many_more_truncated_answers_fail() -> None:
     cases = [
         replace(each, answers=(("streamed", TokenAnswer("{", (), "length")),))

@@ -19,7 +19,9 @@ from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, joined, read_run
 from scripts.bench.packs.cases import CASES, Case, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
 
-RUN = PackRun("rag", CLEAN, 0, "pass", (), (), "all is well", "", 60, 9.5)
+RUN = PackRun(
+    "rag", CLEAN, 0, "pass", (), (), "all is well", "", 60, 9.5, "", "2026-11-24", "EPYC", "0123456789abcdef"
+)
 
 
 class Done:
@@ -94,9 +96,15 @@ def test_a_fault_counts_as_found_by_the_check_that_must_find_it(change: dict[str
 
 def test_the_page_counts_runs_and_names_those_that_went_wrong(tmp_path: Path) -> None:
     runs = [RUN, replace(RUN, seed=1, result="fail", why="a|b"), replace(RUN, pack="agents")]
-    written = page({"provenance": {"date": "2026-11-24"}, "runs": [asdict(one) for one in runs]})
-    assert f"| rag | {CLEAN} | pass | 2 | 1 | 60 | 9.5 |" in written
+    runs += [replace(RUN, arm=SHORT, seed=seed, example=f"fell `{seed}`|") for seed in (1, 0)]
+    runs.append(replace(RUN, seed=2, day="2026-11-25", revision="f" * 40 + "+changes"))
+    written = page({"provenance": {"versions": {"python": "3.11"}}, "runs": [asdict(one) for one in runs]})
+    assert f"| rag | {CLEAN} | pass | 3 | 2 | 480 | 60 | 9.5 |" in written
     assert f"| rag | {CLEAN} | 1 | fail | a/b |" in written
+    assert f"| rag | {SHORT} | `fell '0'/` |" in written
+    assert "| 2026-11-24 | EPYC | 0123456789ab | 4 rag, 1 agents |" in written
+    assert f"| 2026-11-25 | EPYC | {'f' * 12}+changes | 1 rag |" in written
+    assert "versions of the last run: python 3.11." in written
     path = tmp_path / "runs.json"
     path.write_text(json.dumps({"provenance": {}, "runs": [asdict(one) for one in runs]}))
     assert read_runs(path) == runs

@@ -49,7 +49,8 @@ class FormDemand:
     """One request for a form, without its model and sampling fields.
 
     ``schemas``: of the answer under "", or of the arguments of each tool by its name. ``pattern``: the
-    regular expression that an answer matches as a whole, for forms that are not JSON.
+    regular expression that an answer matches as a whole, for forms that are not JSON; ``longest``: the
+    characters of the longest such answer.
     """
 
     name: str
@@ -57,6 +58,7 @@ class FormDemand:
     body: Mapping[str, Any]
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pattern: str | None = None
+    longest: int | None = None
 
 
 def demands(seed: int, count: int, forms: Sequence[Form] = FORMS) -> list[FormDemand]:
@@ -126,21 +128,25 @@ def _grammar(name: str, rng: random.Random) -> FormDemand:
     col, tab = "|".join(columns), "|".join(tables)
     pattern = rf"SELECT ({col})(, ({col})){{0,2}} FROM ({tab}) WHERE ({col}) = [1-9][0-9]{{0,3}}"
     body = {**_messages(rng, "Write the query for this order."), "structured_outputs": {"grammar": grammar}}
-    return FormDemand(name, "grammar", body, pattern=pattern)
+    words = 4 * max(map(len, columns)) + max(map(len, tables))
+    longest = len("SELECT , ,  FROM  WHERE  = 1234") + words
+    return FormDemand(name, "grammar", body, pattern=pattern, longest=longest)
 
 
 def _regex(name: str, rng: random.Random) -> FormDemand:
-    colours, digits = "|".join(rng.sample(_WORDS, 3)), rng.randint(2, 5)
-    pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({colours})){{1,3}}"
+    colours, digits = rng.sample(_WORDS, 3), rng.randint(2, 5)
+    pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({'|'.join(colours)})){{1,3}}"
     body = {**_messages(rng, "Write the code of this order."), "structured_outputs": {"regex": pattern}}
-    return FormDemand(name, "regex", body, pattern=pattern)
+    longest = len("AB-") + digits + 3 * (1 + max(map(len, colours)))
+    return FormDemand(name, "regex", body, pattern=pattern, longest=longest)
 
 
 def _choice(name: str, rng: random.Random) -> FormDemand:
     places = rng.sample(_WORDS, 4)
     choices = [f"deliver it to the {place} corner of the building" for place in places]
     body = {**_messages(rng, "What shall we do?"), "structured_outputs": {"choice": choices}}
-    return FormDemand(name, "choice", body, pattern="|".join(map(re.escape, choices)))
+    longest = max(map(len, choices))
+    return FormDemand(name, "choice", body, pattern="|".join(map(re.escape, choices)), longest=longest)
 
 
 def _tool(name: str, rng: random.Random) -> FormDemand:
@@ -242,8 +248,23 @@ def problem(demand: FormDemand, answer: TokenAnswer) -> str | None:
     if answer.finish_reason is None:
         return "finish_reason is missing"
     if answer.finish_reason == "length" and demand.form != "parallel-tools":
-        return TRUNCATED
+        return _beyond_repair(demand, answer.text) or TRUNCATED
     return violation(demand, answer)
+
+
+def _beyond_repair(demand: FormDemand, text: str) -> str | None:
+    """Describe how a truncated answer violates its form already, however it would have gone on."""
+    if demand.form in TOOL_FORMS:
+        return None  # what the tool parser leaves of a truncated call differs by parser
+    if demand.longest is not None:
+        return f"is longer than any {demand.form} of the request" if len(text) > demand.longest else None
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        inside = error.msg.startswith(("Unterminated string", "Invalid"))
+        if not inside and len(text) - error.pos > len("false"):
+            return f"is not the beginning of JSON ({error})"
+    return None
 
 
 TRUNCATED = "truncated at max_tokens"
@@ -252,10 +273,10 @@ TRUNCATED = "truncated at max_tokens"
 def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdict:
     """Judge whether the candidate follows each form wherever the baseline does.
 
-    Only demands with a valid answer of the baseline count; without a baseline all do. A complete answer that
-    violates its form is always a fault: no rounding makes a token possible that a grammar excludes. Truncated
-    answers are a fault only if there are more of them than the baseline's (Fisher): a tie may lead to
-    another, longer answer.
+    Only demands with a valid answer of the baseline count; without a baseline all do. An answer that violates
+    its form is always a fault: no rounding makes a token possible that a grammar excludes. Truncated answers
+    that could still become valid are a fault only if there are more of them than the baseline's (Fisher): a
+    tie may lead to another, longer answer.
     """
     own = [problem(case.demand, case.baseline) if case.baseline else None for case in cases]
     sound = [case for case, wrong in zip(cases, own, strict=True) if wrong is None]
@@ -433,7 +454,7 @@ def _answer(record: RequestRecord) -> TokenAnswer:
 PACK = Pack(
     name="structured-output",
     shows="answers in a form: JSON schema, grammar, regular expression, choice, tool calls, parallel calls",
-    passes="every complete answer follows its form wherever the answer without speculation does",
+    passes="every answer follows its form wherever the answer without speculation does",
     finds="a form that is violated with speculation and kept without",
     needs=("an arm without speculation", "for tool calls: a tool parser on both"),
     data=f"{SOURCE}; {LICENSE}",
