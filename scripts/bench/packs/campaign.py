@@ -247,10 +247,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--first-seed", type=int, default=0, help="for two campaigns side by side, each bound to a core"
     )
     parser.add_argument("--join", type=Path, help="only add the runs of another record, made elsewhere")
+    parser.add_argument("--scorecard", action="store_true", help="only the scorecard of a sound endpoint")
     given = parser.parse_args(arguments)
     if given.join is not None:
         return join(given.join)
     packs = given.packs.split(",")
+
+    def scorecard(reporter: Reporter) -> int:
+        from scripts.bench.packs.scorecard import measure
+
+        with tempfile.TemporaryDirectory() as folder, LocalStack(reporter.say) as stack:
+            every = specs(write_files(Path(folder)))
+            stack.deploy({name: every[name] for name in (PLAIN, CLEAN)}, together=False)
+            with reporter.phase("scorecard"):
+                measure(stack, Path(folder), reporter.say)
+            stack.delete_all()
+        return 0
 
     def job(reporter: Reporter) -> int:
         runs = read_runs(RECORD)
@@ -280,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reporter.say(f"not as it must be: {one}")
         return 1 if bad else 0
 
-    return run_job(job)
+    return run_job(scorecard if given.scorecard else job)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ def page(document: Mapping[str, Any]) -> str:
         parts.append("The first fault that the first run of an arm named:")
         parts.append("\n".join(["| pack | arm | fault |", "|---|---|---|", *found]))
     parts.append(
-        "Where the runs are from; `+changes` means files that were not committed. Day, processor and revision "
-        "of the runs before 26 November 2026 are those of the record that has them first."
+        "Where the runs are from; `+changes` means files that were not committed. Day, processor and "
+        "revision of the runs before 26 November 2026 are those of the record that has them first."
     )
     parts.append("\n".join(_origins(runs)))
     return "\n\n".join([*parts, _versions(document["provenance"])]) + "\n"

@@ -14,10 +14,12 @@ from jinja2 import Environment
 from peagle_sm.measure.packs import PACKS, load_pack
 from peagle_sm.measure.packs.reasoning import EFFORTS
 from sagemaker_local.paths import weights_dir
+from scripts.bench.packs import scorecard
 from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_files
 from scripts.bench.packs.campaign import PAGE, RECORD, PackRun, joined, read_runs, run_all, work_left
 from scripts.bench.packs.cases import CASES, Case, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
+from scripts.bench.packs.scorecard import BEGIN, END, with_table
 
 RUN = PackRun(
     "rag", CLEAN, 0, "pass", (), (), "all is well", "", 60, 9.5, "", "2026-11-24", "EPYC", "0123456789abcdef"
@@ -120,6 +122,38 @@ def test_the_shipped_page_is_that_of_the_shipped_record() -> None:
     document = json.loads(RECORD.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page(document)
     assert all(did_what_it_must(one) for one in document["runs"])
+
+
+def test_the_scorecard_of_the_page_is_that_of_its_record() -> None:
+    text = scorecard.PAGE.read_text(encoding="utf-8")
+    assert with_table(text, scorecard.read()) == text
+    assert {row["pack"] for row in scorecard.read()["rows"]} == set(PACKS)
+
+
+def test_the_scorecard_shows_the_figure_of_a_pass_and_the_reason_otherwise() -> None:
+    row = {
+        "pack": "rag",
+        "context": 2048,
+        "passed": True,
+        "figure": "acceptance 3.1",
+        "why": "it holds",
+    }
+    rows = [row, {**row, "context": None, "passed": False}, {**row, "passed": None}]
+    told = {"date": "2026-11-26T10", "machine": {"cores": 2, "processor": "EPYC"}, "git_revision": "a" * 40}
+    written = with_table(f"above\n{BEGIN}old\n{END}\nbelow\n", {"rows": rows, "provenance": told})
+    assert written == (
+        f"""above
+{BEGIN}| pack | up to | result | figure |
+|---|---:|---|---|
+| `rag` | 2,048 | pass | acceptance 3.1 |
+| `rag` | the model's limit | **fail** | it holds |
+| `rag` | 2,048 | not measured | it holds |
+
+Measured on 2026-11-26 on 2 cores of EPYC, git aaaaaaaaaaaa; one deployment of each endpoint.
+{END}
+below
+"""
+    )
 
 
 def test_every_pack_with_its_own_case_has_a_fault() -> None:
