@@ -442,4 +442,5 @@ PACK = Pack(
     judge=judge,
     probe=probe,
     least_context=512,
+    identity=False,
 )
