@@ -44,6 +44,24 @@ def test_the_list_as_json_and_as_names() -> None:
             "there is no workload pack 'pack:rga'",
             "peagle-sm packs",
         ),
+        (
+            ("compare", *PAIR, "--packs", "all,rag"),
+            "--packs: found 'all,rag'; all is every pack, so it stands alone",
+            "give --packs all, or name the packs",
+        ),
+        (
+            ("compare", "--modes", "p-eagle,eagle3", "--packs", "rag"),
+            "--modes eagle3,p-eagle deploys none",
+            "give --modes none,eagle3,p-eagle",
+        ),
+        *(
+            (
+                ("bench", PAIR[0], "--workload", f"pack:{pack}"),
+                f"the pack '{pack}' compares with an endpoint without speculation, so bench cannot judge it",
+                f"peagle-sm compare PLAIN ENDPOINT --packs {pack}",
+            )
+            for pack in ("guardrails", "adversarial")
+        ),
         (("compare", *PAIR, "--packs", ","), "--packs: found ','", "--packs rag,agents"),
         (
             ("compare", *PAIR, "--packs", "rag", "--workload", "mt-bench"),

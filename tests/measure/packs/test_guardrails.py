@@ -191,7 +191,7 @@ def test_no_text_of_a_chunk_is_lost(text: str, tokens: list[tuple[int, str]]) ->
 
 def test_a_stream_without_tokens_is_not_measured() -> None:
     engine = Streams([{"choices": [{"text": "abc"}]}])
-    with pytest.raises(PackNotMeasured, match="streams text without its tokens"):
+    with pytest.raises(PackNotMeasured, match="sends text without its tokens"):
         filter_stream(engine, {}, policy(0))
 
 

@@ -151,6 +151,13 @@ def test_a_pack_passes_only_if_all_applicable_checks_passed(given_: list[Any]) -
     assert bool(record.examples) is (wanted is False)
 
 
+@pytest.mark.parametrize("name", ["rag", "long-context", "agents", "reasoning-effort"])
+def test_what_a_pass_means_is_what_the_judge_decides(name: str) -> None:
+    passes = load_pack(name).passes
+    assert "no fall of acceptance below 70%" in passes
+    assert "one below 35% is excluded" in passes
+
+
 def test_a_pack_that_cannot_be_measured_says_why_and_what_to_do() -> None:
     row = not_measured("rag", FAST, PLAIN, PackNotMeasured("no room", next_step="deploy again"), seed=0)
     assert (row.passed, row.why) == (None, "no room; deploy again")

@@ -145,6 +145,15 @@ def test_a_dearer_instance_counts() -> None:
     assert not any(each.dearer or each.usd for each in unknown)
 
 
+@pytest.mark.parametrize("price", [0.0, None])
+def test_no_usd_is_told_where_the_price_is_zero_or_unknown(price: float | None) -> None:
+    one = observed(random.Random(1), STEADY, FASTER)
+    arms = replace(FAST, usd_per_hour=price), replace(PLAIN, usd_per_hour=price)
+    told = judge(replace(one, arm=arms[0], baseline=arms[1])).checks["cost by effort"]
+    assert "USD" not in told.summary
+    assert not any(name.startswith("usd_an_answer") for name in told.figures)
+
+
 def test_a_busy_machine_is_no_fault_of_the_arm() -> None:
     one = observed(random.Random(1), STEADY, dict.fromkeys(EFFORTS, 0.5))
     assert judge(one).checks["cost by effort"].passed is False

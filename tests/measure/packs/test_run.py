@@ -12,7 +12,7 @@ import pytest
 
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.packs import load_pack
+from peagle_sm.measure.packs import PACKS, load_pack
 from peagle_sm.measure.packs.judges import acceptance_by, falls, judge_answered, part_of
 from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_sm.measure.packs.run import PackDependencies, PackOptions, run_packs
@@ -161,6 +161,21 @@ def test_an_arm_that_died_ends_the_run_and_finished_rows_are_kept(tmp_path: Path
         play.packs(PACK, replace(PACK, name="second"))
     assert "1 finished row" in caught.value.message
     assert len(read(play.path).packs) == 1
+
+
+def test_how_much_goes_to_each_arm_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+    play = PackPlay(tmp_path)
+    play.packs(PACK, replace(PACK, name="second"), units=9)
+    said = [event.message for event in play.events]
+    (size,) = [at for at, message in enumerate(said) if message.startswith("to each arm: ")]
+    assert said[size].startswith("to each arm: 36 requests with about ")
+    assert size < next(at for at, message in enumerate(said) if message.startswith("pack text"))
+
+
+def test_a_pack_that_demands_no_identity_pays_for_none(tmp_path: Path) -> None:
+    (row,) = PackPlay(tmp_path).packs(replace(PACK, identity=False)).results.packs
+    assert [check.name for check in row.checks] == ["answered", "position"]
+    assert [name for name in PACKS if not load_pack(name).identity] == ["structured-output"]
 
 
 def test_ctrl_c_keeps_the_finished_rows(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ log-probabilities, stop strings, seeds, streams, JSON by schema, tool calls, the
 
 Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `forgets
 seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools`
-(refuses), `late` (wrong beyond 300 tokens), `dies at json`, `other text` (the ids are right), `swaps` (the
-second and the third best sample), `residual` (speculates, and takes the target's distribution for the
-residual), `speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p`
-(refused as vLLM 0.32 does with speculation), `refuses top_p`.
+(refuses), `late` (wrong beyond 300 tokens), `last token` (wrong at the last one of the context), `ends early`
+(three tokens before the context's end), `dies at json`, `other text` (the ids are right), `swaps` (the second
+and the third best sample), `residual` (speculates, and takes the target's distribution for the residual),
+`speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p` (refused as
+vLLM 0.32 does with speculation), `refuses top_p`.
 
 What it samples without a seed depends on its own seed and on how often it was asked the same: threads change
 nothing. Two engines that stand for two samplers get two seeds.
@@ -77,8 +78,10 @@ class Engine:
     def choose(self, row: tuple[float, ...], body: Mapping[str, Any], rng: random.Random, length: int) -> int:
         ranked = ranking(row)
         if body.get("temperature", 1.0) == 0:
-            wrong = (self.fault == "runner-up" and length % 17 == 0) or (
-                self.fault == "late" and length > 300
+            wrong = (
+                (self.fault == "runner-up" and length % 17 == 0)
+                or (self.fault == "late" and length > 300)
+                or (self.fault == "last token" and length == CONTEXT - 1)
             )
             return ranked[1] if wrong and ranked[1] != END else ranked[0]
         weights = self.weights(row, body)
@@ -139,7 +142,8 @@ class Engine:
         rng = self.unseeded(body) if seed is None or lost else random.Random(seed)
         ids: list[int] = []
         reason, stop_reason, text = "length", None, ""
-        for _ in range(min(body["max_tokens"], room)):
+        early = 3 if self.fault == "ends early" else 0
+        for _ in range(min(body["max_tokens"], room - early)):
             so_far = [*prompt[-2:], *ids]
             row = logprobs(so_far[-1], so_far[-2] if len(so_far) > 1 else 0)
             ids.append(self.choose(row, body, rng, len(prompt) + len(ids)))

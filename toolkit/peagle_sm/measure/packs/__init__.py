@@ -46,13 +46,23 @@ def load_pack(name: str) -> Pack:
     return pack
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of --packs."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def chosen_packs(text: str) -> list[Pack]:
     """Return the packs of ``rag,agents`` or ``all``, each once, in the order of the scorecard.
 
     Raises:
-        SpecError: no pack, or an unknown one.
+        SpecError: no pack, an unknown one, or ``all`` beside others.
     """
-    names = [word.strip() for word in text.split(",") if word.strip()]
+    names = words_of(text)
+    if ALL in names and names != [ALL]:
+        raise SpecError(
+            f"--packs: found {text!r}; {ALL} is every pack, so it stands alone; packs: {', '.join(PACKS)}",
+            next_step=f"give --packs {ALL}, or name the packs",
+        )
     asked = set(PACKS) if names == [ALL] else {load_pack(name).name for name in names}
     if not asked:
         raise SpecError(

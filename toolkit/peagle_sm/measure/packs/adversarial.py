@@ -249,4 +249,5 @@ PACK = Pack(
     make=make,
     judge=judge,
     least_context=1024,
+    alone=False,
 )

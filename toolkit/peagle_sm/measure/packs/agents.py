@@ -14,12 +14,12 @@ from typing import Any
 
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
-    FALLEN,
     acceptance_by,
     answered,
     drafts_applicable,
     falls,
     judge_answered,
+    no_fall,
     unit_of,
 )
 from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackWork, ServedModel
@@ -180,9 +180,8 @@ PACK = Pack(
     name="agents",
     shows="recorded conversations of an agent, whose prompts grow with every turn",
     passes=(
-        f"acceptance does not fall below {FALLEN:.0%} of that of the first turn, later turns find the earlier"
-        " ones in"
-        " the prefix cache, and the answers are the target's own"
+        f"{no_fall('the first turn')}; later turns find the earlier ones in the prefix cache; the answers"
+        " are the target's own"
     ),
     finds="a prefix cache that does not work with speculation, and acceptance that falls by turn",
     needs=(

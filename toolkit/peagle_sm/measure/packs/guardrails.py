@@ -126,12 +126,16 @@ def filter_stream(engine: Engine, body: Mapping[str, Any], policy: Policy) -> Fi
     except StreamError as error:
         return Filtered(None, tuple(ids), str(error))
     if unreadable:
-        raise PackNotMeasured(
-            f"{engine.name} streams text without its tokens: {unreadable[0]}",
-            next_step="use vLLM 0.10.2 or later (return_token_ids, logprobs)",
-        )
+        raise _without_tokens(engine, unreadable[0])
     guard.finish()
     return Filtered(guard.outcome, tuple(ids))
+
+
+def _without_tokens(engine: Engine, why: str) -> PackNotMeasured:
+    return PackNotMeasured(
+        f"{engine.name} sends text without its tokens: {why}",
+        next_step="use vLLM 0.10.2 or later (return_token_ids, logprobs)",
+    )
 
 
 @dataclass(frozen=True)
@@ -400,7 +404,10 @@ def _filtered(engines: EnginePair, prompt: TokenPrompt, number: int, seed: int) 
     body = greedy_body(prompt, MAX_TOKENS, logprobs=0)
     with failing("baseline"):
         (choice,) = ask_raw(engines.baseline, [body], 1)[0]["choices"]
-    pieces = [piece for _, piece in pieces_of(choice)]
+    try:
+        pieces = [piece for _, piece in pieces_of(choice)]
+    except ValueError as error:
+        raise _without_tokens(engines.baseline, str(error)) from error
     policy = policy_for("".join(pieces), number, seed)
     with failing("baseline"):
         own = filter_stream(engines.baseline, body, policy)
@@ -449,4 +456,5 @@ PACK = Pack(
     judge=judge,
     probe=probe,
     least_context=512,
+    alone=False,
 )

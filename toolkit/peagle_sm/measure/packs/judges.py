@@ -24,7 +24,16 @@ BUSY = 2.0  #: plain decoding's time a token, p90 over p10, from which a time sa
 FEWEST_TOKENS = 16  #: of an answer whose time a token counts
 MOST_FAILED = 0.05  #: of the requests; more of them on the arm alone are a fault
 
+
 Key = Callable[[RequestRecord], str]
+
+
+def no_fall(first: str) -> str:
+    """Say what a pass of `falls` means, for the list of packs."""
+    return (
+        f"no fall of acceptance below {FALLEN:.0%} of that at {first} was shown, and one below"
+        f" {EXCLUDED:.0%} is excluded"
+    )
 
 
 def unit_of(record: RequestRecord) -> str:

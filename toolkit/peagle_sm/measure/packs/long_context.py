@@ -8,27 +8,30 @@ token ids, so that every length is exact.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
-    FALLEN,
     acceptance_by,
     answered,
     drafts_applicable,
     falls,
     judge_answered,
+    no_fall,
     part_of,
 )
 from peagle_sm.measure.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_sm.measure.packs.texts import BETWEEN, LICENSE, SOURCE, documents, tokens_a_character
 from peagle_sm.measure.results.records import RequestRecord
-from peagle_sm.measure.verify.statistics import CheckVerdict, counted, undecided
+from peagle_sm.measure.verify.statistics import CheckVerdict, counted, not_applicable, undecided
 
 UNITS = 24
 PARTS = 4  #: of the context, by length; one more reaches its limit
 _ANSWER = 48  #: tokens
+_ROOM = 24  #: tokens of the answer that reaches the limit
 _END = 96  #: tokens at the end of every prompt of a unit, which are the same
-_LIMIT = "limit"
+_LIMIT = "limit"  #: the last part of a unit
+AT_LIMIT = "at limit"  #: fact: whether the last part ends at the model's own limit
 _FULL = 4096  #: a context that shows what the pack is for
 
 
@@ -58,10 +61,10 @@ def make(asked: Make) -> PackWork:
             at = length + rng.randint(-context // (4 * PARTS), context // (4 * PARTS))
             at = max(ending + 8, min(at, context - _ANSWER))
             items.append(_item(f"{unit}/{part + 1}", ids[: at - ending] + end, _ANSWER, unit))
-        room = _ANSWER // 2
-        items.append(_item(f"{unit}/{_LIMIT}", ids[: context - room - ending] + end, room, unit))
+        items.append(_item(f"{unit}/{_LIMIT}", ids[: context - _ROOM - ending] + end, _ROOM, unit))
     notes = () if context >= _FULL else (f"scaled down to the context of {context:,} tokens",)
-    return PackWork(tuple(items), SOURCE, LICENSE, notes)
+    at_limit = model.limit is not None and context >= model.limit
+    return PackWork(tuple(items), SOURCE, LICENSE, notes, {AT_LIMIT: at_limit})
 
 
 def _ids(asked: Make, unit: int, characters: int) -> tuple[int, ...]:
@@ -93,27 +96,48 @@ def judge(observed: Observed) -> Judgement:
     by_position = falls(own, parts, alpha=observed.alpha, by="quarter {}")
     checks = {
         "answered": judge_answered(observed.requests, observed.baseline_requests),
-        "limit": _judge_limit(own),
+        "limit": not_applicable(
+            "no prompt reaches the model's own limit: --context is smaller, or the limit is not known"
+        ),
         "acceptance by position": drafts_applicable(observed.arm.mode, by_position),
     }
+    if observed.work.facts.get(AT_LIMIT):
+        checks["limit"] = judge_limit(own, answered(observed.baseline_requests))
     if observed.identity is not None:
         checks["identity"] = observed.identity
     return Judgement(checks, _figure(own, parts))
 
 
-def _judge_limit(own: list[RequestRecord]) -> CheckVerdict:
-    """Judge whether no answer at the limit is longer than the room that its prompt leaves."""
+def judge_limit(own: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -> CheckVerdict:
+    """Judge whether answers at the model's limit fill the context, or end by themselves.
+
+    An engine that has no room for its drafts may end an answer too early. An answer that the baseline ends
+    too early says nothing about the arm.
+    """
     last = [one for one in own if part_of(one) == _LIMIT]
     if not last:
         return undecided("no prompt at the context's limit was answered")
+    early_without = {one.prompt_id for one in baseline if not _ends_well(one)}
+    wrong = [one for one in last if not _ends_well(one) and one.prompt_id not in early_without]
     longest = max((one.input_tokens or 0) + (one.output_tokens or 0) for one in last)
-    figures: dict[str, float] = {"prompts": len(last), "longest_tokens": longest}
-    over = [one for one in last if (one.output_tokens or 0) > _ANSWER // 2]
-    unended = [one for one in last if one.finish_reason not in ("stop", "length")]
+    figures: dict[str, float] = {"prompts": len(last), "longest_tokens": longest, "faults": len(wrong)}
     said = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
-    power = "detects any answer that does not end at the context's limit"
-    examples = [f"{one.prompt_id}: {one.output_tokens} tokens, {one.finish_reason}" for one in over + unended]
-    return CheckVerdict(not examples, said, power, figures, examples)
+    if wrong:
+        said = f"{len(wrong)} of {said}, do not end there"
+    power = (
+        f"detects any answer that ends before the model's limit without an end of its own ({_ROOM} tokens)"
+    )
+    examples = [
+        f"{one.prompt_id}: {one.output_tokens} of {_ROOM} tokens, {one.finish_reason}" for one in wrong
+    ]
+    return CheckVerdict(not wrong, said, power, figures, examples)
+
+
+def _ends_well(one: RequestRecord) -> bool:
+    tokens = one.output_tokens or 0
+    return (
+        tokens == _ROOM if one.finish_reason == "length" else one.finish_reason == "stop" and tokens <= _ROOM
+    )
 
 
 def _figure(own: list[RequestRecord], parts: list[str]) -> str:
@@ -129,9 +153,8 @@ PACK = Pack(
     name="long-context",
     shows="answers at sampled positions of long texts, up to the last token of the context",
     passes=(
-        f"acceptance does not fall below {FALLEN:.0%} of that of the first quarter, answers end at the limit,"
-        " and they"
-        " are the target's own at every position"
+        f"{no_fall('the first quarter')}; answers at the model's own limit fill the context, and all are the"
+        " target's own at every position"
     ),
     finds="another answer, or a fall of acceptance, that shows only at far positions",
     needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),

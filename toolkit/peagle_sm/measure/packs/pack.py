@@ -37,7 +37,8 @@ class PackNotMeasured(Exception):
 class ServedModel:
     """What a pack needs to know of the served model; all arms of a run serve the same one.
 
-    ``context`` is in tokens, prompt and answer together. ``tokenize`` asks the baseline's tokenizer.
+    ``context`` is in tokens, prompt and answer together, and at most ``limit``, which is the model's own
+    (None: not known). ``tokenize`` asks the baseline's tokenizer.
     ``stand_in``: the small model of the local SageMaker, which only continues code. ``render`` asks the
     baseline for the token ids of a chat's prompt; None before an endpoint exists.
     """
@@ -46,6 +47,7 @@ class ServedModel:
     stand_in: bool
     tokenize: Callable[[str], Sequence[int]]
     render: Callable[[Mapping[str, Any]], Sequence[int]] | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class PackWork:
     """Requests of a pack in the order in which each arm gets them, and their source.
 
     The prompt ids are ``UNIT/PART``: intervals are over units, a judge compares parts. ``facts`` are the
-    pack's own, by prompt id. ``notes`` are for the reader of the scorecard, for example on a smaller context.
+    pack's own, most of them by prompt id. ``notes`` are for the reader of the scorecard, for example on a
+    smaller context.
     """
 
     items: tuple[WorkItem, ...]
@@ -131,6 +134,8 @@ class Pack:
     probe: Callable[[Probe], Any] | None = None
     least_context: int = 256  #: tokens
     takes_file: bool = False  #: whether its data can be given with --workload-file
+    identity: bool = True  #: whether its judge demands the target's own answers
+    alone: bool = True  #: whether an arm can be judged without a baseline
 
 
 def pack_record(

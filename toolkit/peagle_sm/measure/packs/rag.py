@@ -14,12 +14,12 @@ from typing import Any
 
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
-    FALLEN,
     acceptance_by,
     answered,
     drafts_applicable,
     falls,
     judge_answered,
+    no_fall,
     part_of,
     ttft_by,
 )
@@ -165,11 +165,7 @@ def _figure(own: list[RequestRecord], parts: list[str]) -> str:
 PACK = Pack(
     name="rag",
     shows="long retrieved contexts, with and without shared prefixes; answers quote the context",
-    passes=(
-        f"acceptance does not fall below {FALLEN:.0%} of that of the shortest prompts as prompts get longer,"
-        " and the"
-        " answers are the target's own"
-    ),
+    passes=(f"as prompts get longer, {no_fall('the shortest prompts')}; the answers are the target's own"),
     finds="a head that was trained on short sequences: its acceptance falls with the length of the prompt",
     needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
     data=f"{SOURCE}; {LICENSE}",

@@ -15,13 +15,13 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.compare.confidence_intervals import ratio
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.packs.judges import (
-    FALLEN,
     FEWEST_UNITS,
     acceptance_by,
     answered,
     drafts_applicable,
     falls,
     judge_answered,
+    no_fall,
     part_of,
     unit_of,
     unsteady,
@@ -106,7 +106,7 @@ def _demand_efforts(asked: Make, items: Sequence[WorkItem]) -> None:
 
 @dataclass(frozen=True)
 class EffortCost:
-    """Costs of one effort; USD an answer are None if a price is unknown.
+    """Costs of one effort; USD an answer are None if a price is unknown or 0.
 
     ``ratio``: USD an answer with speculation over that without, on the same questions, one request at a time;
     prices that are unknown count as equal. ``to_first``: USD an answer over that at the first effort.
@@ -160,8 +160,8 @@ def costs_of(
                 tokens,
                 shown,
                 mean_s / first_s,
-                None if usd_per_hour is None else usd_per_hour * mean_s / 3600,
-                None if plain_usd_per_hour is None else plain_usd_per_hour * plain_s / 3600,
+                usd_per_hour * mean_s / 3600 if usd_per_hour else None,
+                plain_usd_per_hour * plain_s / 3600 if plain_usd_per_hour else None,
                 strict.low > 1,
             )
         )
@@ -236,8 +236,8 @@ PACK = Pack(
     name="reasoning-effort",
     shows="low, medium and high reasoning effort: acceptance, tokens, and USD an answer",
     passes=(
-        f"acceptance at no effort falls below {FALLEN:.0%} of that at low effort, no answer costs more than"
-        " without speculation, and the answers are the target's own"
+        f"{no_fall('low effort')}; no answer costs more than without speculation; the answers are the"
+        " target's own"
     ),
     finds="a head that guesses long reasoning badly; an effort at which speculation costs money",
     needs=("a model with reasoning_effort, such as GPT-OSS", "an arm without speculation, for the cost"),

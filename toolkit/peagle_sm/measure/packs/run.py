@@ -21,7 +21,7 @@ from peagle_sm.measure.compare.alternating import Contender, TurnContext, by_pro
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, compare
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.run import CompareDependencies, Watch
-from peagle_sm.measure.load import LoadRun, LoadStopped
+from peagle_sm.measure.load import LoadRun, LoadStopped, WorkItem
 from peagle_sm.measure.packs.identity import judge_same
 from peagle_sm.measure.packs.judges import judge_failed
 from peagle_sm.measure.packs.pack import (
@@ -37,6 +37,7 @@ from peagle_sm.measure.packs.pack import (
     not_measured,
     pack_record,
 )
+from peagle_sm.measure.packs.texts import tokens_a_character
 from peagle_sm.measure.results.records import (
     ArmRecord,
     ComparisonRecord,
@@ -48,7 +49,8 @@ from peagle_sm.measure.results.records import (
 from peagle_sm.measure.results.result_file import Outcome, Results, ResultWriter, read
 from peagle_sm.measure.verify.engines import Engine, EnginePair, Options, SideFailed, TokenPrompt
 from peagle_sm.measure.verify.probes import context_of
-from peagle_sm.measure.workloads import Workload
+from peagle_sm.measure.verify.statistics import counted
+from peagle_sm.measure.workloads import Workload, size_of
 from peagle_sm.service.progress import Event
 
 ALONE = Load("closed", concurrency=1)
@@ -104,7 +106,10 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
             operation="packs",
             next_step="give the longest prompts that you send, with --context TOKENS",
         )
-    return ServedModel(min(context, most or context), described.stand_in_weights, tokenize, render)
+    served = min(context, most or context)
+    # A context that was only tried, and not refused, is not the limit.
+    limit = None if described.context is None and context > _LONGEST else context
+    return ServedModel(served, described.stand_in_weights, tokenize, render, limit)
 
 
 def demand_context(pack: Pack, model: ServedModel) -> None:
@@ -124,12 +129,12 @@ def pack_workload(pack: Pack, work: PackWork) -> Workload:
     """Return a pack's requests as a workload of `bench`.
 
     Raises:
-        SpecError: the pack has no requests of its own: it needs a baseline beside the arm.
+        SpecError: none of them fits into the context.
     """
     if not work.items:
         raise SpecError(
-            f"the pack {pack.name!r} sends its requests itself, so it is not a workload of bench",
-            next_step=f"run peagle-sm compare PLAIN ENDPOINT --packs {pack.name}",
+            f"no prompt of the pack {pack.name!r} fits into the context",
+            next_step="give a larger --context, or deploy with a larger serving.max_model_len",
         )
     return Workload(
         name=f"pack:{pack.name}",
@@ -153,6 +158,43 @@ def judge_alone(pack: Pack, work: PackWork, results: Results, *, seed: int) -> P
     return pack_record(pack, observed, pack.judge(observed), seed=seed)
 
 
+def demand_baseline(arms: Sequence[ArmRecord]) -> None:
+    """Refuse arms of which none is known to run without speculation.
+
+    Raises:
+        SpecError: so it is; every pack compares with such an arm.
+    """
+    if any(arm.mode == "none" for arm in arms):
+        return
+    told = ", ".join(f"{arm.name} (mode {arm.mode})" for arm in arms)
+    unknown = [_argument(arm) for arm in arms if arm.mode == "unknown"]
+    example = f"for example none={unknown[0]}" if unknown else "as none=NAME"
+    raise SpecError(
+        f"packs compare with an endpoint without speculation, and no arm is known to be one: {told}",
+        next_step=f"give the endpoint that does not speculate the label none, {example}; to judge one"
+        " endpoint alone: peagle-sm bench ENDPOINT --workload pack:rag",
+        details={"modes": {arm.name: arm.mode for arm in arms}},
+    )
+
+
+def _argument(arm: ArmRecord) -> str:
+    own = arm.component in (None, arm.endpoint)
+    return arm.endpoint if own else f"{arm.endpoint}/{arm.component}"
+
+
+def size_of_run(works: Sequence[PackWork | PackNotMeasured], model: ServedModel) -> str:
+    """Say how much the packs send to each arm; tokens are estimated from the characters."""
+    requests, tokens, rate = 0, 0.0, tokens_a_character(model)
+    for work in works:
+        for item in work.items if isinstance(work, PackWork) else ():
+            turn: WorkItem | None = item
+            while turn is not None:
+                requests += 1
+                tokens += size_of(turn) * (1 if isinstance(turn.body.get("prompt"), list) else rate)
+                turn = turn.then("") if turn.then is not None else None
+    return f"to each arm: {counted(requests, 'request')} with about {tokens:,.0f} prompt tokens"
+
+
 def run_packs(
     rounds: Sequence[Round],
     packs: Sequence[Pack],
@@ -165,7 +207,7 @@ def run_packs(
     """Measure every pack on the arms of every round.
 
     Raises:
-        SpecError: the file exists, or an arm runs another mode than it says.
+        SpecError: the file exists, no arm is a baseline, or an arm runs another mode than it says.
         Interrupted: Ctrl-C; the message says what was saved.
         ServiceFault: an endpoint stopped answering; the message says what was saved.
     """
@@ -198,6 +240,7 @@ class _Run:
 
     def one_round(self, number: int, described: Sequence[Described]) -> None:
         arms = [one.arm for one in described]
+        demand_baseline(arms)
         if not self.begun:
             self.writer.append(self._header(described))
             self.begun = True
@@ -205,12 +248,14 @@ class _Run:
             self.writer.append(arm)
         prices = [arm.usd_per_hour or 0.0 for arm in arms]
         self.spending = Spending(sum(prices), self.turns.clock)
-        first = next((one for one in described if one.arm.mode == "none"), described[0])
+        first = next(one for one in described if one.arm.mode == "none")
         self._progress(f"measuring {', '.join(arm.name for arm in arms)}")
         model = model_of(first, self.around.engine_of(first.arm), self.options.context)
         asked = Make(model, self.options.seed, self.options.units, self.options.file)
         # Before the first is measured: a pack without its data is refused at once, not after minutes.
         works = [self._work(pack, asked) for pack in self.packs]
+        if any(isinstance(work, PackWork) for work in works):
+            self._progress(size_of_run(works, model))
         checked: set[str] = set()
         for place, (pack, work) in enumerate(zip(self.packs, works, strict=True), start=1):
             self._progress(f"pack {pack.name}, {place} of {len(self.packs)}")
@@ -240,7 +285,7 @@ class _Run:
         checked: set[str],
     ) -> None:
         arms = [one.arm for one in described]
-        baseline = next((arm for arm in arms if arm.mode == "none"), None)
+        baseline = next(arm for arm in arms if arm.mode == "none")
         judged = [arm for arm in arms if arm is not baseline] or arms
         if isinstance(work, PackNotMeasured):
             for arm in judged:
@@ -249,7 +294,7 @@ class _Run:
         began = self.turns.clock()
         measured = self._measured(work, described, salt, checked) if work.items else Measured(ALONE)
         for arm in judged:
-            observed = self._observed(work, measured, arm, baseline)
+            observed = self._observed(pack, work, measured, arm, baseline, asked.model.limit)
             try:
                 judgement = self._judgement(pack, observed, asked)
             except PackNotMeasured as reason:
@@ -340,20 +385,22 @@ class _Run:
 
     def _observed(
         self,
+        pack: Pack,
         work: PackWork,
         measured: Measured,
         arm: ArmRecord,
-        baseline: ArmRecord | None,
+        baseline: ArmRecord,
+        limit: int | None,
     ) -> Observed:
-        other = baseline if baseline is not None and baseline.name != arm.name else None
+        other = baseline if baseline.name != arm.name else None
         mine = _measured_of(measured, arm)
         theirs = _measured_of(measured, other) if other else ()
-        engine = self.around.engine_of(arm)
-        plain = self.around.engine_of(other) if other else None
         identity = None
-        if plain is not None and work.items:
-            pair = EnginePair(plain, engine, Options(concurrency=1))
-            identity = judge_same(mine, theirs, work.items, pair)
+        if other is not None and work.items and pack.identity:
+            engines = self.around.engine_of(other), self.around.engine_of(arm)
+            identity = judge_same(
+                mine, theirs, work.items, EnginePair(*engines, Options(concurrency=1)), limit
+            )
         return Observed(
             work,
             arm,

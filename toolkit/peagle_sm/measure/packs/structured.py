@@ -463,4 +463,5 @@ PACK = Pack(
     judge=judge,
     probe=probe,
     least_context=512,
+    identity=False,
 )

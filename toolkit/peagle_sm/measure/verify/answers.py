@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peagle_sm.aws.streams.answers import Acceptance, acceptance_of
@@ -39,6 +39,11 @@ class TokenAnswer:
     def margins(self) -> tuple[float, ...]:
         """Log-probability of each token minus that of the best other; empty if not reported."""
         return tuple(a - b for a, b in zip(self.logprobs, self.others, strict=True))
+
+    def begin(self, tokens: int) -> TokenAnswer:
+        """Return a copy with the first ``tokens`` alone; its text stays the whole one."""
+        most = max(0, tokens)
+        return replace(self, ids=self.ids[:most], logprobs=self.logprobs[:most], others=self.others[:most])
 
 
 @dataclass(frozen=True)

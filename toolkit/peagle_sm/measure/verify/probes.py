@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from peagle_sm.core.errors import SpecError, StreamError
@@ -341,10 +341,7 @@ def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> lis
 
 def _scored(engines: EnginePair, prompt: TokenPrompt, answer: TokenAnswer, room: int) -> Scored | None:
     """Score the first ``room`` tokens of an answer under the baseline; None if it refuses."""
-    begin = replace(
-        answer, ids=answer.ids[:room], logprobs=answer.logprobs[:room], others=answer.others[:room]
-    )
     try:
-        return engines.score([prompt], [begin])[0]
+        return engines.score([prompt], [answer.begin(room)])[0]
     except SideFailed:
         return None  # reported by the check

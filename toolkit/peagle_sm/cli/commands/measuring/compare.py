@@ -40,6 +40,7 @@ from peagle_sm.cli.commands.measuring.packs import (
     packs_data,
     packs_option,
     refuse_context_alone,
+    refuse_without_baseline,
     render_packs,
     run_chosen,
 )
@@ -183,11 +184,15 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+    from peagle_sm.measure.compare.arms import parse_modes
+
     if texts:
         raise SpecError(
             f"--modes deploys the arms, but arms were given too: {' '.join(texts)}",
             next_step="Give either endpoints to compare, or --modes with --spec.",
         )
+    if options["packs"] is not None:
+        refuse_without_baseline(parse_modes(options["modes"]))
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     specs = _specs(base, options)
     if options["packs"] is not None:

@@ -137,7 +137,7 @@ def pack_of(options: Mapping[str, Any]) -> Pack | None:
     """Return the pack that --workload names; None for another workload.
 
     Raises:
-        SpecError: there is no such pack, or an option does not go with it.
+        SpecError: there is no such pack, it needs a baseline, or an option does not go with it.
     """
     if not options["workload"].startswith(PREFIX):
         refuse_context_alone(options)
@@ -146,6 +146,13 @@ def pack_of(options: Mapping[str, Any]) -> Pack | None:
 
     pack = load_pack(options["workload"])
     refuse_given(_OF_WORKLOADS, options["workload"])
+    if not pack.alone:
+        from peagle_sm.core.errors import SpecError
+
+        raise SpecError(
+            f"the pack {pack.name!r} compares with an endpoint without speculation, so bench cannot judge it",
+            next_step=f"run peagle-sm compare PLAIN ENDPOINT --packs {pack.name}",
+        )
     return pack
 
 
@@ -203,8 +210,25 @@ def checked_packs(options: Mapping[str, Any]) -> list[Pack]:
     return chosen
 
 
+def refuse_without_baseline(modes: Sequence[str]) -> None:
+    """Refuse --modes that deploy no endpoint for packs to compare with.
+
+    Raises:
+        SpecError: no mode is none.
+    """
+    from peagle_sm.core.errors import SpecError
+
+    if "none" not in modes:
+        given = ",".join(modes)
+        raise SpecError(
+            f"packs compare with an endpoint without speculation, and --modes {given} deploys none",
+            next_step=f"give --modes none,{given}",
+        )
+
+
 def options_of(options: Mapping[str, Any]) -> PackOptions:
     """Return the size of the packs."""
+    from peagle_sm.measure.packs import ALL, words_of
     from peagle_sm.measure.packs.run import PackOptions
 
     file = options["workload_file"]
@@ -213,7 +237,7 @@ def options_of(options: Mapping[str, Any]) -> PackOptions:
         units=options["prompts"],
         context=options["context"],
         file=str(file) if file else None,
-        named=options["packs"] != "all",
+        named=words_of(options["packs"]) != [ALL],
     )
 
 
