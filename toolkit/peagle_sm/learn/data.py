@@ -36,6 +36,7 @@ from peagle_sm.learn.sampling import (
     Streams,
     TurnOff,
     WantedAnswer,
+    refuse_without_price,
     turn_off_of,
 )
 from peagle_sm.learn.stored_data import (
@@ -159,7 +160,8 @@ def plan_data(
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
         NotFound, ServiceFault: the endpoint or the bucket does not exist, or is not in service.
-        PlanRefused: the endpoint is turned off before it could answer anything.
+        PlanRefused: the endpoint is turned off before it could answer anything, or its price, by which the
+            budget holds, is unknown.
     """
     data = spec.data
     if not data.prompts:
@@ -184,6 +186,8 @@ def plan_data(
     tokens = sum(limit_of(each.item) or data.max_tokens for each in todo)
     seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
     hourly = described.arm.usd_per_hour
+    if todo:
+        refuse_without_price(data.budget_usd, hourly, endpoint)
     now, end = session.now(), turn_off_of(status(endpoint, session=session).summary, session.now())
     if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
         raise _too_late(endpoint, end, session)
