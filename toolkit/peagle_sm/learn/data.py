@@ -20,7 +20,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
-from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split_prompts, user_text
+from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, compared_texts, split_prompts
 from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
@@ -178,12 +178,12 @@ def plan_data(
     described = describe_endpoint(session, endpoint)
     journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
     wanted = tuple(
-        WantedAnswer(read.items[prompt.id], each.key)
+        WantedAnswer(read.items[prompt.id], each.key, prompt.turns)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
         for prompt in each.prompts
     )
     todo = [each for each in wanted if each.key not in journal.answers and each.key not in journal.left_out]
-    tokens = sum(limit_of(each.item) or data.max_tokens for each in todo)
+    tokens = sum((limit_of(each.item) or data.max_tokens) * max(1, len(each.turns)) for each in todo)
     seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
     hourly = described.arm.usd_per_hour
     if todo:
@@ -312,7 +312,7 @@ def _settings_hash(spec: LearnSpec) -> str:
 def _facts(name: str, conversations: Iterable[PromptGroup]) -> SetFacts:
     every = list(conversations)
     prompts = [prompt for each in every for prompt in each.prompts]
-    lengths = sorted(len(user_text(prompt.body)) for prompt in prompts) or [0]
+    lengths = sorted(len(compared_texts(prompt)[0]) for prompt in prompts) or [0]
     slices: dict[str, Counter[str]] = {}
     for prompt in prompts:
         told = slices_of_body(prompt.body, prompt.labels)

@@ -42,15 +42,19 @@ class Streams(Protocol):
 
 @dataclass(frozen=True)
 class WantedAnswer:
-    """One prompt to answer: its first request, and the conversation that it belongs to."""
+    """One prompt to answer: its first request, and the conversation that it belongs to.
+
+    ``turns`` are the user's messages of a conversation that is still to be held, one answer each.
+    """
 
     item: WorkItem
     conversation: str
+    turns: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """Hash of the request, by which its answers are found again."""
-        return exact_key(self.item.body)
+        return exact_key(self.item.body, self.turns)
 
 
 @dataclass(frozen=True)
