@@ -20,22 +20,26 @@ from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused, 
 from peagle_sm.core.learn.conversations import NEAR, shingles, similarity
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import read_rows
+from peagle_sm.core.request_slices import MOST_VALUES
+from peagle_sm.core.slice_values import LONGEST_VALUE
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.data import DataResult, make_data, plan_data
 from peagle_sm.learn.stored_data import (
     GENERAL,
+    HELD_OUT,
     TRAINING,
     VALIDATION,
     find_data,
     set_uri,
     stored_manifest,
 )
+from peagle_sm.measure.workloads import load_workload
 from peagle_sm.service import Endpoint, delete, deploy
 from tests.cli.running import run
 from tests.core.learn.test_conversations import words
 from tests.learn.byte_engine import ByteEngine, text_of_ids
 from tests.local.serving import Server
-from tests.traffic.planted import pieces, planted
+from tests.traffic.planted import Planted, pieces, planted
 
 _numbers = itertools.count(1)
 EVENT = {
@@ -130,6 +134,38 @@ def test_planted_secrets_are_in_no_file_and_in_no_request(
             stored += text_of_ids(row["input_ids"])
     assert [secret.name for secret in secrets if any(piece in stored for piece in pieces(secret.core))] == []
     assert "[REDACTED:" in stored
+
+
+def with_secrets_beside(lines: list[dict[str, Any]], secrets: list[Planted]) -> list[dict[str, Any]]:
+    """Plant a secret in each line's id and category, and in labels as many as may be."""
+    found = []
+    for number, (line, secret) in enumerate(zip(lines, secrets, strict=True)):
+        beside: dict[str, Any] = {"id": f"{number} {secret.text}", "category": secret.text}
+        if len(secret.text) <= LONGEST_VALUE and secret.text.isprintable() and number < 2 * MOST_VALUES:
+            beside["labels"] = {f"team-{number // MOST_VALUES}": secret.text}
+        found.append({**line, **beside})
+    return found
+
+
+def test_no_secret_of_an_id_a_category_or_a_label_is_stored_or_shown(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    secrets = planted()
+    key = "AKIA" + "IOSFODNN7EXAMPLQ"  # in two parts: no file of the project may look like one
+    lines = with_secrets_beside(texts(len(secrets)), secrets)
+    lines.append({"turns": ["one question", "and the next"], "id": key, "labels": {key: "x", "team": "a"}})
+    assert sum("labels" in line for line in lines) > 20
+    spec = spec_of(lines, general=with_secrets_beside(texts(8, seed=1), secrets[:8]), held_out=0.5)
+    shown = render_data_offer(plan_data(spec, session, tmp_path / "work").offer)
+    result = made(spec, session, tmp_path / "work")
+    stored = shown + "".join(
+        path.read_text() for path in sorted((tmp_path / "work").rglob("*")) if path.is_file()
+    )
+    assert [secret.name for secret in secrets if any(piece in stored for piece in pieces(secret.core))] == []
+    assert key not in stored
+    assert "[REDACTED:" in shown
+    for name in (HELD_OUT, GENERAL):  # the proof reads them again
+        assert load_workload(str(result.folder / name)).items
 
 
 def test_no_held_out_prompt_has_a_relative_in_the_training_file(
@@ -245,6 +281,7 @@ def test_nothing_is_sent_or_stored_before_it_is_confirmed(
         ([{"prompt": [1, 99_999]}] * 5, "It was made with another tokenizer"),
         ([{"prompt": [1, 2]}] * 5, "all 5 prompts are token ids, in which secrets cannot be found"),
         ([{"text": "x"}], "found neither messages nor prompt"),
+        ([{"messages": "hi"}], "messages: found 'hi'; allowed: a list of objects, each with a role"),
     ],
 )
 def test_bad_prompts_are_refused_before_anything_is_sent(

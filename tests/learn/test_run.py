@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import Declined, PeagleError
+from peagle_sm.core.errors import Declined, PeagleError, PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import STEPS, StepCost
+from peagle_sm.learn.data import plan_data
 from peagle_sm.learn.loop import Loop
 from peagle_sm.learn.run import RunOffer, RunStep, StepResult, run
 from peagle_sm.learn.sampling import Journal
@@ -223,6 +224,35 @@ def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
         )
     if budget < 8:
         assert "the job can cost 8.00 USD" in refused.value.message
+    assert not work.exists()
+
+
+def test_a_budget_without_a_price_is_refused_by_data_and_run(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    folder: Path,
+) -> None:
+    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    billed, work = Billed.from_boto3(session.to_boto3(), session.local), folder / "work"
+    free, spec = spec_of(lines), spec_of(lines, budget_usd=5.0)
+    assert plan_data(free, billed, work).offer.usd is None
+    assert plan_data(spec, session, work).offer.usd == 0.0
+    said = r"data\.budget_usd: found 5\.00 USD; the price of endpoint learn-data-\d+ is unknown"
+    with pytest.raises(PlanRefused, match=said) as refused:
+        plan_data(spec, billed, work)
+    assert "pricing:GetProducts" in str(refused.value.next_step)
+    steps = Loop(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
+    with pytest.raises(PlanRefused, match=said):
+        run(
+            spec,
+            steps,
+            billed,
+            work,
+            until="data",
+            usd_per_hour=None,
+            confirm=lambda _: True,
+            progress=lambda _: None,
+        )
     assert not work.exists()
 
 

@@ -198,3 +198,19 @@ def test_a_prompt_of_the_general_set_is_not_trained_on() -> None:
     )
     assert found.like_general == 1
     assert "4" not in {each.id for one in (*found.train, *found.held_out) for each in one.prompts}
+
+
+def test_a_conversation_that_begins_as_a_general_one_is_neither_trained_on_nor_held_out() -> None:
+    rng = random.Random(4)
+    ask = {"role": "user", "content": words(rng, 8)}
+
+    def chat(name: str) -> LearnPrompt:
+        said = [ask, {"role": "assistant", "content": words(rng, 30)}]
+        return LearnPrompt(name, {"messages": [*said, {"role": "user", "content": words(rng, 30)}]})
+
+    prompts = [LearnPrompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]
+    found = split([*prompts, chat("mine"), chat("mine too")], 0.2, 0, general=[chat("g")])
+    assert found.like_general == 2
+    assert {each.id for one in (*found.train, *found.held_out) for each in one.prompts} == {
+        each.id for each in prompts
+    }

@@ -29,15 +29,18 @@ from peagle_sm.core.learn.processing.lines import (
     GENERAL_TRAIN_FILE,
     HELD_OUT_FILE,
     MANIFEST_FILE,
+    SCHEMA,
     TRAIN_FILE,
     read_split,
 )
+from peagle_sm.core.request_slices import MOST_VALUES
+from peagle_sm.core.slice_values import LONGEST_VALUE
 from peagle_sm.learn.processing.job import DONE, FAILED, MISTAKEN, ROOT_VARIABLE, Folders, main, read, split
 from tests.core.learn.test_conversations import mixture, words
 from tests.traffic.planted import pieces, planted
 
 SETTINGS: dict[str, Any] = {
-    "schema": "peagle-prepared/1",
+    "schema": SCHEMA,
     "sources": {"s3://b/p/": "hash"},
     "prompts": 1,
     "general": 0,
@@ -87,7 +90,7 @@ def sharded(
 
 
 def prompts_of(found: Mapping[str, bytes], name: str) -> list[LearnPrompt]:
-    divided, _ = read_split({each: found[each] for each in FILES}, json.loads(found[MANIFEST_FILE]))
+    divided = read_split({each: found[each] for each in FILES}, json.loads(found[MANIFEST_FILE]))
     groups = divided.train if name == TRAIN_FILE else divided.held_out
     return [prompt for each in groups for prompt in each.prompts]
 
@@ -131,7 +134,7 @@ def test_any_number_of_instances_finds_the_split_of_one_machine(
     assert {name: several[name] for name in FILES} == {name: alone[name] for name in FILES}
     assert wanted is not None
     counts = json.loads(several[MANIFEST_FILE])
-    divided, _ = read_split({name: several[name] for name in FILES}, counts)
+    divided = read_split({name: several[name] for name in FILES}, counts)
     for found, expected in ((divided.train, wanted.train), (divided.held_out, wanted.held_out)):
         assert {each.key for each in found} == {each.key for each in expected}
     refuse_relatives(prompts_of(several, TRAIN_FILE), prompts_of(several, HELD_OUT_FILE))
@@ -189,16 +192,21 @@ def test_no_planted_secret_is_in_what_either_job_leaves(tmp_path: Path) -> None:
     bodies: list[dict[str, Any]] = []
     for number, secret in enumerate(secrets):
         text = f"{words(rng, 12)} {secret.text} {words(rng, 12)}"
-        bodies.append({"prompt": text} if number % 2 else {"messages": [{"role": "user", "content": text}]})
+        beside: dict[str, Any] = {"id": f"{number} {secret.text}", "category": secret.text}
+        if len(secret.text) <= LONGEST_VALUE and secret.text.isprintable() and number < MOST_VALUES:
+            beside["labels"] = {"team": secret.text}
+        asked = {"prompt": text} if number % 2 else {"messages": [{"role": "user", "content": text}]}
+        bodies.append({**asked, **beside})
     bodies.append({"turns": [words(rng, 20), f"and {secrets[0].text}"]})
     files = {f"prompts-1/{number}.jsonl": jsonl(bodies[number::3]) for number in range(3)}
-    sharded(tmp_path, files, 3)
+    found = sharded(tmp_path, files, 3)
     written = [
         path for path in tmp_path.rglob("*")
         if path.is_file() and "processing/input/prompts" not in path.as_posix()
     ]  # fmt: skip
     text = "".join(path.read_text() for path in written)
     assert len(written) > 8
+    assert "redacted/" in found[TRAIN_FILE].decode()
     assert [piece for secret in secrets for piece in pieces(secret.core) if piece in text] == []
 
 
@@ -209,11 +217,11 @@ def test_turns_of_a_conversation_and_labels_come_back(tmp_path: Path) -> None:
     ]
     bodies.append({"turns": ["a first question about ducks", "and geese?"]})
     found = sharded(tmp_path, {"prompts-1/a.jsonl": jsonl(bodies)}, 1)
-    divided, turns = read_split({name: found[name] for name in FILES}, json.loads(found[MANIFEST_FILE]))
+    divided = read_split({name: found[name] for name in FILES}, json.loads(found[MANIFEST_FILE]))
     prompts = [each for group in (*divided.train, *divided.held_out) for each in group.prompts]
     assert {each.labels.get("team") for each in prompts} == {"t0", "t1", None}
     assert {each.category for each in prompts} == {"c", None}
-    assert list(turns.values()) == [("a first question about ducks", "and geese?")]
+    assert {each.turns for each in prompts} == {(), ("a first question about ducks", "and geese?")}
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, files: Mapping[str, bytes]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import random
@@ -159,27 +160,79 @@ def test_another_seed_reads_nothing_again(session: Session, bucket: str, spec_of
 
 
 def test_it_is_not_confirmed(session: Session, bucket: str, spec_of: Make) -> None:
-    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}])
+    put(session, bucket, "traffic/a.jsonl", FEW)
     with pytest.raises(Declined):
         prepare(spec_of(), session, confirm=lambda _: False)
     assert objects(session, bucket, "x/") == {}
 
 
+FEW = [{"prompt": words(random.Random(number), 30)} for number in range(8)]
+
+
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("name", "content", "said"),
     [
-        (b'{"prompt": "fine"}\n{"prompt": "cut\n', "a.jsonl, line 2: not JSON"),
-        (b"\n", "data.prompts has no prompts"),
-        (b'{"prompt": "one alone"}\n', "1 conversation without repeats; allowed: at least 4"),
+        ("a.jsonl", b'{"prompt": "fine"}\n{"prompt": "cut\n', "traffic/a.jsonl, line 2: not JSON"),
+        ("a.jsonl", b'{"prompt": "fine"}\n{"messages": "hi"}', "line 2: messages: found 'hi'"),
+        ("a.jsonl.gz", gzip.compress(b'{"prompt": "cut\n'), "traffic/a.jsonl.gz, line 1: not JSON"),
+        ("a.jsonl", b"\n", "data.prompts has no prompts"),
+        ("a.jsonl", b'{"prompt": "one alone"}\n', "1 conversation without repeats; allowed: at least 4"),
+        ("a.jsonl", b'{"prompt": [1, 2]}\n' * 5, "all 5 prompts are token ids"),
+        ("a.jsonl", b'{"prompt": "<|im_start|>user"}\n' * 9, "another model's chat template"),
+        ("a.jsonl", b'{"prompt": "<|im_start|>a"}\n' * 60_000, "another model's chat template"),
     ],
 )
-def test_bad_prompts_fail_with_their_place_and_a_further_attempt_follows(
-    session: Session, bucket: str, spec_of: Make, content: bytes, said: str
+def test_bad_prompts_are_refused_before_a_job_is_created(
+    session: Session, bucket: str, spec_of: Make, name: str, content: bytes, said: str
 ) -> None:
-    put(session, bucket, "traffic/a.jsonl", content)
+    put(session, bucket, f"traffic/{name}", content)
+    with pytest.raises(PlanRefused) as caught:
+        prepare(spec_of(), session, confirm=never)
+    assert said in caught.value.message
+    (fault,) = [one for one in caught.value.details["findings"] if one["check"] == "data"]
+    assert fault["next_step"]
+    assert (
+        list(
+            processing.processing_job_names(session, jobs.plan_preparation(spec_of(), session).bases["read"])
+        )
+        == []
+    )
+
+
+def test_prompts_of_no_bytes_are_refused(session: Session, bucket: str, spec_of: Make) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        put(session, bucket, f"traffic/{name}", b"")
+    with pytest.raises(SpecError, match=rf"all 2 files below s3://{bucket}/traffic are empty"):
+        prepare(spec_of(), session, confirm=never)
+
+
+def test_a_plan_says_how_much_of_the_prompts_it_checked(session: Session, bucket: str, spec_of: Make) -> None:
+    put(session, bucket, "traffic/a.jsonl", FEW)
+    put(session, bucket, "traffic/b.jsonl", b"")
+    assert "checked: 8 prompts at the beginning of 2 of 2 files" in plan_notes(spec_of(), session)
+    rng = random.Random(1)
+    packed = b"".join(b'{"prompt": "%x"}\n' % rng.getrandbits(4000) for _ in range(3000))
+    put(session, bucket, "traffic/c.jsonl.gz", gzip.compress(packed + b'{"prompt": "cut'))
+    assert "at the beginning of 3 of 3 files" in plan_notes(spec_of(), session)
+    for number in range(20):
+        put(session, bucket, f"traffic/d{number:02}.jsonl", [{"prompt": f"file {number}"}])
+    assert "16 of 23 files; the jobs check the rest" in plan_notes(spec_of(), session)
+
+
+def plan_notes(spec: LearnSpec, session: Session) -> str:
+    plan = jobs.plan_preparation(spec, session)
+    assert plan.errors == []
+    return plan.facts.notes[-1]
+
+
+def test_what_the_plan_did_not_see_fails_with_its_place_and_a_further_attempt_follows(
+    session: Session, bucket: str, spec_of: Make
+) -> None:
+    long = json.dumps({"prompt": "word " * 250_000}).encode()
+    put(session, bucket, "traffic/a.jsonl", long + b'\n{"prompt": "cut\n')
     with pytest.raises(TrainingFailed) as caught:
         prepare(spec_of(), session)
-    assert said in caught.value.message
+    assert "a.jsonl, line 2: not JSON" in caught.value.message
     assert "--lines" in (caught.value.next_step or "")
     with pytest.raises(TrainingFailed) as caught:
         prepare(spec_of(), session)
@@ -191,7 +244,7 @@ def test_what_cannot_be_planned_is_refused(
 ) -> None:
     with pytest.raises(SpecError, match=r"no objects ending with \.jsonl or \.jsonl\.gz exist below"):
         prepare(spec_of(), session)
-    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}])
+    put(session, bucket, "traffic/a.jsonl", FEW)
     spec = spec_of()
     here = spec.model_copy(update={"data": spec.data.model_copy(update={"prompts": (str(tmp_path),)})})
     with pytest.raises(SpecError, match="allowed with --processing: s3:// prefixes"):
@@ -204,7 +257,7 @@ def test_what_cannot_be_planned_is_refused(
 def test_a_role_without_the_right_creates_nothing_and_says_so(
     session: Session, server: Server, bucket: str, spec_of: Make
 ) -> None:
-    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}])
+    put(session, bucket, "traffic/a.jsonl", FEW)
     trust = {
         "Effect": "Allow",
         "Principal": {"Service": "sagemaker.amazonaws.com"},
@@ -261,7 +314,7 @@ def test_ctrl_c_leaves_the_job_and_it_is_found_again_and_stopped(
 
 
 def test_a_job_of_somebody_else_is_left_alone(session: Session, bucket: str, spec_of: Make) -> None:
-    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}])
+    put(session, bucket, "traffic/a.jsonl", FEW)
     plan = jobs.plan_preparation(spec_of(), session)
     jobs._send_settings(plan, session)
     request: Request = replace(plan.requests["read"])

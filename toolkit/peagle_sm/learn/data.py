@@ -20,7 +20,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
-from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, split_prompts, user_text
+from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, compared_texts, split_prompts
 from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
@@ -36,6 +36,7 @@ from peagle_sm.learn.sampling import (
     Streams,
     TurnOff,
     WantedAnswer,
+    refuse_without_price,
     turn_off_of,
 )
 from peagle_sm.learn.stored_data import (
@@ -159,7 +160,8 @@ def plan_data(
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
         NotFound, ServiceFault: the endpoint or the bucket does not exist, or is not in service.
-        PlanRefused: the endpoint is turned off before it could answer anything.
+        PlanRefused: the endpoint is turned off before it could answer anything, or its price, by which the
+            budget holds, is unknown.
     """
     data = spec.data
     if not data.prompts:
@@ -176,14 +178,16 @@ def plan_data(
     described = describe_endpoint(session, endpoint)
     journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
     wanted = tuple(
-        WantedAnswer(read.items[prompt.id], each.key)
+        WantedAnswer(read.items[prompt.id], each.key, prompt.turns)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
         for prompt in each.prompts
     )
     todo = [each for each in wanted if each.key not in journal.answers and each.key not in journal.left_out]
-    tokens = sum(limit_of(each.item) or data.max_tokens for each in todo)
+    tokens = sum((limit_of(each.item) or data.max_tokens) * max(1, len(each.turns)) for each in todo)
     seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
     hourly = described.arm.usd_per_hour
+    if todo:
+        refuse_without_price(data.budget_usd, hourly, endpoint)
     now, end = session.now(), turn_off_of(status(endpoint, session=session).summary, session.now())
     if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
         raise _too_late(endpoint, end, session)
@@ -308,7 +312,7 @@ def _settings_hash(spec: LearnSpec) -> str:
 def _facts(name: str, conversations: Iterable[PromptGroup]) -> SetFacts:
     every = list(conversations)
     prompts = [prompt for each in every for prompt in each.prompts]
-    lengths = sorted(len(user_text(prompt.body)) for prompt in prompts) or [0]
+    lengths = sorted(len(compared_texts(prompt)[0]) for prompt in prompts) or [0]
     slices: dict[str, Counter[str]] = {}
     for prompt in prompts:
         told = slices_of_body(prompt.body, prompt.labels)

@@ -14,6 +14,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.learn.conversations import LearnPrompt
 from peagle_sm.core.learn.prompts import TargetTexts, is_token_ids, read_target, refuse_unfit
+from peagle_sm.core.slice_values import LONGEST_VALUE
 from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.measure.workloads import limit_of, load_workload
 from peagle_sm.service.heads.checking import Place, Sources
@@ -68,7 +69,7 @@ def read_prompts(
         SpecError: a source does not exist, has no prompts or a bad line, or was made for another model.
         NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    redactor, found = Redactor(), dict[str, WorkItem]()
+    redactor, found, prompts = Redactor(), dict[str, WorkItem](), list[LearnPrompt]()
     sources: dict[str, str | None] = {}
     notes: list[str] = []
     paths = [path for place in places for path in _expanded(place, what)]
@@ -76,10 +77,10 @@ def read_prompts(
         loaded = load_workload(path, max_tokens=None, session=session)
         sources[path], begins = loaded.sha256, prefix + (f"{number}/" if len(paths) > 1 else "")
         notes += loaded.notes
-        for item in loaded.items:
-            known = replace(item, prompt_id=begins + item.prompt_id)
-            found[known.prompt_id] = redacting(known, redactor, max_tokens)
-    prompts = [LearnPrompt(name, item.body, item.category, item.labels) for name, item in found.items()]
+        for position, item in enumerate(loaded.items, start=1):
+            name = begins + clean_id(item.prompt_id, position, redactor)
+            prompt, found[name] = clean_prompt(item, name, redactor, max_tokens)
+            prompts.append(prompt)
     refuse_unfit(prompts, target, what)
     kept = tuple(each for each in prompts if not is_token_ids(each))
     if not kept:
@@ -99,6 +100,31 @@ def _expanded(place: str, what: str) -> list[str]:
     return found
 
 
+def clean_id(name: str, number: int, redactor: Redactor) -> str:
+    """Return the id of a prompt; one with a secret in it becomes the prompt's number."""
+    return name if redactor.text(name) == name else f"redacted/{number:05}"
+
+
+def clean_prompt(
+    item: WorkItem, name: str, redactor: Redactor, max_tokens: int
+) -> tuple[LearnPrompt, WorkItem]:
+    """Return a request without secrets under a name: as the prompt that is split, and as what is sent."""
+    clean = redacting(replace(item, prompt_id=name), redactor, max_tokens)
+    later = turns_of(item)[1:]
+    turns = (clean.body["messages"][0]["content"], *map(redactor.text, later)) if later else ()
+    return LearnPrompt(name, clean.body, clean.category, clean.labels, turns), clean
+
+
+def turns_of(item: WorkItem) -> tuple[str, ...]:
+    """Return the user's messages of a conversation that is still to be held; none for one request."""
+    if item.then is None:
+        return ()
+    last = item
+    while last.then is not None and (following := last.then("")) is not None:
+        last = following
+    return tuple(each["content"] for each in last.body["messages"] if each["role"] == "user")
+
+
 def redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
     """Return a request without secrets, and so for every next turn of its conversation."""
     body: dict[str, Any] = {name: each for name, each in item.body.items() if name not in _DROPPED}
@@ -112,7 +138,18 @@ def redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
         following = None if follow is None else follow(answer)
         return None if following is None else redacting(following, redactor, max_tokens)
 
-    return replace(item, body=body, then=None if follow is None else then)
+    category = item.category and redactor.text(item.category)
+    labels = _clean_labels(item.labels, redactor)
+    return replace(item, body=body, category=category, labels=labels, then=None if follow is None else then)
+
+
+def _clean_labels(labels: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
+    """Return labels without secrets, as long as labels may be; one whose name is a secret is left out."""
+    return {
+        name: str(redactor.redact(value, name))[:LONGEST_VALUE]
+        for name, value in labels.items()
+        if redactor.text(name) == name
+    }
 
 
 def target_texts(sources: Sources, model: str, revision: str | None) -> tuple[TargetTexts, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_sm.aws.files import writing
-from peagle_sm.core.errors import SpecError, StreamError
+from peagle_sm.core.errors import PlanRefused, SpecError, StreamError
 from peagle_sm.core.learn.conversations import exact_key
 from peagle_sm.core.learn.token_rows import Sampled, checked, prompt_ids_of, said
 from peagle_sm.core.spec.hours import Hours, HoursError, closing, next_closing, next_opening, parse_hours
@@ -42,15 +42,19 @@ class Streams(Protocol):
 
 @dataclass(frozen=True)
 class WantedAnswer:
-    """One prompt to answer: its first request, and the conversation that it belongs to."""
+    """One prompt to answer: its first request, and the conversation that it belongs to.
+
+    ``turns`` are the user's messages of a conversation that is still to be held, one answer each.
+    """
 
     item: WorkItem
     conversation: str
+    turns: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """Hash of the request, by which its answers are found again."""
-        return exact_key(self.item.body)
+        return exact_key(self.item.body, self.turns)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,21 @@ class SamplingLimits:
         if self.budget_usd is None or not self.usd_per_hour:
             return float("inf")
         return self.budget_usd / self.usd_per_hour * 3600
+
+
+def refuse_without_price(budget_usd: float | None, usd_per_hour: float | None, endpoint: str) -> None:
+    """Refuse a budget that could not stop the sampling, since no price is known.
+
+    Raises:
+        PlanRefused: so it is; nothing was sent.
+    """
+    if budget_usd is not None and usd_per_hour is None:
+        raise PlanRefused(
+            f"data.budget_usd: found {budget_usd:,.2f} USD; the price of endpoint {endpoint} is unknown, so"
+            " sampling could not stop there. Nothing was sent",
+            next_step="Let AWS's price list answer (allow `pricing:GetProducts`), or leave the budget out.",
+            details={"findings": []},
+        )
 
 
 MARGIN = timedelta(minutes=5)  #: before the endpoint is turned off, for requests in flight

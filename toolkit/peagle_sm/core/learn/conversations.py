@@ -4,7 +4,8 @@ Two prompts belong together if their first user message is the same, if one text
 if their words are nearly the same. What belongs together is in one set of the split, so a held-out prompt
 has no relative in training.
 
-Near means a Jaccard similarity of word 5-grams of `NEAR` or more. The join is exact, not sampled: prefix
+Near means a Jaccard similarity of word 5-grams of `NEAR` or more. A conversation that is still to be held is
+compared by what its user has written at each turn, since each turn is answered. The join is exact: prefix
 filtering (Bayardo, Ma and Srikant, "Scaling up all pairs similarity search", WWW 2007) leaves out only pairs
 that cannot reach the threshold.
 """
@@ -15,8 +16,9 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
@@ -30,17 +32,36 @@ FEWEST = 2  #: conversations in each set; an interval needs two prompts
 
 @dataclass(frozen=True)
 class LearnPrompt:
-    """One request to learn from, redacted: its OpenAI body, and its place in the source."""
+    """One request to learn from, redacted: its OpenAI body, and its place in the source.
+
+    ``turns`` are all messages of the user in a conversation that is still to be held; the body asks the
+    first. A single request has none.
+    """
 
     id: str
     body: Mapping[str, Any]
     category: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    turns: tuple[str, ...] = ()
 
     @property
     def is_chat(self) -> bool:
         """Whether the body has messages."""
         return "messages" in self.body
+
+
+def compared_texts(prompt: LearnPrompt) -> tuple[str, ...]:
+    """Return the texts by which a prompt is compared with others; the first is the whole of it.
+
+    Each turn of a conversation that is still to be held is answered, so what the user has written by then is
+    one. Of a chat with answers in it, what the user wrote is one too: another chat has other answers.
+    """
+    if prompt.turns:
+        return tuple("\n".join(prompt.turns[:count]) for count in range(len(prompt.turns), 0, -1))
+    said = [each for each in prompt.body.get("messages") or () if isinstance(each, Mapping)]
+    own = "\n".join(text_of(each) for each in said if each.get("role") == "user")
+    whole = user_text(prompt.body)
+    return (whole, own) if own and own != whole else (whole,)
 
 
 def user_text(body: Mapping[str, Any]) -> str:
@@ -68,9 +89,13 @@ def first_turn(body: Mapping[str, Any]) -> str | None:
     return None
 
 
-def exact_key(body: Mapping[str, Any]) -> str:
-    """Return the hash of everything that the engine is asked, without settings of the answer."""
+def exact_key(body: Mapping[str, Any], turns: Sequence[str] = ()) -> str:
+    """Return the hash of everything that the engine is asked, without settings of the answer.
+
+    ``turns`` are the user's messages of a conversation that is still to be held.
+    """
     asked = {name: body[name] for name in ("messages", "prompt", "tools") if name in body}
+    asked |= {"turns": tuple(turns)} if turns else {}
     return hashlib.sha256(repr(_frozen(asked)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -157,7 +182,7 @@ class Grouped:
 
 def without_repeats(prompts: Sequence[LearnPrompt]) -> list[LearnPrompt]:
     """Return the prompts without those that ask the same as an earlier one."""
-    return list({exact_key(each.body): each for each in reversed(prompts)}.values())[::-1]
+    return list({exact_key(each.body, each.turns): each for each in reversed(prompts)}.values())[::-1]
 
 
 def group(prompts: Sequence[LearnPrompt]) -> Grouped:
@@ -167,44 +192,69 @@ def group(prompts: Sequence[LearnPrompt]) -> Grouped:
     conversation is left out.
     """
     distinct = without_repeats(prompts)
-    texts = [user_text(each.body) for each in distinct]
-    firsts = [first_turn(each.body) for each in distinct]
-    dialogues = _Together(len(distinct))
-    seen: dict[str, int] = {}
-    for place, first in enumerate(firsts):
-        if first:
-            dialogues.join(seen.setdefault(first, place), place)
-    for one, other in _beginnings(
-        [None if each.is_chat else text for each, text in zip(distinct, texts, strict=True)]
-    ):
-        dialogues.join(one, other)
-    together = _Together(len(distinct))
-    for place in range(len(distinct)):
-        together.join(dialogues.of(place), place)
-    left_out: set[int] = set()
-    for one, other in near_pairs([shingles(text) for text in texts]):
-        earlier, later = sorted((one, other))
-        if dialogues.of(earlier) != dialogues.of(later) and earlier not in left_out:
-            left_out.add(later)
-        together.join(one, other)
+    together, left_out = _related(distinct)
     members: dict[int, list[int]] = defaultdict(list)
     for place in range(len(distinct)):
         members[together.of(place)].append(place)
     found = []
     for places in members.values():
         kept = tuple(distinct[place] for place in places if place not in left_out)
-        key = min(_dialogue_key(firsts[place], distinct[place]) for place in places)
-        found.append(PromptGroup(key, kept))
+        found.append(PromptGroup(min(_dialogue_key(distinct[place]) for place in places), kept))
     found.sort(key=lambda each: each.key)
     return Grouped(tuple(found), len(prompts) - len(distinct), len(left_out))
 
 
-def _dialogue_key(first: str | None, prompt: LearnPrompt) -> str:
-    return (
-        exact_key(prompt.body)
-        if not first
-        else hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
-    )
+def _related(prompts: Sequence[LearnPrompt]) -> tuple[_Together, set[int]]:
+    """Join what belongs together; return also the places that are nearly an earlier one as a whole.
+
+    What is near only by a turn, or without the answers in it, belongs together and stays.
+    """
+    dialogues = _Together(len(prompts))
+    seen: dict[str, int] = {}
+    for place, prompt in enumerate(prompts):
+        if first := first_turn(prompt.body):
+            dialogues.join(seen.setdefault(first, place), place)
+    for one, other in _beginnings([None if each.is_chat else user_text(each.body) for each in prompts]):
+        dialogues.join(one, other)
+    together = _Together(len(prompts))
+    for place in range(len(prompts)):
+        together.join(dialogues.of(place), place)
+    left_out: set[int] = set()
+    for one, other, are_wholes in _alike(prompts):
+        earlier, later = sorted((one, other))
+        if are_wholes and dialogues.of(earlier) != dialogues.of(later) and earlier not in left_out:
+            left_out.add(later)
+        together.join(one, other)
+    return together, left_out
+
+
+def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
+    """Yield pairs of places with nearly the same text, and whether it is the whole of both.
+
+    Many conversations begin alike, so a text is compared once: the first prompt that has it stands for all.
+    """
+    owners: dict[str, list[int]] = defaultdict(list)
+    wholes: dict[str, list[int]] = defaultdict(list)
+    for place, prompt in enumerate(prompts):
+        every = compared_texts(prompt)
+        wholes[every[0]].append(place)
+        for text in every:
+            owners[text].append(place)
+    texts = list(owners)
+    same = ((place, place) for place in range(len(texts)))
+    for one, other in chain(same, near_pairs([shingles(text) for text in texts])):
+        for of, are_wholes in ((owners, False), (wholes, True)):
+            some, others = of.get(texts[one], []), of.get(texts[other], [])
+            if some and others:
+                yield from ((some[0], each, are_wholes) for each in others if each != some[0])
+                yield from ((others[0], each, are_wholes) for each in some if each != others[0])
+
+
+def _dialogue_key(prompt: LearnPrompt) -> str:
+    first = first_turn(prompt.body)
+    if not first:
+        return exact_key(prompt.body, prompt.turns)
+    return hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
@@ -277,7 +327,7 @@ def split(
         SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
     """
     grouped = group(prompts)
-    kept, dropped = _unlike(grouped.conversations, general)
+    kept = _apart(grouped.conversations, general)
     if len(kept) < 2 * FEWEST:
         raise SpecError(
             f"the prompts have {_count(len(kept), 'conversation')} without repeats; allowed: at least"
@@ -300,8 +350,9 @@ def split(
             )
         learned, apart = _drawn(others, general_trained, seed)
         measured = tuple(prompt for each in apart for prompt in each.prompts)
-        learned = _unrelated(learned, [prompt for each in chosen for prompt in each.prompts])
-    return Split(rest, chosen, measured, learned, grouped.repeats, grouped.near_repeats, dropped)
+        learned = _apart(learned, [prompt for each in chosen for prompt in each.prompts])
+    like = sum(len(each.prompts) for each in grouped.conversations) - sum(len(each.prompts) for each in kept)
+    return Split(rest, chosen, measured, learned, grouped.repeats, grouped.near_repeats, like)
 
 
 def _drawn(
@@ -314,37 +365,20 @@ def _drawn(
     return tuple(drawn[:wanted]), tuple(drawn[wanted:])
 
 
-def _unrelated(
-    conversations: Sequence[PromptGroup], held_out: Sequence[LearnPrompt]
-) -> tuple[PromptGroup, ...]:
-    """Leave out every conversation that would be one with a held-out prompt."""
-    others = {id(each) for each in held_out}
-    whole = group([*held_out, *(prompt for each in conversations for prompt in each.prompts)])
-    related = {
+def _apart(conversations: Sequence[PromptGroup], others: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
+    """Leave out every conversation that would be one with one of the other prompts, which are measured."""
+    if not others:
+        return tuple(conversations)
+    prompts = [prompt for each in conversations for prompt in each.prompts]
+    together, _ = _related([*others, *prompts])
+    measured = {together.of(place) for place in range(len(others))}
+    near = {
         id(prompt)
-        for each in whole.conversations
-        if not others.isdisjoint(map(id, each.prompts))
-        for prompt in each.prompts
+        for place, prompt in enumerate(prompts, start=len(others))
+        if together.of(place) in measured
     }
-    return tuple(each for each in conversations if related.isdisjoint(map(id, each.prompts)))
-
-
-def _unlike(
-    conversations: Iterable[PromptGroup], general: Sequence[LearnPrompt]
-) -> tuple[list[PromptGroup], int]:
-    """Leave out every prompt that is nearly one of the general set: it would be measured with it."""
-    every = list(conversations)
-    places = [(at, prompt) for at, each in enumerate(every) for prompt in each.prompts]
-    known = [shingles(user_text(each.body)) for each in general]
-    sets = [*known, *(shingles(user_text(prompt.body)) for _, prompt in places)]
-    alike = {other - len(known) for one, other in map(sorted, near_pairs(sets)) if one < len(known) <= other}
-    if not alike:
-        return every, 0
     # The whole conversation goes: its other turns repeat the prompt.
-    gone = {places[each][0] for each in alike}
-    return [each for at, each in enumerate(every) if at not in gone], sum(
-        len(every[at].prompts) for at in gone
-    )
+    return tuple(each for each in conversations if near.isdisjoint(map(id, each.prompts)))
 
 
 def _draw(seed: int, key: str) -> float:

@@ -25,6 +25,7 @@ from peagle_sm.core.learn.processing.requests import (
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.words import Finding, error_finding
 from peagle_sm.learn.facts import hourly_price
+from peagle_sm.learn.processing.beginnings import PromptFile, check_beginnings
 from peagle_sm.learn.prompts import target_texts
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.traffic.reading import SUFFIXES
@@ -36,18 +37,23 @@ PREPARE_IMAGE = "peagle-prepare"
 def read_preparation_facts(
     spec: LearnSpec, session: Session, sources: Sources | None = None
 ) -> PreparationFacts:
-    """Read all that a plan needs; what is wrong with role, bucket or quota becomes a finding.
+    """Read all that a plan needs; what is wrong with prompts, role, bucket or quota becomes a finding.
 
     Raises:
-        SpecError: no prompts are named, or not all are in S3, or a source has no files.
+        SpecError: no prompts are named, or not all are in S3, or a source has no files or empty ones alone.
         CredentialsError, ServiceFault: AWS refuses, or does not answer.
     """
     data = spec.data
     if not data.prompts:
         raise SpecError("data.prompts is empty", next_step="Name s3:// prefixes of prompts.")
-    found = [_source(session, place, PROMPTS) for place in data.prompts]
-    found += [_source(session, data.general, GENERAL)] if data.general is not None else []
+    found, files = list[SourceFacts](), list[PromptFile]()
+    places = [(place, PROMPTS) for place in data.prompts]
+    for place, of in [*places, *([(data.general, GENERAL)] if data.general is not None else [])]:
+        one, own = _source(session, place, of)
+        found.append(one)
+        files += own
     texts, notes = target_texts(sources or Sources(lambda: session), spec.target.model, spec.target.revision)
+    faults, checked = check_beginnings(session, files, spec, texts)
     prices: dict[Stage, float | None] = {}
     told: list[str] = []
     for stage in STAGES:
@@ -71,9 +77,10 @@ def read_preparation_facts(
         role_arn=local.role_arn if local else None,
         prices=prices,
         price_source="; ".join(dict.fromkeys(told)),
-        notes=notes,
+        notes=(*notes, *([checked] if checked else [])),
     )
     findings = (
+        *faults,
         *_bucket_findings(spec, session),
         *_role_findings(spec, facts, session),
         *_quota_findings(spec, facts, session),
@@ -81,7 +88,7 @@ def read_preparation_facts(
     return PreparationFacts(**{**vars(facts), "findings": findings})
 
 
-def _source(session: Session, place: str, of: str) -> SourceFacts:
+def _source(session: Session, place: str, of: str) -> tuple[SourceFacts, list[PromptFile]]:
     what = "data.general" if of == GENERAL else "data.prompts"
     if not place.startswith("s3://"):
         raise SpecError(
@@ -91,6 +98,7 @@ def _source(session: Session, place: str, of: str) -> SourceFacts:
     bucket, prefix = split_uri(place)
     if prefix and not prefix.endswith(("/", *SUFFIXES)):
         prefix += "/"  # traffic is not traffic-2
+    above = prefix
     rows = listed_objects(session, bucket, prefix)
     if not rows and prefix.endswith(SUFFIXES):  # one object, whose key is the whole prefix
         folder, _, name = prefix.rpartition("/")
@@ -102,8 +110,15 @@ def _source(session: Session, place: str, of: str) -> SourceFacts:
             f"{what}: no objects ending with {' or '.join(SUFFIXES)} exist below {place}",
             next_step=f"List them with aws s3 ls --recursive {place}, and correct the prefix.",
         )
+    size = sum(row[1] for row in files)
+    if not size:
+        raise SpecError(
+            f"{what}: all {len(files):,} files below {place} are empty",
+            next_step=f"List them with aws s3 ls --recursive {place}, and write prompts there.",
+        )
     digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
-    return SourceFacts(f"s3://{bucket}/{prefix}", digest, sum(row[1] for row in files), len(files), of)
+    facts = SourceFacts(f"s3://{bucket}/{prefix}", digest, size, len(files), of)
+    return facts, [PromptFile(of, bucket, above + name, length) for name, length, _ in files]
 
 
 def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from time import monotonic
 from typing import Any
 
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.learn.conversations import LearnPrompt, split_prompts
+from peagle_sm.core.learn.conversations import split_prompts
 from peagle_sm.core.learn.processing.lines import (
     GENERAL,
     MANIFEST_FILE,
@@ -40,8 +40,7 @@ from peagle_sm.core.learn.processing.lines import (
 )
 from peagle_sm.core.learn.processing.requests import INPUT, OUTPUT, SETTINGS, SETTINGS_FILE
 from peagle_sm.core.learn.prompts import TargetTexts, is_token_ids, refuse_unfit
-from peagle_sm.learn.prompts import redacting
-from peagle_sm.measure.load.work import WorkItem
+from peagle_sm.learn.prompts import clean_id, clean_prompt
 from peagle_sm.measure.workloads import load_workload
 from peagle_sm.measure.workloads.prompt_files import read_bytes
 from peagle_sm.measure.workloads.recorded import begins_as_record
@@ -227,26 +226,18 @@ def read_file(task: FileTask) -> FileLines:
         raise SpecError(said, next_step=error.next_step) from None
     lines, token_ids = [], 0
     for position, item in enumerate(loaded.items):
-        name = task.begins + (item.prompt_id if recorded else f"{task.key}/{item.prompt_id}")
-        clean = redacting(item, redactor, task.max_tokens)
-        prompt = LearnPrompt(name, clean.body, item.category, item.labels)
+        own = clean_id(item.prompt_id, position, redactor)
+        if not recorded or own != item.prompt_id:  # else it is unique, and the same in a retry
+            own = f"{task.key}/{own}"
+        name = task.begins + own
+        prompt, _ = clean_prompt(item, name, redactor, task.max_tokens)
         if is_token_ids(prompt):
             token_ids += 1
             continue
-        line = ReadLine(task.of, (task.number, task.key, position), prompt, turns_of(clean))
+        line = ReadLine(task.of, (task.number, task.key, position), prompt)
         lines.append((name, line.to_json()))
     notes = tuple(note.replace(str(task.path), task.key) for note in loaded.notes)
     return FileLines(tuple(lines), dict(redactor.counts), token_ids, size, notes)
-
-
-def turns_of(item: WorkItem) -> tuple[str, ...]:
-    """Return the user's messages of a conversation that is still to be held; none for one request."""
-    if item.then is None:
-        return ()
-    last = item
-    while last.then is not None and (following := last.then("")) is not None:
-        last = following
-    return tuple(each["content"] for each in last.body["messages"] if each["role"] == "user")
 
 
 def split(folders: Folders) -> str:
@@ -282,7 +273,7 @@ def split(folders: Folders) -> str:
         refuse_unfit(found.general, texts, "data.general")
     chosen = ("held_out", "general_trained", "limit", "seed")
     divided = split_prompts(found.prompts, found.general, **{name: settings[name] for name in chosen})
-    files = split_files(divided, found.turns)
+    files = split_files(divided)
     redacted: Counter[str] = Counter()
     for report in reports:
         redacted.update(report["redacted"])

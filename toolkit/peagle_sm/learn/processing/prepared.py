@@ -53,12 +53,12 @@ def read_prepared(spec: LearnSpec, session: Session, job: str) -> tuple[Read, Sp
     for name, told in files.items():
         if hashlib.sha256(told).hexdigest() != manifest["files"][name]["sha256"]:
             raise _changed(uri, f"{name} was changed after the job wrote it")
-    split, turns = read_split(files, manifest)
+    split = read_split(files, manifest)
     prompts = [
         *(prompt for each in (*split.train, *split.held_out, *split.general_train) for prompt in each.prompts)
     ]
     redact = _redacting(spec.data.max_tokens)
-    items = {each.id: _item(each, turns.get(each.id, ()), redact) for each in prompts}
+    items = {each.id: _item(each, redact) for each in prompts}
     return (
         Read(
             tuple(prompts),
@@ -77,13 +77,13 @@ def _redacting(max_tokens: int) -> Callable[[WorkItem], WorkItem]:
     return lambda item: redacting(item, redactor, max_tokens)
 
 
-def _item(prompt: LearnPrompt, turns: tuple[str, ...], redact: Callable[[WorkItem], WorkItem]) -> WorkItem:
+def _item(prompt: LearnPrompt, redact: Callable[[WorkItem], WorkItem]) -> WorkItem:
     """Make the request of a prompt; the next turns of a conversation are redacted with their answers."""
     plain = WorkItem(prompt.id, prompt.body, prompt.category, labels=prompt.labels)
-    if not turns:
+    if not prompt.turns:
         return plain
     settings: Mapping[str, object] = {name: each for name, each in prompt.body.items() if name != "messages"}
-    return replace(redact(conversation_item(plain, turns, settings)), body=prompt.body)
+    return replace(redact(conversation_item(plain, prompt.turns, settings)), body=prompt.body)
 
 
 def _changed(uri: str, what: str) -> SpecError:

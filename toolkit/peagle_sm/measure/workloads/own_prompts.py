@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Mapping
@@ -90,7 +91,8 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Check that a request body can be measured; return it without its streaming options.
 
     Raises:
-        SpecError: not exactly one of messages and prompt, or several answers requested at once.
+        SpecError: not exactly one of messages and prompt, several answers requested at once, or a value that
+            no engine takes.
     """
     has = [key for key in ("messages", "prompt") if body.get(key)]
     if len(has) != 1:
@@ -99,6 +101,7 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
             f" (fields: {', '.join(sorted(body)) or 'none'}); allowed: exactly one of messages, prompt",
             next_step="write OpenAI chat or completion bodies, one per line",
         )
+    _refuse_misshapen(body, where)
     several = [key for key in ("n", "best_of") if body.get(key, 1) != 1]
     batch = body.get("prompt")
     if several or (isinstance(batch, list) and not all(isinstance(token, int) for token in batch)):
@@ -108,6 +111,36 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
             next_step="write one line for each prompt, without n and best_of",
         )
     return {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+
+
+def _refuse_misshapen(body: Mapping[str, Any], where: str) -> None:
+    """Refuse values that no engine takes, or that would make a limit or an estimate wrong."""
+    messages, prompt, temperature = body.get("messages"), body.get("prompt"), body.get("temperature")
+    if messages and not (
+        isinstance(messages, list)
+        and all(isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in messages)
+    ):
+        raise SpecError(
+            f"{where}: messages: found {messages!r:.60}; allowed: a list of objects, each with a role",
+            next_step='write {"messages": [{"role": "user", "content": "…"}]}',
+        )
+    if prompt and not isinstance(prompt, str | list):
+        raise SpecError(
+            f"{where}: prompt: found {prompt!r:.60}; allowed: a text, or a list of token ids",
+            next_step='write {"prompt": "…"}',
+        )
+    for name in ("max_tokens", "max_completion_tokens"):
+        limit = body.get(name)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise SpecError(
+                f"{where}: {name}: found {limit!r:.60}; allowed: a whole number from 1",
+                next_step=f"correct {name}, or leave it out",
+            )
+    if temperature is not None and not (type(temperature) in (int, float) and 0 <= temperature < math.inf):
+        raise SpecError(
+            f"{where}: temperature: found {temperature!r:.60}; allowed: a number from 0",
+            next_step="correct temperature, or leave it out",
+        )
 
 
 #: Ids of ordinary tokens in all tokenizers of the catalogue (control tokens have lower or far higher ids).

@@ -9,15 +9,15 @@ same whatever the number of instances was.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split
 from peagle_sm.core.request_slices import bounded_labels
 
-SCHEMA = "peagle-prepared/1"
+SCHEMA = "peagle-prepared/2"  #: 1 split conversations by their first turn alone
 PROMPTS, GENERAL = "prompts", "general"
 #: Files of the second job, by the parts of the split.
 TRAIN_FILE, HELD_OUT_FILE = "train.jsonl", "held-out.jsonl"
@@ -29,28 +29,27 @@ Place = tuple[int, str, int]
 
 @dataclass(frozen=True)
 class ReadLine:
-    """One redacted prompt; ``turns`` are the user's messages of a conversation that is still to be held."""
+    """One redacted prompt, and where one machine would have read it."""
 
     of: str  #: `PROMPTS` or `GENERAL`
     place: Place
     prompt: LearnPrompt
-    turns: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return one line, without its line end."""
-        line = {"set": self.of, "place": self.place, **_fields(self.prompt, self.turns)}
+        line = {"set": self.of, "place": self.place, **_fields(self.prompt)}
         return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
-def _fields(prompt: LearnPrompt, turns: Sequence[str]) -> dict[str, Any]:
+def _fields(prompt: LearnPrompt) -> dict[str, Any]:
     found: dict[str, Any] = {"id": prompt.id, "body": prompt.body}
-    found |= {"turns": list(turns)} if turns else {}
+    found |= {"turns": list(prompt.turns)} if prompt.turns else {}
     found |= {"category": prompt.category} if prompt.category else {}
     return found | ({"labels": dict(prompt.labels)} if prompt.labels else {})
 
 
-def read_line(line: bytes | str, origin: str) -> tuple[Mapping[str, Any], LearnPrompt, tuple[str, ...]]:
-    """Read a line of either job: its JSON object, its prompt, and its turns.
+def read_line(line: bytes | str, origin: str) -> tuple[Mapping[str, Any], LearnPrompt]:
+    """Read a line of either job: its JSON object and its prompt.
 
     Raises:
         SpecError: it is not such a line; the message has its place and not its text.
@@ -58,8 +57,9 @@ def read_line(line: bytes | str, origin: str) -> tuple[Mapping[str, Any], LearnP
     try:
         value = json.loads(line)
         labels = {str(name): str(each) for name, each in (value.get("labels") or {}).items()}
-        prompt = LearnPrompt(str(value["id"]), dict(value["body"]), value.get("category"), labels)
-        return value, prompt, tuple(map(str, value.get("turns") or ()))
+        turns = tuple(map(str, value.get("turns") or ()))
+        prompt = LearnPrompt(str(value["id"]), dict(value["body"]), value.get("category"), labels, turns)
+        return value, prompt
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(
             f"{origin} is not a line of a preparation job",
@@ -73,19 +73,16 @@ class Collected:
 
     prompts: tuple[LearnPrompt, ...]
     general: tuple[LearnPrompt, ...]
-    turns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def collected(lines: Iterable[tuple[Mapping[str, Any], LearnPrompt, tuple[str, ...]]]) -> Collected:
+def collected(lines: Iterable[tuple[Mapping[str, Any], LearnPrompt]]) -> Collected:
     """Put the lines of all instances together; the order in which they come does not matter."""
     ordered = sorted(lines, key=lambda each: (each[0]["set"], tuple(each[0]["place"])))
     kept: dict[str, dict[str, LearnPrompt]] = {PROMPTS: {}, GENERAL: {}}
-    turns: dict[str, tuple[str, ...]] = {}
-    for value, prompt, own in ordered:
+    for value, prompt in ordered:
         if prompt.id not in kept[value["set"]]:  # a retry of a recorded request has the same id
             kept[value["set"]][prompt.id] = prompt
-            turns |= {prompt.id: own} if own else {}
     notes: list[str] = []
     sets = []
     for of in (PROMPTS, GENERAL):
@@ -93,50 +90,42 @@ def collected(lines: Iterable[tuple[Mapping[str, Any], LearnPrompt, tuple[str, .
         labels, crowded = bounded_labels([each.labels for each in prompts])
         sets.append(tuple(replace(each, labels=own) for each, own in zip(prompts, labels, strict=True)))
         notes += crowded
-    return Collected(sets[0], sets[1], turns, tuple(notes))
+    return Collected(sets[0], sets[1], tuple(notes))
 
 
-def split_files(split: Split, turns: Mapping[str, Sequence[str]]) -> dict[str, bytes]:
+def split_files(split: Split) -> dict[str, bytes]:
     """Return the second job's files: a prompt a line, with the key of its conversation."""
     return {
-        TRAIN_FILE: _group_lines(split.train, turns),
-        HELD_OUT_FILE: _group_lines(split.held_out, turns),
-        GENERAL_FILE: _group_lines([PromptGroup("", split.general)], turns),
-        GENERAL_TRAIN_FILE: _group_lines(split.general_train, turns),
+        TRAIN_FILE: _group_lines(split.train),
+        HELD_OUT_FILE: _group_lines(split.held_out),
+        GENERAL_FILE: _group_lines([PromptGroup("", split.general)]),
+        GENERAL_TRAIN_FILE: _group_lines(split.general_train),
     }
 
 
-def _group_lines(groups: Iterable[PromptGroup], turns: Mapping[str, Sequence[str]]) -> bytes:
-    rows = [
-        {"conversation": each.key, **_fields(prompt, turns.get(prompt.id, ()))}
-        for each in groups
-        for prompt in each.prompts
-    ]
+def _group_lines(groups: Iterable[PromptGroup]) -> bytes:
+    rows = [{"conversation": each.key, **_fields(prompt)} for each in groups for prompt in each.prompts]
     text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
     return text.encode("utf-8", "replace")
 
 
-def read_split(
-    files: Mapping[str, bytes], counts: Mapping[str, int]
-) -> tuple[Split, dict[str, tuple[str, ...]]]:
-    """Read the second job's files back, with the turns of its prompts by id.
+def read_split(files: Mapping[str, bytes], counts: Mapping[str, int]) -> Split:
+    """Read the second job's files back.
 
     Raises:
         SpecError: a file is not one of the second job's.
     """
-    turns: dict[str, tuple[str, ...]] = {}
 
     def groups(name: str) -> tuple[PromptGroup, ...]:
         found: dict[str, list[LearnPrompt]] = {}
         for number, line in enumerate(files[name].split(b"\n"), start=1):
             if line:
-                value, prompt, own = read_line(line, f"{name}, line {number}")
+                value, prompt = read_line(line, f"{name}, line {number}")
                 found.setdefault(str(value.get("conversation")), []).append(prompt)
-                turns.update({prompt.id: own} if own else {})
         return tuple(PromptGroup(key, tuple(prompts)) for key, prompts in found.items())
 
     general = [prompt for each in groups(GENERAL_FILE) for prompt in each.prompts]
-    split = Split(
+    return Split(
         train=groups(TRAIN_FILE),
         held_out=groups(HELD_OUT_FILE),
         general=tuple(general),
@@ -145,4 +134,3 @@ def read_split(
         near_repeats=counts["near_repeats"],
         like_general=counts["like_general"],
     )
-    return split, turns

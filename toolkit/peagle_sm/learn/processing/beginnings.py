@@ -1,0 +1,158 @@
+"""What is wrong with the prompts, found before a job is paid for: the beginning of some files, read as it is.
+
+Of up to `SAMPLED_FILES` files of each set the first megabyte is read by the code of the first job, without
+its redaction. What lies behind that, only the jobs find.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import read_range
+from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.core.learn.conversations import LearnPrompt, split_prompts
+from peagle_sm.core.learn.processing.lines import GENERAL, PROMPTS
+from peagle_sm.core.learn.prompts import FEW, TargetTexts, is_token_ids, refuse_unfit
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.words import Finding, error_finding
+from peagle_sm.learn.prompts import turns_of
+from peagle_sm.learn.stored_data import BEGINNING_BYTES, SAMPLED_FILES, spread
+from peagle_sm.measure.workloads import load_workload
+from peagle_sm.measure.workloads.recorded import begins_as_record
+
+_GZIP = b"\x1f\x8b"
+_SPLIT_BYTES = 1_000_000  #: of all prompts, so few that a plan can split them: 1.5 s
+
+
+@dataclass(frozen=True)
+class PromptFile:
+    """One file of a source: its set, and its place in S3."""
+
+    of: str
+    bucket: str
+    key: str
+    size: int
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The prompts of the beginnings of some files; ``whole``: of all files, to their ends."""
+
+    prompts: tuple[LearnPrompt, ...]
+    files: int
+    whole: bool
+
+
+def check_beginnings(
+    session: Session, files: Sequence[PromptFile], spec: LearnSpec, target: TargetTexts
+) -> tuple[tuple[Finding, ...], str]:
+    """Return what is wrong with the beginnings of the files, and what was checked.
+
+    Raises:
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    samples: dict[str, Sample] = {}
+    try:
+        for of in (PROMPTS, GENERAL):
+            own = [each for each in files if each.of == of]
+            if own:
+                samples[of] = _sample(session, own)
+                _refuse(samples[of], target, "data.prompts" if of == PROMPTS else "data.general")
+        if all(each.whole for each in samples.values()) and sum(each.size for each in files) <= _SPLIT_BYTES:
+            data, general = spec.data, samples.get(GENERAL)
+            split_prompts(
+                [each for each in samples[PROMPTS].prompts if not is_token_ids(each)],
+                [each for each in general.prompts if not is_token_ids(each)] if general else (),
+                held_out=data.held_out,
+                general_trained=data.general_trained,
+                limit=data.limit,
+                seed=data.seed,
+            )
+    except SpecError as error:
+        return (error_finding("data", error.message, error.next_step or ""),), ""
+    count = sum(len(each.prompts) for each in samples.values())
+    read = sum(each.files for each in samples.values())
+    rest = "" if all(each.whole for each in samples.values()) else "; the jobs check the rest"
+    return (), f"checked: {count:,} prompts at the beginning of {read:,} of {len(files):,} files{rest}"
+
+
+def _refuse(sample: Sample, target: TargetTexts, what: str) -> None:
+    """Refuse prompts as the second job would, where the beginning shows that it will.
+
+    Raises:
+        SpecError: there are none, or they do not fit the target.
+    """
+    kept = [each for each in sample.prompts if not is_token_ids(each)]
+    if not kept and not sample.whole:
+        return
+    if not kept and sample.prompts:
+        raise SpecError(
+            f"{what}: all {len(sample.prompts):,} prompts are token ids, in which secrets cannot be found",
+            next_step="Give the prompts as text or as messages.",
+        )
+    few = len(kept) <= FEW and not sample.whole  # a single one of many may quote another model's template
+    refuse_unfit(kept, replace(target, control_tokens=None) if few else target, what)
+
+
+def _sample(session: Session, files: Sequence[PromptFile]) -> Sample:
+    by_uri = {each.uri: each for each in files}
+    chosen = spread(list(by_uri), SAMPLED_FILES)
+    prompts: list[LearnPrompt] = []
+    whole = len(chosen) == len(by_uri)
+    with tempfile.TemporaryDirectory() as folder:
+        for uri in chosen:
+            found, ends = _read(session, by_uri[uri], Path(folder) / "prompts.jsonl")
+            prompts += found
+            whole = whole and ends
+    return Sample(tuple(prompts), len(chosen), whole)
+
+
+def _read(session: Session, file: PromptFile, path: Path) -> tuple[list[LearnPrompt], bool]:
+    """Return the prompts at a file's beginning, and whether that is all of it.
+
+    Raises:
+        SpecError: it has request bodies, and a line is damaged.
+    """
+    length = min(file.size, BEGINNING_BYTES)
+    content = read_range(session, file.bucket, file.key, 0, length) if length else b""
+    ends = length == file.size
+    if content.startswith(_GZIP):
+        content, ends = _unpacked(content, ends)
+    if not ends:
+        content = content[: content.rfind(b"\n") + 1]
+    if not content.strip():
+        return [], ends
+    path.write_bytes(content)
+    recorded = begins_as_record(path)
+    try:
+        items = load_workload(str(path), max_tokens=None, session=lambda: session).items
+    except SpecError as error:
+        if recorded:  # of recorded traffic the job notes what it cannot read
+            return [], ends
+        raise SpecError(error.message.replace(str(path), file.uri), next_step=error.next_step) from None
+    except PeagleError:  # encrypted, and not for this session
+        return [], False
+    found = [LearnPrompt(f"{file.uri}/{each.prompt_id}", each.body, turns=turns_of(each)) for each in items]
+    return found, ends
+
+
+def _unpacked(content: bytes, ends: bool) -> tuple[bytes, bool]:
+    """Return the beginning of a packed file; one that is small stays packed, and damage is told."""
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        plain = stream.decompress(content, BEGINNING_BYTES)
+    except zlib.error:
+        return content if ends else b"", ends
+    if not ends or stream.unconsumed_tail:
+        return plain, False
+    return (plain if stream.eof and not stream.unused_data else content), True
