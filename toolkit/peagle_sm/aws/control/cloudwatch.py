@@ -1,4 +1,4 @@
-"""CloudWatch: an endpoint's container logs, and the rollback alarm of an update."""
+"""CloudWatch: an endpoint's container logs, and the rollback alarms of an update."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
+from peagle_sm.core.plan.payloads import alarm_names
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,10 @@ def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
     session.api("cloudwatch").put_metric_alarm(**parameters)
 
 
-def remove_alarm(session: Session, name: str) -> None:
-    """Send DeleteAlarms; a missing alarm is no error."""
-    session.api("cloudwatch").delete_alarms(AlarmNames=[name])
+def remove_update_alarms(session: Session, endpoint: str) -> None:
+    """Send DeleteAlarms for the alarms of an endpoint's updates and promotions; a missing one is no error.
+
+    "If you specify any incorrect alarm names, the alarms you specify with correct names are still deleted"
+    (CloudWatch's API reference).
+    """
+    session.api("cloudwatch").delete_alarms(AlarmNames=list(alarm_names(endpoint)))
