@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
-from peagle_sm.core.plan.payloads import alarm_names
 
 
 @dataclass(frozen=True)
@@ -140,10 +139,10 @@ def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
     session.api("cloudwatch").put_metric_alarm(**parameters)
 
 
-def remove_update_alarms(session: Session, endpoint: str) -> None:
-    """Send DeleteAlarms for the alarms of an endpoint's updates and promotions; a missing one is no error.
+def remove_alarms(session: Session, names: Sequence[str]) -> None:
+    """Send DeleteAlarms; a missing alarm is no error.
 
     "If you specify any incorrect alarm names, the alarms you specify with correct names are still deleted"
     (CloudWatch's API reference).
     """
-    session.api("cloudwatch").delete_alarms(AlarmNames=list(alarm_names(endpoint)))
+    session.api("cloudwatch").delete_alarms(AlarmNames=list(names))

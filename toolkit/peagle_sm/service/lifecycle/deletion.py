@@ -16,6 +16,7 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
+from peagle_sm.core.plan.payloads import alarm_names
 from peagle_sm.core.plan.tags_and_schedules import USD_PER_HOUR, hard_schedule_name, schedule_name
 from peagle_sm.service.inventory.guard_state import forget
 from peagle_sm.service.inventory.resources import (
@@ -259,7 +260,7 @@ def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed
 def _remove_alarms(session: Session, name: str) -> None:
     """Delete what an update that was killed left; who may not delete alarms has put none."""
     with suppress(PeagleError):  # an alarm costs a few cents a month
-        cloudwatch.remove_update_alarms(session, name)
+        cloudwatch.remove_alarms(session, alarm_names(name))
 
 
 def _no_match(session: Session, pattern: str) -> PeagleError:
