@@ -293,8 +293,8 @@ def test_a_promotion_that_is_stopped_while_sagemaker_goes_on_keeps_both_alarms(
 
     with pytest.raises((Interrupted, ServiceFault)) as stopped:
         promote(spec, path, here, progress=stopping, unguarded=True)
-    assert "Its alarms stay and can still roll it back" in (stopped.value.next_step or "")
     assert _alarms(here) == [f"peagle-{NAME}-acceptance", f"peagle-{NAME}-update"]
+    assert "Its alarms stay and can still roll it back" in (stopped.value.next_step or "")
     done = promote(spec, path, here, progress=lambda _: None, unguarded=True)
     assert done.state == "serves"
     assert _alarms(here) == []
