@@ -95,7 +95,7 @@ def leftovers_of(session: Session, arms: Collection[EndpointSpec]) -> tuple[str,
                 " name.",
                 details={"findings": [], "marks": marks},
             )
-        if marks or one.lifetime is not None:
+        if marks or (one.lifetime is not None and one.lifetime.stack is None):
             found.append(arm.name)
     refuse_taken_names(session, [each.name for each in arms if each.name not in found])
     return tuple(found)
