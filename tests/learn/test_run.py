@@ -213,6 +213,10 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
     lines = [{"prompt": words(rng, 25)} for _ in range(8)]
     spec, offers, work = spec_of(lines), list[RunOffer](), tmp_path / "work"
 
+    def confirm(offer: RunOffer) -> bool:
+        offers.append(offer)
+        return True
+
     def again(where: Session = session) -> str:
         """Run the first step; return its hash of inputs."""
         loop = Loop(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
@@ -223,7 +227,7 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
             work,
             until="data",
             usd_per_hour=None,
-            confirm=lambda offer: offers.append(offer) or True,
+            confirm=confirm,
             progress=lambda _: None,
         )
         return state.steps["data"].inputs
