@@ -47,6 +47,7 @@ where a call or an outcome is not as this page has it.
 
 **What is tolerated.** Where the guard's register cannot be written (`dynamodb:DeleteItem`), a deletion goes
 on and its line stays: at worst the guard tries to wake what is gone, and fails.
+A deletion that may not delete alarms (`monitoring:DeleteAlarms`) leaves those of a killed update.
 Who may not read or write it (`GetItem`, `UpdateItem`) pauses, resumes and updates all the same: the progress
 reports it, and the guard's next sweep finds out by itself. A resume whose endpoint serves reports a mark of
 the pause that it could not remove (`DeleteTags`); the next `update` or `resume` removes it.

@@ -20,10 +20,11 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
-from peagle_sm.learn.arms import component_requests, running
+from peagle_sm.learn.arms import Components, component_requests, mark_of, remove_components, running
 from peagle_sm.learn.promote import promote, promotions, rollback
 from peagle_sm.learn.prove import ProveDependencies, ProvePlan, plan_prove, prove
 from peagle_sm.measure.compare.deployments import Fleet
+from peagle_sm.service.progress import Pacing, Reporter
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
 from tests.learn.test_promote import store_proof
@@ -187,6 +188,39 @@ def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_
     assert asked(server, NAME)["choices"]
 
     stopped(again, session, tmp_path / "work")
+    assert left(session, plan) == []
+
+
+def limits(session: Session) -> list[lifetime.Lifetime]:  # noqa: F811
+    found = [lifetime.get(session, hard_schedule_name(name)) for name in ARMS]
+    return [limit for limit in found if limit is not None]
+
+
+def test_a_component_of_another_proof_is_neither_left_over_nor_replaced_nor_deleted(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
+    theirs = running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
+    with theirs:
+        before = left(session, plan)
+        ends = [limit.expires_at for limit in limits(session)]
+        assert len(ends) == len(ARMS)
+        with pytest.raises(PlanRefused, match=r"inference component team-proof-.* no proof in this folder"):
+            plan_prove(plan.spec, served(), str(HEAD), session, tmp_path / "elsewhere")
+        mine = {
+            name: plan_for(spec.model_copy(update={"tags": {"learn": mark_of("team", tmp_path)}}), session)
+            for name, spec in plan.arms.items()
+        }
+        with pytest.raises(PlanRefused, match="exists since the question was asked"):
+            Components(mine, plan.homes, session, unguarded=True).__enter__()
+        pacing = Pacing.for_session(session)
+        marks = {name: mark_of("team", tmp_path) for name in ARMS}
+        remove_components(session, marks, pacing, Reporter(None, pacing))
+        assert left(session, plan) == before
+        assert [limit.expires_at for limit in limits(session)] == ends
     assert left(session, plan) == []
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.aws.storage import s3
 from peagle_sm.cli.commands.learning.data import render_data_offer
@@ -166,6 +167,21 @@ def test_no_secret_of_an_id_a_category_or_a_label_is_stored_or_shown(
     assert "[REDACTED:" in shown
     for name in (HELD_OUT, GENERAL):  # the proof reads them again
         assert load_workload(str(result.folder / name)).items
+
+
+def test_a_second_learn_data_is_refused_while_one_runs(spec_of: Make, server: Server, tmp_path: Path) -> None:
+    spec = spec_of(texts(8))
+    path = tmp_path / "learn.yaml"
+    path.write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
+    port = ("--local-port", server.url.rpartition(":")[2])
+    tried = run("learn", "data", path, "--dry-run", *port)
+    assert tried.exit_code == 0, tried.stderr
+    assert not (tmp_path / ".peagle-learn").exists()
+    with only_one(tmp_path / ".peagle-learn" / "team", "peagle-sm learn run"):
+        for option in ("--dry-run", "--yes"):  # a dry run would cut what the other is writing
+            result = run("learn", "data", path, option, *port)
+            assert result.exit_code == 3
+            assert "(peagle-sm learn run) works in" in result.stderr
 
 
 def test_no_held_out_prompt_has_a_relative_in_the_training_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,17 +17,22 @@ import yaml
 from click.testing import Result
 
 from peagle_sm import __version__
+from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.core.errors import Declined, Interrupted, ServiceFault
 from peagle_sm.core.learn.proof import decide
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
 from peagle_sm.learn.heads import stage_candidate
 from peagle_sm.learn.promote import promote, promotions
 from peagle_sm.learn.prove import ProvePlan, plan_prove, proof_uri
+from peagle_sm.learn.stored_data import origin_of
 from peagle_sm.service import delete, deploy, status
 from peagle_sm.service.heads.checking import Sources
+from peagle_sm.service.lifecycle.existing import UpdateOffer
+from peagle_sm.service.progress import Event
 from tests.cli.running import run
 from tests.core.learn.test_proof import proof
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
@@ -218,27 +224,48 @@ def test_a_group_that_sagemaker_does_not_take_changes_nothing(project: Project) 
     assert promotions(project.spec, project.session) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("promote",), ("rollback",), ("run",), ("prove", "--head", str(HEAD))],
+    ids=lambda words: words[0],
+)
+def test_a_second_command_of_the_same_learn_yaml_is_refused_while_one_runs(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    before = status(NAME, session=project.session).config_name
+    with only_one(project.folder / ".peagle-learn" / "team", "peagle-sm learn run"):
+        result = project.learn(*words, "--yes")
+    assert result.exit_code == 3
+    assert f"process {os.getpid()} on " in result.stderr
+    assert "(peagle-sm learn run) works in" in result.stderr
+    assert status(NAME, session=project.session).config_name == before
+    assert promotions(project.spec, project.session) == []
+
+
 KILLED = """
 import os, sys
 from pathlib import Path
 from peagle_sm.aws.session.local_server import session_for
 from peagle_sm.core.learn.spec import parse_learn_spec
 from peagle_sm.learn.promote import promote
-learn, path, port = sys.argv[1:]
+learn, path, port, moment = sys.argv[1:]
 session = session_for(os.environ, local=True, port=int(port))
 def progress(event):
-    if event.phase == "ready":
+    if moment in (event.phase, event.status):
         os._exit(9)
 promote(parse_learn_spec(learn), Path(path), session, progress=progress, unguarded=True)
 """
 
 
 @pytest.mark.slow
-def test_a_promotion_that_is_killed_at_its_end_is_finished_and_leaves_no_alarm(project: Project) -> None:
+@pytest.mark.parametrize(("moment", "left"), [("Updating", 2), ("ready", 0)])
+def test_a_promotion_that_is_killed_is_finished_and_its_alarms_stay_as_long_as_the_update(
+    project: Project, moment: str, left: int
+) -> None:
     spec, path = project.spec, project.folder / "peagle.yaml"
     told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, told, str(path), str(project.port)],
+        [sys.executable, "-c", KILLED, told, str(path), str(project.port), moment],
         capture_output=True,
         text=True,
         timeout=120,
@@ -247,12 +274,48 @@ def test_a_promotion_that_is_killed_at_its_end_is_finished_and_leaves_no_alarm(p
     assert killed.returncode == 9, killed.stderr
     (begun,) = promotions(spec, project.session)
     assert begun.state == "begun"
-    assert len(_alarms(project.session)) == 1
+    assert len(_alarms(project.session)) == left
     done = promote(spec, path, project.session, progress=lambda _: None, unguarded=True)
     assert done == replace(begun, state="serves")
     assert _alarms(project.session) == []
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ServiceFault])
+def test_a_promotion_that_is_stopped_while_sagemaker_goes_on_keeps_both_alarms(
+    project: Project, error: type[BaseException]
+) -> None:
+    spec, path, here = project.spec, project.folder / "peagle.yaml", project.session
+    before = origin_of(here, NAME, None)
+
+    def stopping(event: Event) -> None:
+        if event.status == "Updating":
+            raise error("no network")
+
+    with pytest.raises((Interrupted, ServiceFault)) as stopped:
+        promote(spec, path, here, progress=stopping, unguarded=True)
+    assert _alarms(here) == [f"peagle-{NAME}-acceptance", f"peagle-{NAME}-update"]
+    assert "Its alarms stay and can still roll it back" in (stopped.value.next_step or "")
+    done = promote(spec, path, here, progress=lambda _: None, unguarded=True)
+    assert done.state == "serves"
+    assert _alarms(here) == []
+    assert origin_of(here, NAME, None) == before, "answers are the target's, whatever head serves"
+
+
+def test_no_alarm_exists_before_the_update_is_confirmed(project: Project) -> None:
+    seen: list[list[str]] = []
+
+    def no(offer: UpdateOffer) -> bool:
+        assert offer.alarms == (f"peagle-{NAME}-update", f"peagle-{NAME}-acceptance")
+        seen.append(_alarms(project.session))
+        return False
+
+    path = project.folder / "peagle.yaml"
+    with pytest.raises(Declined):
+        promote(project.spec, path, project.session, confirm=no, progress=lambda _: None, unguarded=True)
+    assert seen == [[]]
+    assert _alarms(project.session) == []
+
+
 def _alarms(session: Session) -> list[str]:  # noqa: F811
     found = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
-    return [each["AlarmName"] for each in found if NAME in each["AlarmName"]]
+    return sorted(each["AlarmName"] for each in found if NAME in each["AlarmName"])

@@ -14,12 +14,14 @@ from uuid import uuid4
 import pytest
 
 from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control.sagemaker import describe_endpoint
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
+from peagle_sm.learn.arms import mark_of
 from peagle_sm.learn.promote import promote
 from peagle_sm.learn.prove import (
     ProveDependencies,
@@ -30,7 +32,7 @@ from peagle_sm.learn.prove import (
     stored_proof,
 )
 from peagle_sm.measure.compare.measurement import Setup
-from peagle_sm.service import delete, deploy, leftovers
+from peagle_sm.service import delete, deploy, leftovers, pause
 from scripts.bench.training.damaged_heads import Damage, make
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
 from tests.local.serving import Server
@@ -240,3 +242,58 @@ def test_a_proof_beyond_its_budget_and_a_spec_that_does_not_serve_are_refused(
         plan_prove(spec, changed, str(HEAD), session, tmp_path / "work")
     with pytest.raises(NotFound, match="does not exist"):
         plan_prove(spec, served(), str(tmp_path / "no-head"), session, tmp_path / "work")
+
+
+def arm(**tags: str) -> EndpointSpec:
+    made = served().model_copy(update={"name": "team-proof-plain", "tags": tags})
+    return made.model_copy(update={"serving": made.serving.model_copy(update={"env": {}})})
+
+
+@pytest.mark.parametrize(
+    ("tags", "off", "told"),
+    [
+        ({}, False, "its tag learn: none"),
+        ({}, True, "its tag learn: none"),  # paused: its config is all that is left of it
+        ({"learn": "team/0123456789ab"}, False, "its tag learn: team/0123456789ab"),
+    ],
+    ids=["foreign", "foreign and paused", "of another folder"],
+)
+def test_an_endpoint_with_an_arm_s_name_and_without_its_tag_is_not_deleted(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+    tags: dict[str, str],
+    off: bool,
+    told: str,
+) -> None:
+    deploy(arm(**tags), session=session, unguarded=True)
+    try:
+        if off:
+            pause("team-proof-plain", session=session)
+        before = [row for row in leftovers(session) if "team-proof-plain" in row]
+        with pytest.raises(PlanRefused, match="no proof in this folder created it") as refused:
+            plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+        assert told in refused.value.message
+        assert [row for row in leftovers(session) if "team-proof-plain" in row] == before
+        assert any(row.startswith("endpoint-config/") for row in before)
+    finally:
+        delete(["team-proof-plain"], session=session)
+
+
+def test_what_takes_an_arm_s_name_after_the_question_is_not_deleted(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    deploy(arm(learn=mark_of("team", work)), session=session, unguarded=True)
+    plan = plan_prove(spec, served(), str(HEAD), session, work)
+    assert plan.offer.leftovers == ("team-proof-plain",)
+    delete(["team-proof-plain"], session=session)
+    deploy(arm(), session=session, unguarded=True)
+    try:
+        with pytest.raises(PlanRefused, match="no proof in this folder created it"):
+            prove(plan, session, work, confirm=lambda _: True, progress=lambda _: None, unguarded=True)
+        assert describe_endpoint(session, "team-proof-plain") is not None
+    finally:
+        delete(["team-proof-plain"], session=session)

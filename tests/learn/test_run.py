@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peagle_sm.aws.control.sagemaker import target_source
 from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, PeagleError, PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import STEPS, StepCost
 from peagle_sm.learn.data import plan_data
-from peagle_sm.learn.loop import Loop
+from peagle_sm.learn.loop import Loop, content_of
 from peagle_sm.learn.run import RunOffer, RunStep, StepResult, run
 from peagle_sm.learn.sampling import Journal
 from tests.core.learn.test_conversations import words
@@ -193,6 +195,104 @@ class Billed(Session):
     @property
     def is_local(self) -> bool:
         return False
+
+
+class Elsewhere(Session):
+    """The local SageMaker, started again: nothing of the earlier one is there any more."""
+
+    def place(self) -> str:
+        return f"{super().place()} again"
+
+
+def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same_is_none(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    endpoint: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(11)
+    lines = [{"prompt": words(rng, 25)} for _ in range(8)]
+    spec, offers, work = spec_of(lines), list[RunOffer](), tmp_path / "work"
+
+    def confirm(offer: RunOffer) -> bool:
+        offers.append(offer)
+        return True
+
+    def again(where: Session = session) -> str:
+        """Run the first step; return its hash of inputs."""
+        loop = Loop(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
+        state = run(
+            spec,
+            loop.steps(),
+            where,
+            work,
+            until="data",
+            usd_per_hour=None,
+            confirm=confirm,
+            progress=lambda _: None,
+        )
+        return state.steps["data"].inputs
+
+    def told(number: int) -> str:
+        return offers[number].costs[0].what
+
+    first = again()
+    assert told(0) == f"8 answers from {endpoint}"
+    assert again() == first
+    assert len(offers) == 1, "the same content asks nothing"
+
+    (tmp_path / "p.jsonl").touch()
+    assert again() == first
+    spec_of([*lines, {"prompt": words(rng, 25)}])  # writes p.jsonl
+    assert again() != first
+    assert told(1) == f"1 answers from {endpoint}", "what was answered is not asked again"
+    spec_of(lines)
+    (work / "state.json").unlink()
+    assert again() == first
+    assert told(2) == f"0 answers from {endpoint}", "a lost state costs nothing"
+
+    elsewhere = Elsewhere.from_boto3(session.to_boto3(), session.local)
+    assert again(elsewhere) != first
+    assert told(3) == f"8 answers from {endpoint}", "an answer of another place is none of this one"
+
+    source = target_source(session, endpoint)["files"]
+    place, prefix = s3.split_uri(source)
+    client = session.client("s3")
+    client.put_object(Bucket=place, Key=f"{prefix.rstrip('/')}/other.safetensors", Body=b"other")
+    try:
+        assert again() != first
+        assert told(4) == f"8 answers from {endpoint}", "nor of other weights at the same address"
+    finally:
+        client.delete_object(Bucket=place, Key=f"{prefix.rstrip('/')}/other.safetensors")
+
+
+@pytest.mark.parametrize("where", ["file", "folder", "glob", "s3"])
+def test_the_hash_of_a_source_is_that_of_its_content(
+    session: Session,  # noqa: F811
+    bucket: str,  # noqa: F811
+    tmp_path: Path,
+    where: str,
+) -> None:
+    names = {"file": "a.jsonl", "folder": "f", "glob": "f/*.jsonl", "s3": f"s3://{bucket}/f/"}
+
+    def write(name: str, text: str) -> None:
+        path = tmp_path / "a.jsonl" if where == "file" else tmp_path / "f" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        session.client("s3").put_object(Bucket=bucket, Key=f"f/{name}", Body=text.encode())
+
+    def now() -> str:
+        return content_of(names[where], tmp_path, session)
+
+    write("a.jsonl", "one")
+    first = now()
+    write("a.jsonl", "two")
+    second = now()
+    write("a.jsonl", "one")
+    assert now() == first != second
+    if where != "file":
+        write("b.jsonl", "one")
+        assert now() not in (first, second)
 
 
 @pytest.mark.parametrize(("budget", "told"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")])

@@ -16,7 +16,11 @@ class CloudWatch:
         self.aws = aws
 
     def delete_alarms(self, AlarmNames: list[str]) -> Params:
-        return self.aws.call("DeleteAlarms", dict)
+        def act() -> Params:
+            self.aws.alarms.difference_update(AlarmNames)
+            return {}
+
+        return self.aws.call("DeleteAlarms", act)
 
 
 class Pricing:

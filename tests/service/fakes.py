@@ -94,6 +94,7 @@ class FakeAws:
         self.log_lines: list[str] = []
         self.log_line_ms = 1
         self.log_groups: set[str] = set()
+        self.alarms: set[str] = set()
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.stacks: dict[str, str] = {"PeagleGuard": "CREATE_COMPLETE"}
         self.components: list[str] = []

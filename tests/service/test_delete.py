@@ -53,8 +53,41 @@ def test_everything_goes_in_order_and_is_proven_gone(aws: FakeAws, pacing: Pacin
         "DeleteEndpointConfig",
         "DeleteModel",
         "DeleteSchedule",
+        "DeleteAlarms",
         "DeleteItem",
     ]
+
+
+ALARMS = {"peagle-demo-update", "peagle-demo-acceptance"}
+
+
+def test_the_alarms_of_a_killed_update_go_with_the_endpoint_and_after_it(
+    aws: FakeAws, pacing: Pacing
+) -> None:
+    session = _deployed(aws, "demo")
+    aws.alarms = {*ALARMS, "peagle-demo-2-update", "billing"}
+    delete(["demo"], session=session, pacing=pacing)
+    assert aws.alarms == {"peagle-demo-2-update", "billing"}
+    aws.alarms = set(ALARMS)  # of a deletion that was killed near its end
+    with pytest.raises(NotFound):
+        delete(["demo"], session=session, pacing=pacing)
+    assert aws.alarms == set()
+
+
+def test_who_may_not_delete_alarms_deletes_endpoints(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    aws.alarms = set(ALARMS)
+    aws.before = lambda _, number, operation: denied(operation) if "Alarms" in operation else None
+    assert delete(["demo"], session=session, pacing=pacing).leftovers == ()
+    assert not aws.everything()
+
+
+def test_a_foreign_endpoint_keeps_its_alarms(aws: FakeAws, session: Session, pacing: Pacing) -> None:
+    _foreign(aws, "demo")
+    aws.alarms = set(ALARMS)
+    with pytest.raises(PlanRefused):
+        delete(["demo"], session=session, pacing=pacing)
+    assert aws.alarms == ALARMS
 
 
 GROUP = "/aws/sagemaker/Endpoints/demo"

@@ -137,3 +137,19 @@ def check(aws: FakeAws, error: BaseException | None) -> None:
         assert resource.partition("cmp-")[2].split("-lifetime")[0].split("-20")[0], resource
         assert "cmp-" in named, f"{resource} is left and not named: {error!r}"
     assert error is None or isinstance(error, PeagleError | KeyboardInterrupt | Interrupted)
+
+
+def test_an_endpoint_that_another_run_creates_in_between_is_neither_used_nor_deleted() -> None:
+    aws, other, begun = FakeAws(), make_spec("cmp-eagle3"), list[str]()
+
+    def another_run(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "CreateEndpoint" and not begun:  # the first of the fleet; the names were free before
+            begun.append(operation)
+            deploy(other, session=session_of(aws), pacing=pacing_of(aws), wait=False)
+
+    aws.before = another_run
+    ended = run(aws)
+    assert isinstance(ended, PlanRefused)
+    assert list(aws.endpoints) == ["cmp-eagle3"]
+    assert aws.endpoints["cmp-eagle3"].gone_at is None
+    assert not aws.unguarded

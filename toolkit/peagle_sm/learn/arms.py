@@ -1,21 +1,26 @@
 """The arms of a proof: inference components of the serving endpoint where they fit, else endpoints.
 
 A component's lifetime schedule deletes it directly, as an endpoint's does; it is created first. So a killed
-proof leaves nothing that stays. The next proof of the same learn.yaml finds what is left by its names.
+proof leaves nothing that stays. The next proof of the same learn.yaml and folder finds what is left by its
+names, and deletes it if its tag is this folder's.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.errors import is_refused_now
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, PlanRefused
@@ -30,13 +35,27 @@ from peagle_sm.measure.compare.deployments import refuse_taken_names
 from peagle_sm.service import delete, status
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import patience_s
-from peagle_sm.service.inventory.resources import belongings_of
+from peagle_sm.service.inventory.resources import Belongings, belongings_of
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
-MARK = "learn"  #: tag of the arms; its value is the spec's name
+MARK = "learn"  #: tag of the arms: the spec's name, and the mark of the folder that the proof runs in
+_MARK_FILE, _MARK = "arms", re.compile(r"[0-9a-f]{12}")
 
 
-def arm_spec(made: EndpointSpec, owner: str, name: str, hours: float) -> EndpointSpec:
+def mark_of(owner: str, work: Path) -> str:
+    """Return the tag of the arms of a work folder, which keeps its mark from run to run.
+
+    A proof of the same name in another folder or on another machine has another: it may still run.
+    """
+    path = work / _MARK_FILE
+    known = path.read_text("utf-8", "replace").strip() if path.is_file() else ""
+    if not _MARK.fullmatch(known):
+        known = uuid4().hex[:12]
+        write_file(path, f"{known}\n", parents=True)
+    return f"{owner}/{known}"
+
+
+def arm_spec(made: EndpointSpec, owner: str, name: str, hours: float, mark: str) -> EndpointSpec:
     """Name an arm after learn.yaml, so that the next run finds a killed one's, and limit its lifetime.
 
     One instance is enough: requests are sent one at a time.
@@ -47,34 +66,56 @@ def arm_spec(made: EndpointSpec, owner: str, name: str, hours: float) -> Endpoin
             "name": f"{owner}-proof-{name}",
             "placement": made.placement.model_copy(update={"instance_count": 1}),
             "lifecycle": made.lifecycle.model_copy(update={"max_lifetime_hours": lifetime_hours}),
-            "tags": {**made.tags, MARK: owner},
+            "tags": {**made.tags, MARK: mark},
         }
     )
 
 
 def leftovers_of(session: Session, arms: Collection[EndpointSpec]) -> tuple[str, ...]:
-    """Return the arms that a killed proof of the same learn.yaml left behind.
+    """Return the arms that a killed proof of the same learn.yaml and folder left behind.
+
+    Everything of the name must have their tag; a schedule has no tags, and counts only where it is alone.
 
     Raises:
-        PlanRefused: something else has the name of an arm.
+        PlanRefused: something else has the name of an arm, perhaps an arm of a proof that still runs.
     """
     found = []
     for arm in arms:
-        one = belongings_of(session, arm.name)
-        facts = control.describe_component(session, arm.name)
-        if facts is not None:
-            tags = control.tags_of(session, facts["InferenceComponentArn"]) or {}
-            if tags.get(MARK) != arm.tags[MARK]:
-                raise PlanRefused(
-                    f"inference component {arm.name} exists, and no proof of {arm.tags[MARK]} created it."
-                    " Nothing was created.",
-                    next_step="Give learn.yaml another name, or delete that component.",
-                    details={"findings": []},
-                )
-        if facts is not None or (one.resources and one.tags.get(MARK, arm.tags[MARK]) == arm.tags[MARK]):
+        one, mark = belongings_of(session, arm.name), arm.tags[MARK]
+        component = control.describe_component(session, arm.name)
+        marks = [tags.get(MARK, "none") for tags in _tags_of_all(session, one, component)]
+        if any(each != mark for each in marks):
+            told = ", ".join(sorted({each for each in marks if each != mark}))
+            kind = "inference component" if component is not None else "endpoint"
+            raise PlanRefused(
+                f"{kind} {arm.name} exists, and no proof in this folder created it (its tag {MARK}: {told})."
+                " Nothing was created.",
+                next_step="A proof of the same name may run in another folder or on another machine: wait for"
+                " it. If it was killed, its lifetime schedule deletes it. Otherwise give learn.yaml another"
+                " name.",
+                details={"findings": [], "marks": marks},
+            )
+        if marks or (one.lifetime is not None and one.lifetime.stack is None):
             found.append(arm.name)
     refuse_taken_names(session, [each.name for each in arms if each.name not in found])
     return tuple(found)
+
+
+def _tags_of_all(
+    session: Session, one: Belongings, component: Mapping[str, Any] | None
+) -> Iterator[Mapping[str, str]]:
+    """Yield the tags of what peagle-sm created under a name, and of the component of that name."""
+    arns = [] if component is None else [str(component["InferenceComponentArn"])]
+    arns += [] if one.endpoint is None else [one.endpoint.arn]
+    described = (
+        *(control.describe_endpoint_config(session, name) for name in one.configs),
+        *(control.describe_model(session, name) for name in one.models),
+    )
+    arns += [each.arn for each in described if each is not None]
+    for arn in arns:
+        tags = control.tags_of(session, arn)
+        if tags is not None:  # None: deleted since
+            yield tags
 
 
 def homes_of(
@@ -179,6 +220,7 @@ class Components:
         self._unguarded = unguarded
         self._pacing = pacing or Pacing.for_session(session)
         self._report = Reporter(progress, self._pacing, 0.0)
+        self._made: list[Plan] = []
 
     def __enter__(self) -> Self:
         """Create the components and wait until they are in service.
@@ -210,15 +252,23 @@ class Components:
         self._leave()
 
     def _create(self, plan: Plan, home: Home) -> None:
+        name = plan.names.endpoint
         facts = control.describe_endpoint(self._session, str(home.host))
         variants = [] if facts is None else facts.raw.get("ProductionVariants", [])
         if not variants:
             raise NotFound(f"endpoint {home.host} no longer serves", next_step="Deploy it, and prove again.")
+        if control.describe_component(self._session, name) is not None:
+            raise PlanRefused(
+                f"inference component {name} exists since the question was asked; it was not changed.",
+                next_step="Another proof of this name may run: wait for it, and prove again.",
+                details={"findings": []},
+            )
         schedule, model, asked = component_requests(plan, home, variants[0]["VariantName"])
+        self._made.append(plan)
         lifetime.arm(self._session, schedule)
         control.create_model(self._session, model)
         self._session.api("sagemaker", once=True).create_inference_component(**asked)
-        self._report("endpoint", f"inference component {plan.names.endpoint} created on {home.host}")
+        self._report("endpoint", f"inference component {name} created on {home.host}")
 
     def _follow(self, plan: Plan) -> None:
         name = plan.names.endpoint
@@ -240,56 +290,82 @@ class Components:
             self._pacing.sleep(self._pacing.poll_s)
 
     def _leave(self) -> None:
-        remove_components(
-            self._session, [plan.names.endpoint for plan in self._plans.values()], self._pacing, self._report
-        )
-        for plan in self._plans.values():
-            with suppress(NotFound):
-                control.delete_model(self._session, plan.names.model)
+        """Delete what this run created; what has one of its names and another tag is kept."""
+        marks = {plan.names.endpoint: plan.tags()[MARK] for plan in self._made}
+        remove_components(self._session, marks, self._pacing, self._report)
+        for plan in self._made:
+            facts = control.describe_model(self._session, plan.names.model)
+            if facts is not None and _is_marked(self._session, facts.arn, plan.tags()[MARK]):
+                with suppress(NotFound):
+                    control.delete_model(self._session, plan.names.model)
 
 
-def remove_components(session: Session, names: Iterable[str], pacing: Pacing, report: Reporter) -> None:
+def _is_marked(session: Session, arn: str, mark: str) -> bool:
+    return (control.tags_of(session, arn) or {}).get(MARK) == mark
+
+
+def remove_components(session: Session, marks: Mapping[str, str], pacing: Pacing, report: Reporter) -> None:
     """Delete components, wait until they are gone, and delete their schedules; what is missing is no error.
 
-    Ctrl-C leaves the rest to the lifetime schedules, which are set to now.
+    ``marks`` has the tag that each must have; one with another tag is not ours, and is kept. Ctrl-C leaves
+    the rest to the lifetime schedules, which are set to now.
 
     Raises:
         BillableLeft: a deletion could not be confirmed.
     """
     left: dict[str, str] = {}
     hurried = False
-    for name in names:
+    for name, mark in marks.items():
         try:
             if hurried:
                 raise KeyboardInterrupt
-            why = _remove(session, name, pacing, report)
+            why = _remove(session, name, mark, pacing, report)
         except KeyboardInterrupt:
             hurried, why = True, "interrupted; its lifetime schedule was set to now"
-            limit = lifetime.get(session, hard_schedule_name(name))
+            limit = _limit_of(session, name)
             if limit is not None:
                 lifetime.bring_forward(session, limit, pacing.clock())
         if why is not None:
             left[name] = why
             continue
-        with suppress(NotFound):
-            lifetime.remove(session, hard_schedule_name(name))
+        limit = _limit_of(session, name)
+        if limit is not None and not _is_anothers_arm(session, name):
+            with suppress(NotFound):
+                lifetime.remove(session, limit.name)
     if left:
         raise _left(session, left)
 
 
-def _remove(session: Session, name: str, pacing: Pacing, report: Reporter) -> str | None:
-    """Delete one component; return why it may remain, None once it is gone."""
+def _limit_of(session: Session, name: str) -> lifetime.Lifetime | None:
+    """Return the lifetime schedule of a component of that name; that of an endpoint is none."""
+    limit = lifetime.get(session, hard_schedule_name(name))
+    target = {} if limit is None else limit.raw.get("Target") or {}
+    told = json.dumps({"InferenceComponentName": name})
+    arn, said = str(target.get("Arn", "")), target.get("Input")
+    return limit if arn.endswith(":deleteInferenceComponent") and said == told else None
+
+
+def _is_anothers_arm(session: Session, name: str) -> bool:
+    """Return whether another proof's component has the name by now; the schedule of that name is its own."""
+    facts = control.describe_component(session, name)
+    return facts is not None and MARK in (control.tags_of(session, facts["InferenceComponentArn"]) or {})
+
+
+def _remove(session: Session, name: str, mark: str, pacing: Pacing, report: Reporter) -> str | None:
+    """Delete one component if it has the mark; return why it may remain, None once none with it is there."""
     deadline = pacing.monotonic() + pacing.delete_timeout_s
     while (facts := control.describe_component(session, name)) is not None:
         state = facts["InferenceComponentStatus"]
-        if state != "Deleting":
-            try:
-                control.delete_component(session, name)
-            except NotFound:
+        try:
+            if not _is_marked(session, facts["InferenceComponentArn"], mark):
                 return None
-            except PeagleError as error:
-                if not is_refused_now(error):
-                    return error.message
+            if state != "Deleting":
+                control.delete_component(session, name)
+        except NotFound:
+            return None
+        except PeagleError as error:
+            if not is_refused_now(error):
+                return error.message
         if pacing.monotonic() >= deadline:
             return f"still {state}"
         report("delete", f"inference component {name}", status="Deleting")
@@ -309,11 +385,21 @@ def _left(session: Session, left: Mapping[str, str]) -> BillableLeft:
     )
 
 
-def remove_leftovers(session: Session, names: Collection[str], progress: Progress | None) -> None:
-    """Delete what a killed proof left: components first, then endpoints, configs, models and schedules."""
-    pacing = Pacing.for_session(session)
-    remove_components(session, names, pacing, Reporter(progress, pacing))
-    for name in names:
+def remove_leftovers(
+    session: Session, arms: Collection[EndpointSpec], shown: Collection[str], progress: Progress | None
+) -> None:
+    """Delete what a killed proof left: components first, then endpoints, configs, models and schedules.
+
+    ``shown`` are the names that the question had; what has a name and is not of that proof any more is kept.
+
+    Raises:
+        PlanRefused: something else has the name of an arm by now. Nothing was deleted.
+        BillableLeft: a deletion could not be confirmed.
+    """
+    pacing, now = Pacing.for_session(session), leftovers_of(session, arms)
+    marks = {each.name: each.tags[MARK] for each in arms if each.name in shown and each.name in now}
+    remove_components(session, marks, pacing, Reporter(progress, pacing))
+    for name in marks:
         with suppress(NotFound):  # a component's only rest was its schedule
             delete([name], session=session, progress=progress)
 

@@ -47,6 +47,7 @@ from peagle_sm.learn.stored_data import (
     TRAINING,
     VALIDATION,
     data_uri,
+    origin_of,
     set_uri,
     store,
 )
@@ -176,7 +177,8 @@ def plan_data(
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
     described = describe_endpoint(session, endpoint)
-    journal = Journal.open(work / f"answers-{_settings_hash(spec)}.jsonl")
+    origin = origin_of(session, endpoint, described.arm.component)
+    journal = Journal.open(work / f"answers-{_settings_hash(spec, origin)}.jsonl")
     wanted = tuple(
         WantedAnswer(read.items[prompt.id], each.key, prompt.turns)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
@@ -303,9 +305,9 @@ def need_general(is_there: bool) -> None:
         )
 
 
-def _settings_hash(spec: LearnSpec) -> str:
-    """Answers of another target, endpoint or length are not these."""
-    told = [spec.target.model, spec.target.revision, spec.endpoint, spec.data.max_tokens]
+def _settings_hash(spec: LearnSpec, origin: list[Any]) -> str:
+    """Answers of another target, endpoint, account, region, local server or length are not these."""
+    told = [spec.target.model, spec.target.revision, spec.endpoint, spec.data.max_tokens, *origin]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
 
 

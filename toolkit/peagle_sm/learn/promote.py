@@ -16,18 +16,17 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
-from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
+from peagle_sm.core.errors import NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
 from peagle_sm.core.learn.registry import check_group, model_package
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.core.plan.payloads import Canary, acceptance_alarm
+from peagle_sm.core.plan.payloads import Canary
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.learn.data import need_endpoint
@@ -210,11 +209,9 @@ def promote(
     if not serves and summary.stack is not None:
         _record(spec, session, begun)
         raise _a_stacks(summary.stack, spec_path, after, "promote")
-    alarm = _alarm(spec, proof, session)
-    if serves:
-        _remove(alarm, session)  # of a run that was killed when the new head served already
-    else:
-        _bring(wanted, spec, session, alarm, agreed, progress, pacing, unguarded)
+    if not serves:
+        least = _least_acceptance(spec, proof)
+        _bring(wanted, spec, session, least, agreed, progress, pacing, unguarded)
     _write(spec_path, after)
     training = _write_lineage(session, proof)
     promoted = _record(spec, session, replace(last, state="serves"))
@@ -281,51 +278,37 @@ def _unproved(proof: Proof, faults: tuple[str, ...]) -> PlanRefused:
     )
 
 
-def _alarm(spec: LearnSpec, proof: Proof, session: Session) -> dict[str, Any] | None:
-    """Return the alarm on acceptance: below a share of what the serving head had on held-out prompts."""
+def _least_acceptance(spec: LearnSpec, proof: Proof) -> float | None:
+    """Return the acceptance length that rolls back: a share of the serving head's on held-out prompts."""
     held_out = proof.evidence.held_out
     length = None if held_out is None else held_out.serving_length
-    if length is None:
-        return None
-    return acceptance_alarm(need_endpoint(spec), max(1.0, length * spec.promote.least_acceptance))
+    return None if length is None else max(1.0, length * spec.promote.least_acceptance)
 
 
 def _bring(
     wanted: EndpointSpec,
     spec: LearnSpec,
     session: Session,
-    alarm: Mapping[str, Any] | None,
+    least_acceptance: float | None,
     confirm: Callable[[UpdateOffer], bool] | None,
     progress: Progress,
     pacing: Pacing | None,
     unguarded: bool,
 ) -> Endpoint:
-    """Update the endpoint in place; the alarm exists only meanwhile."""
+    """Update the endpoint in place."""
     asked = spec.promote
     several = wanted.placement.instance_count > 1
-    canary = Canary(asked.canary_percent, asked.canary_minutes * 60) if several else None
-    if alarm is not None:
-        cloudwatch.put_alarm(session, alarm)
-    try:
-        return update(
-            wanted,
-            session=session,
-            strategy="in-place",
-            alarms=() if alarm is None else (str(alarm["AlarmName"]),),
-            canary=canary,
-            confirm=confirm,
-            progress=progress,
-            pacing=pacing,
-            unguarded=unguarded,
-        )
-    finally:
-        _remove(alarm, session)
-
-
-def _remove(alarm: Mapping[str, Any] | None, session: Session) -> None:
-    if alarm is not None:
-        with suppress(PeagleError):  # it costs a few cents a month, and the next promotion removes it
-            cloudwatch.remove_alarm(session, str(alarm["AlarmName"]))
+    return update(
+        wanted,
+        session=session,
+        strategy="in-place",
+        least_acceptance=least_acceptance,
+        canary=Canary(asked.canary_percent, asked.canary_minutes * 60) if several else None,
+        confirm=confirm,
+        progress=progress,
+        pacing=pacing,
+        unguarded=unguarded,
+    )
 
 
 def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:

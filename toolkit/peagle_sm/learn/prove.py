@@ -40,6 +40,7 @@ from peagle_sm.learn.arms import (
     described_arm,
     homes_of,
     leftovers_of,
+    mark_of,
     needs_with,
     remove_leftovers,
     running,
@@ -221,7 +222,8 @@ def plan_prove(
         CANDIDATE: spec_of(served, "p-eagle", k=k, head=name, head_uri=uri),
         PLAIN: spec_of(served, "none"),
     }
-    arms = {arm: arm_spec(each, spec.name, arm, hours) for arm, each in made.items()}
+    mark = mark_of(spec.name, work)
+    arms = {arm: arm_spec(each, spec.name, arm, hours, mark) for arm, each in made.items()}
     leftovers = leftovers_of(session, arms.values())
     plans = {arm: plan_for(each, session) for arm, each in arms.items()}
     for plan in plans.values():
@@ -354,7 +356,7 @@ def prove(
             plan.candidate, plan.bound.head_uri, session, opened, cache=work / "cache", version=__version__
         )
         if plan.offer.leftovers:
-            remove_leftovers(session, plan.offer.leftovers, progress)
+            remove_leftovers(session, plan.arms.values(), plan.offer.leftovers, progress)
         began = session.now()
         try:
             evidence = _measured(plan, session, work, progress, unguarded, given, files)

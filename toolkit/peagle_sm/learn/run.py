@@ -1,6 +1,7 @@
 """`learn run`: data, training, proof and promotion, one after the other; after a kill it continues.
 
-The state file only spares work. Each step finds its own result again: answers in the journal, a job by its
+The state file only spares work. What a step was made from is in it, so other prompts, another account or
+another local server are new work. Each step finds its own result again: answers in the journal, a job by its
 name, a proof by the head's hash, a promotion by the endpoint's tag. So losing the file loses nothing, and a
 step that ran twice does nothing the second time.
 """

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control import processing, training
+from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
-from peagle_sm.core.errors import NotFound, PlanRefused, SpecError
+from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.training_request import ChannelFacts
 from peagle_sm.core.rules import checked_document, parse_line
@@ -121,6 +123,20 @@ def prefix_digest(session: Session, uri: str) -> str:
     bucket, prefix = s3.split_uri(uri)
     rows = sorted(s3.listed_objects(session, bucket, prefix))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
+
+
+def origin_of(session: Session, endpoint: str, component: str | None) -> list[Any]:
+    """Return what decides an endpoint's answers beside the requests: where it is, and its target's files now.
+
+    What lies in folders below the target's is no part of it. Files that may not be listed, as JumpStart's,
+    count by their address alone.
+    """
+    target, files = control.target_source(session, endpoint, component), list[list[Any]]()
+    if target.get("files"):
+        with suppress(CredentialsError, NotFound):
+            rows = s3.listed_objects(session, *s3.split_uri(target["files"]))
+            files = sorted([name, size, tag] for name, size, tag in rows if "/" not in name)
+    return [session.place(), target, files]
 
 
 def read_channel(

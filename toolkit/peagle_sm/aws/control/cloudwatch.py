@@ -1,8 +1,8 @@
-"""CloudWatch: an endpoint's container logs, and the rollback alarm of an update."""
+"""CloudWatch: an endpoint's container logs, and the rollback alarms of an update."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -139,6 +139,10 @@ def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
     session.api("cloudwatch").put_metric_alarm(**parameters)
 
 
-def remove_alarm(session: Session, name: str) -> None:
-    """Send DeleteAlarms; a missing alarm is no error."""
-    session.api("cloudwatch").delete_alarms(AlarmNames=[name])
+def remove_alarms(session: Session, names: Sequence[str]) -> None:
+    """Send DeleteAlarms; a missing alarm is no error.
+
+    "If you specify any incorrect alarm names, the alarms you specify with correct names are still deleted"
+    (CloudWatch's API reference).
+    """
+    session.api("cloudwatch").delete_alarms(AlarmNames=list(names))

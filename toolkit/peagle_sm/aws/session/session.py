@@ -258,6 +258,15 @@ class Session:
                 self._account = str(self.client("sts").get_caller_identity()["Account"])
         return self._account
 
+    def place(self) -> str:
+        """Identify where calls go: account and region, or one run of the local server.
+
+        Nothing of a local server outlives its process.
+        """
+        if self.is_local:
+            return f"{self.local_url} process {self.admin('status')['pid']}"
+        return f"{self.account()} {self.region}"
+
     def now(self) -> datetime:
         """Return the time that schedules use: the local server's or this machine's."""
         if self.local is not None:

@@ -409,6 +409,11 @@ def acceptance_alarm(endpoint: str, least_length: float) -> dict[str, Any]:
     }
 
 
+def alarm_names(endpoint: str) -> tuple[str, ...]:
+    """Return the names of the alarms that an update or a promotion of this endpoint puts."""
+    return tuple(str(each["AlarmName"]) for each in (update_alarm(endpoint), acceptance_alarm(endpoint, 1.0)))
+
+
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, one in value.items():

@@ -28,6 +28,7 @@ from peagle_sm.measure.benchmark.endpoint_arm import Described, demand_mode, des
 from peagle_sm.measure.compare.arms import Named, called, describe
 from peagle_sm.service import Endpoint, Pacing, delete, deploy
 from peagle_sm.service.inventory.resources import belongings_of
+from peagle_sm.service.lifecycle.existing import Survey
 from peagle_sm.service.lifecycle.teardown import billable_left, leave_to_the_schedule
 from peagle_sm.service.progress import Event, Progress
 
@@ -89,14 +90,30 @@ class Fleet:
         self._leave(error)
 
     def _deploy(self, spec: EndpointSpec, wait: bool) -> Endpoint:
-        return deploy(
-            spec,
-            session=self._session,
-            wait=wait,
-            unguarded=self._unguarded,
-            progress=_own(self._progress, spec.name) if wait and self._progress else self._progress,
-            pacing=self._pacing,
-        )
+        """Deploy one endpoint; the first time, with ``wait`` False, it must be new.
+
+        Another run may have taken its name meanwhile, perhaps with the same spec. `deploy` would go on with
+        that one, and this fleet would delete it at its end.
+        """
+
+        def demand_new(found: Survey) -> None:
+            if found.state in ("creating", "settling", "live"):
+                raise _taken(self._session, {spec.name: [f"endpoint/{spec.name}"]})
+
+        try:
+            return deploy(
+                spec,
+                session=self._session,
+                wait=wait,
+                unguarded=self._unguarded,
+                progress=_own(self._progress, spec.name) if wait and self._progress else self._progress,
+                pacing=self._pacing,
+                surveyed=None if wait else demand_new,
+            )
+        except PlanRefused:
+            if not wait:
+                self._asked.remove(spec.name)
+            raise
 
     def _leave(self, cause: BaseException | None) -> None:
         left = self._delete_all(patient=not _hurried(cause))
@@ -195,13 +212,17 @@ def refuse_taken_names(session: Session, names: list[str]) -> None:
         if ours or control.describe_endpoint(session, name) is not None:
             taken[name] = list(ours) or [f"endpoint/{name}"]
     if taken:
-        raise PlanRefused(
-            f"{', '.join(taken)}: name already in use, perhaps by a comparison that was killed. "
-            "Nothing was created.",
-            next_step=f"If it is not needed, run `peagle-sm delete {' '.join(taken)}"
-            f"{session.command_flags()}`; else give the spec another name.",
-            details={"findings": [], "taken": taken},
-        )
+        raise _taken(session, taken)
+
+
+def _taken(session: Session, taken: Mapping[str, list[str]]) -> PlanRefused:
+    return PlanRefused(
+        f"{', '.join(taken)}: name already in use, perhaps by a comparison that was killed. "
+        "Nothing was created.",
+        next_step=f"If it is not needed, run `peagle-sm delete {' '.join(taken)}"
+        f"{session.command_flags()}`; else give the spec another name.",
+        details={"findings": [], "taken": dict(taken)},
+    )
 
 
 def refuse_not_staged(session: Session, prefixes: Mapping[str, str]) -> None:

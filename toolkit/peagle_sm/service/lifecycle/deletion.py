@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import cloudwatch, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import did_you_mean
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
+from peagle_sm.core.plan.payloads import alarm_names
 from peagle_sm.core.plan.tags_and_schedules import USD_PER_HOUR, hard_schedule_name, schedule_name
 from peagle_sm.service.inventory.guard_state import forget
 from peagle_sm.service.inventory.resources import (
@@ -83,10 +85,11 @@ def delete(
     """Delete what peagle-sm created under these names or globs.
 
     Deletes the endpoint first and the schedule last, waits until each endpoint is gone, and retries while AWS
-    refuses. Also deletes the resources of killed runs, and of stacks that no longer exist. Resources without
-    peagle-sm's tags are kept. The log group of each name is kept, unless ``with_logs`` is True, or is a
-    callback that returns True (called after ``confirm``). True deletes a log group even if nothing else of
-    the name exists. A later stack of the same name creates its own log group, and fails if one exists.
+    refuses. Also deletes the resources of killed runs, the alarms of killed updates among them, and those of
+    stacks that no longer exist. Resources without peagle-sm's tags are kept. The log group of each name is
+    kept, unless ``with_logs`` is True, or is a callback that returns True (called after ``confirm``). True
+    deletes a log group even if nothing else of the name exists. A later stack of the same name creates its
+    own log group, and fails if one exists.
 
     Raises:
         NotFound: a name or glob matches nothing that peagle-sm created.
@@ -242,8 +245,9 @@ def _stack_of(one: Belongings) -> str | None:
 
 
 def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed:
-    """Delete one name; the second schedules of a stack that is gone come last."""
+    """Delete one name with the alarms of its updates; the second schedules of a gone stack come last."""
     gone = teardown.run(one.to_remove)
+    _remove_alarms(session, one.name)
     stack = _stack_of(one)
     try:
         if stack is not None and stack_status(session, stack) is None:
@@ -253,6 +257,12 @@ def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed
     return gone
 
 
+def _remove_alarms(session: Session, name: str) -> None:
+    """Delete what an update that was killed left; who may not delete alarms has put none."""
+    with suppress(PeagleError):  # an alarm costs a few cents a month
+        cloudwatch.remove_alarms(session, alarm_names(name))
+
+
 def _no_match(session: Session, pattern: str) -> PeagleError:
     if _GLOB.isdisjoint(pattern) and control.describe_endpoint(session, pattern) is not None:
         return PlanRefused(
@@ -260,6 +270,8 @@ def _no_match(session: Session, pattern: str) -> PeagleError:
             next_step=f"To delete it anyway: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
             details={"findings": []},
         )
+    if _GLOB.isdisjoint(pattern):  # a deletion that was stopped near its end left them
+        _remove_alarms(session, pattern)
     if _GLOB.isdisjoint(pattern) and (group := groups_of(session, [pattern]).get(pattern)):
         return NotFound(
             f"only the log group {group} of {pattern!r} is left in {session.region}.",

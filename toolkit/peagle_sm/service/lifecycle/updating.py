@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from peagle_sm.aws.control import cloudwatch, guard_resources, lifetime
 from peagle_sm.aws.control import sagemaker as control
@@ -21,7 +21,15 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan import tags_and_schedules as keys
-from peagle_sm.core.plan.payloads import BAKING_S, Canary, deployment_config, stale_tags, update_alarm
+from peagle_sm.core.plan.payloads import (
+    BAKING_S,
+    Canary,
+    acceptance_alarm,
+    alarm_names,
+    deployment_config,
+    stale_tags,
+    update_alarm,
+)
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
@@ -42,10 +50,13 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One in place update; the endpoint serves during it."""
 
-    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer) -> None:
-        """Take the present state, to restore it after a failure."""
+    def __init__(
+        self, run: Deploy, found: CurrentState, offer: UpdateOffer, alarms: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Take the present state, to restore it after a failure, and the alarms that exist meanwhile."""
         self._run = run
         self._offer = offer
+        self._alarms = alarms
         self._limit: Lifetime | None = found.one.lifetime
         self._created = None if found.facts is None else found.facts.created_at
 
@@ -63,7 +74,8 @@ class InPlace:
             if not self._offer.fleet:
                 return
             create_free(run)
-            cloudwatch.put_alarm(run.session, update_alarm(run.name))
+            for each in self._alarms:
+                cloudwatch.put_alarm(run.session, each)
             self._send()
             self._follow()
         except (KeyboardInterrupt, Exception) as cause:
@@ -146,7 +158,7 @@ class InPlace:
             self._raise(
                 cause,
                 f"The status of endpoint {run.name} is unknown; its lifetime schedule still deletes it. "
-                "Remaining, at no hourly cost: the new config and model, and the alarm of the update.",
+                "Remaining, at no hourly cost: the new config and model, and the alarms of the update.",
             )
         if facts is None:
             self._raise(cause, f"Endpoint {run.name} is gone.")
@@ -154,7 +166,8 @@ class InPlace:
             self._raise(
                 cause,
                 f"SageMaker is still updating endpoint {run.name}, and the second fleet is billed until the "
-                "update ends; the lifetime schedule still deletes the endpoint.",
+                "update ends; the lifetime schedule still deletes the endpoint. Its alarms stay and can "
+                "still roll it back.",
             )
         self._put_back(facts, cause)
 
@@ -180,12 +193,12 @@ class InPlace:
             new = ToRemove(run.name, (names.config,), (names.model,))
             Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
             left = dict(gone.left)
-            cloudwatch.remove_alarm(run.session, update_alarm(run.name)["AlarmName"])
+            cloudwatch.remove_alarms(run.session, alarm_names(run.name))
             if self._limit is not None and self._limit.expires_at is not None:
                 lifetime.move(run.session, self._limit, self._limit.expires_at)
                 self._remember(self._limit.expires_at)
         except (PeagleError, KeyboardInterrupt) as error:
-            left[f"alarm or lifetime schedule of {run.name}"] = str(error)
+            left[f"alarms or lifetime schedule of {run.name}"] = str(error)
         serves = f"Endpoint {run.name} still runs its old config {facts.config_name} ({facts.status})"
         if isinstance(cause, EndpointFailed):
             cause.message = f"The update of endpoint {run.name} failed: SageMaker rolled back. {serves}."
@@ -216,12 +229,19 @@ class InPlace:
         raise cause
 
 
+def own_alarms(endpoint: str, least_acceptance: float | None) -> tuple[dict[str, Any], ...]:
+    """Return the requests of the alarms that exist during an update of this endpoint."""
+    errors = update_alarm(endpoint)
+    return (errors,) if least_acceptance is None else (errors, acceptance_alarm(endpoint, least_acceptance))
+
+
 def update(
     spec: EndpointSpec,
     *,
     session: Session,
     strategy: Update | None = None,
     alarms: Sequence[str] = (),
+    least_acceptance: float | None = None,
     canary: Canary | None = None,
     confirm: Callable[[UpdateOffer], bool] | None = None,
     progress: Progress | None = None,
@@ -234,7 +254,9 @@ def update(
 
     ``strategy`` (None: the spec's ``update``): "in-place" starts a second fleet, which is billed until the
     first one is gone, and the endpoint serves all the time. CloudWatch alarms roll it back: one on server
-    errors, which exists during the update, and the given ``alarms``. With ``canary`` a share of the second
+    errors, with ``least_acceptance`` one on a lower acceptance length, and the given ``alarms``. The first
+    two exist from the confirmation to the end of the update, also if this process ends before: then the
+    repeated update removes them, or `delete`. With ``canary`` a share of the second
     fleet serves first; left out, all traffic moves at once. "off-update-on" pauses the endpoint and
     starts it with the new spec. If only tags differ, nothing is started. Each update starts the lifetime
     again. A repeated run continues a killed one.
@@ -260,7 +282,8 @@ def update(
         if preflight is not None:
             preflight(plan)
         found = current_state(session, plan, way)
-        names = (str(update_alarm(spec.name)["AlarmName"]), *alarms)
+        own = own_alarms(spec.name, least_acceptance)
+        names = (*(str(each["AlarmName"]) for each in own), *alarms)
         offer = offer_of(session, plan, found, way, names, pacing.clock(), canary)
         if confirm is not None and not offer.done and not confirm(offer):
             raise Declined(
@@ -274,7 +297,7 @@ def update(
         _end_the_pause(run, found.one.lifetime)  # if an earlier run could not write it
         run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
     elif found.facts is not None and offer.strategy == "in-place":
-        InPlace(run, found, offer).bring_about()
+        InPlace(run, found, offer, own).bring_about()
         _finish(run, offer)
     else:
         _stop_and_start(run, found)
@@ -305,7 +328,7 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     session = run.session
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
-        cloudwatch.remove_alarm(session, update_alarm(run.name)["AlarmName"])
+        cloudwatch.remove_alarms(session, alarm_names(run.name))
     one = belongings_of(session, run.name)
     _write_tags(run, one, offer)
     _remove_old(run, one)

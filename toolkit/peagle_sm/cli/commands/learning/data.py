@@ -28,9 +28,21 @@ if TYPE_CHECKING:
     from peagle_sm.learn.stored_data import StoredData
 
 
-def work_folder(path: Path, spec: LearnSpec) -> Path:
-    """Return the folder beside learn.yaml in which a run keeps its answers and its state."""
-    return path.absolute().parent / ".peagle-learn" / spec.name
+def open_work(path: Path, spec: LearnSpec, *, looks_only: bool = False) -> Path:
+    """Return the folder beside learn.yaml that keeps answers and state, alone in it until the command ends.
+
+    ``looks_only``: a command that creates nothing makes no folder either.
+
+    Raises:
+        PlanRefused: another process works in it.
+    """
+    from peagle_sm.aws.files import only_one
+
+    folder = path.absolute().parent / ".peagle-learn" / spec.name
+    if not looks_only or folder.exists():
+        context = click.get_current_context()
+        context.with_resource(only_one(folder, context.command_path))
+    return folder
 
 
 @click.command(cls=Command)
@@ -79,7 +91,7 @@ def data(
         state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}"
     )
     session = open_session(state)
-    work = work_folder(spec_path, spec)
+    work = open_work(spec_path, spec, looks_only=dry_run)
     prepared = None
     if processing:
         prepared = prepare_in_jobs(state, spec, session, dry_run=dry_run, yes=yes, unguarded=unguarded)

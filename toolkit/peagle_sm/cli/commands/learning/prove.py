@@ -13,7 +13,7 @@ from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.deploy import render_update
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import work_folder
+from peagle_sm.cli.commands.learning.data import open_work
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.words import usd
@@ -77,7 +77,7 @@ def prove(
         f"peagle-sm learn prove {quote(str(spec_path))} --head {quote(head)} --dry-run{state.flags}",
     )
     session = open_session(state, served.placement.region)
-    work = work_folder(spec_path, spec)
+    work = open_work(spec_path, spec, looks_only=dry_run)
     plan = plan_prove(spec, served, head, session, work)
     if dry_run:
         emit(
@@ -259,6 +259,7 @@ def promote(
 
     spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm learn prove {quote(str(spec_path))} --dry-run{state.flags}")
+    open_work(spec_path, spec)
 
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
         return bring(
@@ -294,6 +295,7 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
 
     spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm status {spec.endpoint or ''}{state.flags}")
+    open_work(spec_path, spec)
 
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
         return take_back(spec, endpoint_path, session, confirm=ask, progress=follow, unguarded=unguarded)

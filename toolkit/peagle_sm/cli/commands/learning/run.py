@@ -11,7 +11,7 @@ import click
 from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import work_folder
+from peagle_sm.cli.commands.learning.data import open_work
 from peagle_sm.cli.commands.learning.prove import endpoint_spec_option
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -38,9 +38,9 @@ def run(
     """Make data, train, prove and promote; after a stop, continue.
 
     Before it starts, the command shows what each step costs and when a head would have paid for itself, and
-    asks once. A step that is done is not done again. A head that is not offered is not promoted (exit code
-    20). The training job runs on when this command is stopped, up to its own limits; run the command again to
-    follow it.
+    asks once. A step that is done is not done again; with other prompts, or in another account, region or
+    local server, all begin anew. A head that is not offered is not promoted (exit code 20). The training job
+    runs on when this command is stopped, up to its own limits; run the command again to follow it.
     """
     from peagle_sm.learn.loop import Loop
     from peagle_sm.learn.run import run as go
@@ -52,7 +52,7 @@ def run(
     spec, served = load_learn_spec(spec_path), load_spec(endpoint_path, locks=False)
     need_terminal(state, yes, f"peagle-sm learn data --dry-run{state.flags}")
     session = open_session(state, served.placement.region)
-    work = work_folder(spec_path, spec)
+    work = open_work(spec_path, spec)
     with termination_is_ctrl_c(), follower(state) as follow:
         if not unguarded:
             with_guard(state, session, follow, yes, lambda: require_guard(session))
