@@ -157,6 +157,7 @@ def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Pa
         ("other.html", b"<html></html>", 2, "has no results of peagle-sm"),
         ("bytes.html", b"\xff\xfe", 2, "it is not text"),
         ("broken.html", b'<script type="application/x-ndjson">\n{}\n</script>', 2, "cannot be read"),
+        ("traffic.jsonl", b'{"schema":"peagle-sm/traffic/1","id":"a"}\n', 2, "acceptance NAME --records"),
     ],
 )
 def test_what_is_no_results_file(

@@ -33,7 +33,8 @@ OFFER = """Recording of {endpoint}:
   stored      prompts, answers, parameters, token counts, times, slices and
               acceptance, with secrets redacted
   not stored  token ids, log-probabilities, images, audio; the fields user,
-              metadata and cache_salt
+              safety_identifier, cache_salt, prompt_cache_key, metadata and
+              prompt_embeds
   redaction   by format; names, addresses, unknown formats of keys, and secrets
               in images stay or cannot be recognised
   encryption  none of its own: the disk's; the file is readable by you only
@@ -55,6 +56,7 @@ def test_it_shows_what_is_recorded_and_no_means_nothing(peagle: Run, endpoint: s
     ("options", "says"),
     [
         (("--record", "t.jsonl"), "stdin is not a terminal and --yes was not given"),
+        (("--record", "t.jsonl", "--sample", "0"), "sample: found 0; allowed: above 0, at most 1"),
         (("--sample", "0.5"), "--sample belongs to --record, which was not given"),
         (("--record", ".", "--yes"), "is a folder; allowed: a file"),
         (("--record", "t.jsonl", "--yes", "--sample", "2"), "sample: found 2; allowed: above 0, at most 1"),

@@ -205,7 +205,7 @@ def test_lines_that_are_damaged_or_count_by_other_slices_are_left_out(local: Ses
     assert report.dimensions == ("script",)
     assert report.slices[0].requests == 40
     assert report.notes == (
-        "1 damaged lines were left out",
+        "1 damaged line was left out",
         "before, the endpoint counted by format; that is left out",
     )
 
@@ -226,6 +226,8 @@ def test_the_command_reads_a_file_without_aws(tmp_path: Path) -> None:
     assert other.exit_code == 4
     assert "has no request of endpoint 'other'; it has those of demo" in other.stderr
     assert run("acceptance", "demo", "--slices", "script").exit_code == 2
+    empty = run(*asked, "--slices", "")
+    assert (empty.exit_code, "--slices: found ''; allowed: " in empty.stderr) == (2, True)
     in_s3 = run("acceptance", "demo", "--records", "s3://traffic/team")
     assert in_s3.exit_code == 5, "only S3, encrypted records and the log need a region"
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
+from tests.traffic.planted_prefixes import made
+
 _ALNUM = string.ascii_letters + string.digits
 _UPPER = string.ascii_uppercase + string.digits
 _HEX = "0123456789abcdef"
@@ -141,6 +143,7 @@ def planted(seed: int = 15) -> list[Planted]:
         Planted(
             "client_secret, JSON", f'"client_secret": "{(secret := of(_ALNUM, 30))}"', secret, "RFC 6749"
         ),
+        *(Planted(*each) for each in made(of)),
         *_addresses(),
         *_cards(),
     ]
@@ -172,6 +175,8 @@ _CARDS = (
     ("Diners", "3056 9300 0902 0004"),
     ("JCB", "3566002020360505"),
     ("UnionPay", "6205500000000000004"),
+    ("Visa, dots", "4242.4242.4242.4242"),
+    ("American Express, dots", "3782.822463.10005"),
 )
 
 
@@ -252,4 +257,15 @@ HARMLESS = (
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "0000 0000 0000 0000 and 1111-1111-1111-1111",
     "kubernetes.io/service-account-token, Authorization: none, Cookie: (empty)",
+    "The password is hashed with SHA-256. The token is valid for 15min. A password is 12 characters long.",
+    "The API key is base64-encoded and the private key is /etc/ssl/key1.pem. The secret is AES256-GCM.",
+    "The password - at least 8 characters - is required. The token - 128 bits - is random.",
+    "The password is reset_token_2 in the example; the access token is called my_api_token_1.",
+    "A token 151643 ends it. token T5Tokenizer, password OAuth2PasswordBearer, secret SecretManagerV1Beta2",
+    "pass 2 of 3, pass: 12 of 12 tests, first pass: test_login_v2, a second pass - 2nd of 3, bypass: x86_64",
+    "sudo -u postgres psql; curl -u $USER:$PASS https://a.example; curl --user name:password; run -u 10:10",
+    "Versions 1234.5678.9012.3456 and 4242.4242.4242.4241 are numbers, 10.1000.2000.3000 is one, too.",
+    "a key-value store, fw_update_and_check_everything, re_compile_with_options, sl.exe, pat-down, fc-cache",
+    "cache-key-d41d8cd98f00b204e9800998ecf8427e, AKIDO, LTAI, EAAA and ATATT3 are how they begin.",
+    "Das Passwort ist geheim. La contrase\u00f1a es obligatoria. Le mot de passe est requis. A senha",
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.benchmark.acceptance import from_requests
 from peagle_sm.measure.workloads import load_workload
+from peagle_sm.traffic.plan import planned
 from peagle_sm.traffic.reading import Traffic, read
 from peagle_sm.traffic.records import TrafficRecord, from_line, to_line
 from tests.traffic.samples import CHAT, RECORDS, line, record
@@ -155,13 +156,26 @@ def test_a_damaged_line_of_data_capture_is_left_out(damaged: dict[str, Any], tmp
     path.write_text(f"{json.dumps(whole)}\n{json.dumps({'captureData': {}, **damaged})}\n")
     found = load_workload(str(path))
     assert [item.body for item in found.items] == [CHAT]
-    assert "1 recorded lines have no request to send" in found.notes[0]
+    assert "1 recorded line has no request to send" in found.notes[0]
+
+
+@pytest.mark.parametrize("schema", ["1", "encrypted-1"])
+def test_a_recording_whose_only_line_is_cut_is_no_file_of_one_s_own(tmp_path: Path, schema: str) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(line(1)[:60].replace(b"traffic/1", f"traffic/{schema}".encode()))
+    with pytest.raises(SpecError, match=r"has no prompts; 1 place cannot be read.*line 1: not a whole JSON"):
+        load_workload(str(path))
+
+
+def test_labels_of_a_recording_are_refused_with_their_name_once() -> None:
+    with pytest.raises(SpecError, match=r"^labels: found the name 'a b'; allowed"):
+        planned("t.jsonl", labels={"a b": "x"})
 
 
 def test_what_has_no_records_says_so(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(line(1)[:30])
-    with pytest.raises(SpecError, match=r"has no recorded traffic; 1 places cannot be read"):
+    with pytest.raises(SpecError, match=r"has no recorded traffic; 1 place cannot be read"):
         read(path)
     with pytest.raises(SpecError, match="not found"):
         read(tmp_path / "gone.jsonl")

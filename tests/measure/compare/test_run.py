@@ -125,6 +125,15 @@ def test_without_a_control_the_arms_alone_are_asked(tmp_path: Path) -> None:
     assert [one.faster for one in outcome.results.comparisons] == ["p-eagle"]
 
 
+def test_a_dimension_that_was_asked_for_and_splits_nothing_is_told(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.setup = replace(play.setup, slices=("tools", "category"))
+    outcome = play.compare()
+    assert {one.dimension for one in outcome.results.slices} == {"category"}
+    assert "no slices by tools: all prompts that both sides answered have one value there" in outcome.notes
+    assert not any("no slices" in note for note in Play(tmp_path / "all").compare().notes)
+
+
 def test_ctrl_c_says_what_was_saved(tmp_path: Path) -> None:
     game = Play(tmp_path, interrupt_after=6 + 3 * 10)
     with pytest.raises(Interrupted, match=f"Interrupted; saved in {game.path}: 2 comparisons") as caught:

@@ -84,6 +84,11 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
         ([{**CHAT, "temperature": "hot"}], "temperature: found 'hot'; allowed: a number from 0"),
         ([{**CHAT, "temperature": -1}], "temperature: found -1; allowed: a number from 0"),
         ([{**CHAT, "id": "a"}, {**CHAT, "id": "a"}], "the id 'a' appears twice"),
+        (
+            [{**CHAT, "label": {"team": "a"}}],
+            "found the field 'label', which would go to the engine; did you",
+        ),
+        ([{"Custom_ID": "x", "body": CHAT}], "did you mean 'custom_id'?"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], said: str) -> None:
@@ -94,6 +99,12 @@ def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], sai
     assert raised.value.next_step
 
 
+def test_a_field_of_one_s_own_stays_in_the_body(tmp_path: Path) -> None:
+    path = lines(tmp_path / "m.jsonl", {**CHAT, "idx": 3}, {"body": {**CHAT, "label": "x"}})
+    found = [item.body for item in load_workload(str(path)).items]
+    assert sorted(found, key=len) == [{**CHAT, "idx": 3}, {**CHAT, "label": "x"}]
+
+
 def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: Path) -> None:
     root = tmp_path / "capture"
     lines(root / "AllTraffic/2026/11/20/13/a.jsonl", captured(CHAT, "e1"), captured(CHAT, "e2", "BASE64"))
@@ -102,7 +113,7 @@ def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: P
     lines(root / "AllTraffic/2026/11/20/14/c.jsonl", captured("1,2,3", "e4", "CSV"))
     found = load_workload(str(root))
     assert {item.prompt_id for item in found.items} == {"capture/e1", "capture/e2", "capture/e3"}
-    assert "1 recorded lines have no request to send" in found.notes[0]
+    assert "1 recorded line has no request to send" in found.notes[0]
     assert found.source == "capture (3 files)"
     one = load_workload(str(root / "AllTraffic/2026/11/20/13/a.jsonl"))
     assert [item.body for item in one.items] == [CHAT, CHAT]

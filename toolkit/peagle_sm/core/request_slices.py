@@ -93,31 +93,40 @@ def slices_of(record: Answered) -> dict[str, str]:
     return found
 
 
-def checked_labels(value: Any, where: str) -> dict[str, str]:
-    """Check the labels of a line of a workload.
+def checked_labels(value: Any, where: str = "") -> dict[str, str]:
+    """Check the labels of a line of a workload; ``where`` names the line.
 
     Raises:
         SpecError: not an object of a few short names and texts.
     """
+    at = f"{where}: " if where else ""
     if not isinstance(value, Mapping) or len(value) > MOST_LABELS:
-        found = f"{len(value)} labels" if isinstance(value, Mapping) else repr(value)[:60]
+        found = f"{len(value)} labels" if isinstance(value, Mapping) else _quoted(value)
         raise SpecError(
-            f"{where}: labels: found {found}; allowed: an object with at most {MOST_LABELS} names",
+            f"{at}labels: found {found}; allowed: an object with at most {MOST_LABELS} names",
             next_step='write {"labels": {"team": "search"}}',
         )
     for name, one in value.items():
         if not name or not name.replace("-", "").replace("_", "").isalnum() or len(name) > 32:
             raise SpecError(
-                f"{where}: labels: found the name {name!r:.60}; allowed: up to 32 letters, digits, - and _",
+                f"{at}labels: found the name {_quoted(name)}; allowed: up to 32 letters, digits, - and _",
                 next_step='write {"labels": {"team": "search"}}',
             )
         if not isinstance(one, str) or not 0 < len(one) <= LONGEST_VALUE or not one.isprintable():
             raise SpecError(
-                f"{where}: labels.{name}: found {one!r:.60}; allowed: a text of 1 to {LONGEST_VALUE}"
+                f"{at}labels.{name}: found {_quoted(one)}; allowed: a text of 1 to {LONGEST_VALUE}"
                 " characters, all printable",
                 next_step='write {"labels": {"team": "search"}}',
             )
     return dict(value)
+
+
+def _quoted(value: Any) -> str:
+    """Return what was found in quotes; of a long text its beginning and its length."""
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        return f"{value[:40]!r}… ({len(value):,} characters)"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def refuse_many_values(labels: Iterable[Mapping[str, str]], origin: str) -> None:

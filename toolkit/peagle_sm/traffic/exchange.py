@@ -36,7 +36,7 @@ from peagle_sm.traffic.records import (
 from peagle_sm.traffic.redaction import Redactor
 
 #: Fields of a request that name a person, or that are a secret; they do not change the answer.
-_NEVER = ("user", "safety_identifier", "cache_salt", "prompt_cache_key", "metadata", "prompt_embeds")
+NEVER = ("user", "safety_identifier", "cache_salt", "prompt_cache_key", "metadata", "prompt_embeds")
 _LONGEST_ERROR = 200
 _NOT_RECORDED = "[NOT RECORDED: {}]"
 _OTHER_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
@@ -257,7 +257,7 @@ def recorded_request(body: Mapping[str, Any]) -> dict[str, Any]:
 
     Token ids, images and audio cannot be searched for secrets, so they are left out.
     """
-    kept = {name: value for name, value in body.items() if name not in _NEVER}
+    kept = {name: value for name, value in body.items() if name not in NEVER}
     if "prompt" in kept and not _is_text(kept["prompt"]):
         kept["prompt"] = None
     return {name: _without_data(value) for name, value in kept.items()}

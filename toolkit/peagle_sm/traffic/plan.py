@@ -15,6 +15,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.request_slices import checked_labels
+from peagle_sm.traffic.exchange import NEVER
 from peagle_sm.traffic.recorder import Recorder, RecordTarget, TrafficSource
 from peagle_sm.traffic.worker import need_library
 
@@ -24,7 +25,7 @@ _MOST_DAYS = 3650
 
 STORED = "prompts, answers, parameters, token counts, times, slices and acceptance, with secrets redacted"
 LIMITS = "names, addresses, unknown formats of keys, and secrets in images stay or cannot be recognised"
-LEFT_OUT = "token ids, log-probabilities, images, audio; the fields user, metadata and cache_salt"
+LEFT_OUT = f"token ids, log-probabilities, images, audio; the fields {', '.join(NEVER[:-1])} and {NEVER[-1]}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def planned(
             f"KMS key: found {kms_key_id!r}; allowed: the key's id, ARN or alias",
             next_step="give for example alias/records, or leave the key out",
         )
-    plan = RecordingPlan(target, sample, _days(keep_days), kms_key_id, checked_labels(labels or {}, "labels"))
+    plan = RecordingPlan(target, sample, _days(keep_days), kms_key_id, checked_labels(labels or {}))
     if plan.is_s3:
         split_uri(target)
     elif "://" in target or not target:

@@ -76,7 +76,7 @@ def read(target: str | Path, session: Session | Callable[[], Session] | None = N
             damage.add(f"{line.where}: {error}")
         else:
             records.setdefault(record.id, record)
-    notes = (*found.notes, *damage.notes("lines are not recorded traffic"))
+    notes = (*found.notes, *damage.notes("line is not recorded traffic", "lines are not recorded traffic"))
     if not records:
         raise SpecError(
             f"{found.origin} has no recorded traffic" + "".join(f"; {note}" for note in notes),
@@ -98,9 +98,11 @@ class Damage:
         self.first = self.first or what
         self.count += 1
 
-    def notes(self, what: str) -> tuple[str, ...]:
-        """Return the note for people; none without damage."""
-        return (f"{self.count:,} {what} and were left out; the first: {self.first}",) if self.count else ()
+    def notes(self, one: str, several: str) -> tuple[str, ...]:
+        """Return the note for people, for one or for several; none without damage."""
+        if self.count == 1:
+            return (f"1 {one} and was left out: {self.first}",)
+        return (f"{self.count:,} {several} and were left out; the first: {self.first}",) if self.count else ()
 
 
 def read_lines(target: str | Path, session: Callable[[], Session] | None = None) -> RecordedLines:
@@ -123,7 +125,8 @@ def read_lines(target: str | Path, session: Callable[[], Session] | None = None)
     refusal = decryption.refusal()
     if refusal is not None and not lines:
         raise refusal
-    notes = damage.notes("places cannot be read (a writer may have been stopped, or still writes)")
+    why = "cannot be read (a writer may have been stopped, or still writes)"
+    notes = damage.notes(f"place {why}", f"places {why}")
     return RecordedLines(name, tuple(lines), len(files), digest.hexdigest(), (*notes, *decryption.notes()))
 
 

@@ -1,11 +1,12 @@
 """Redaction of secrets in recorded traffic: keys, tokens, passwords, e-mail addresses, card numbers.
 
-The formats of keys come from bc-detect-secrets and from `secret_rules`. A text is searched as it is and with
-its escapes decoded (URL, JSON, HTML; also several levels), and the secret is replaced in the original. JSON
-inside a text is read as JSON, too, where a field's name says that its value is a secret.
+The formats of keys come from bc-detect-secrets, from `secret_rules` and from `token_prefixes`. A text is
+searched as it is and with its escapes decoded (URL, JSON, HTML; also several levels), and the secret is
+replaced in the original. JSON inside a text is read as JSON, too, where a field's name says that its value
+is a secret.
 
 It finds formats, not meaning: names, addresses and unknown formats of keys stay
-(docs/how-to/record.md, "Limits").
+(docs/how-to/record.md, "Redaction and its limits").
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from peagle_sm.traffic.secret_rules import (
     address_spans,
     assigned_spans,
     card_spans,
+    command_spans,
     is_secret_name,
     is_value,
     private_key_spans,
 )
+from peagle_sm.traffic.token_prefixes import prefixed_spans
 
 #: Levels of escapes, and of JSON inside a text, that are looked into.
 _LEVELS = 4
@@ -147,13 +150,18 @@ class Redactor:
                 yield rule.kind, span
         for span in assigned_spans(text):
             yield "password", span
+        for span in command_spans(text):
+            yield "password", span
         for span in private_key_spans(text):
             yield "private key", span
         for span in address_spans(text):
             yield "email", span
         for span in card_spans(text):
             yield "card", span
-        for line in _lines_with_keys(text):
+        runs = [run.span() for run in _LONG.finditer(text) if any(map(str.isdigit, run[0]))]
+        for span in prefixed_spans(text, runs):
+            yield "token", span
+        for line in _lines_around(text, runs):
             for kind, detect in self._detectors:
                 for secret in {each for each in detect(line) if isinstance(each, str)}:
                     if len(secret) >= _SHORTEST:
@@ -163,15 +171,14 @@ class Redactor:
                             start = text.find(secret, start + len(secret))
 
 
-def _lines_with_keys(text: str) -> set[str]:
+def _lines_around(text: str, runs: Sequence[Span]) -> set[str]:
     """Return the lines, or parts of long ones, around long runs of key characters."""
     found = set()
-    for run in _LONG.finditer(text):
-        if any(map(str.isdigit, run[0])):
-            before, after = max(0, run.start() - _AROUND), run.end() + _AROUND
-            start = text.rfind("\n", before, run.start()) + 1 or before
-            end = text.find("\n", run.end(), after)
-            found.add(text[start : after if end < 0 else end])
+    for first, last in runs:
+        before, after = max(0, first - _AROUND), last + _AROUND
+        start = text.rfind("\n", before, first) + 1 or before
+        end = text.find("\n", last, after)
+        found.add(text[start : after if end < 0 else end])
     return found
 
 

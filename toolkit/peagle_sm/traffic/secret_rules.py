@@ -75,7 +75,11 @@ TOKEN_RULES: tuple[SecretRule, ...] = (
     _rule("aws key", "IQoJb3JpZ2lu FwoGZXIvYXdz", r"(?:IQoJb3JpZ2lu|FwoGZXIvYXdz)[A-Za-z0-9/+=]{60,}"),
     _rule("github token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_.-]{20,}"),
     _rule("github token", "github_pat_", r"github_pat_[A-Za-z0-9_]{20,}"),
-    _rule("gitlab token", "glpat- gldt- glrt- glcbt- glptt- glsoat-", r"gl[a-z]{2,5}-[A-Za-z0-9_.-]{20,}"),
+    _rule(
+        "gitlab token",
+        "glpat- gldt- glrt- glcbt- glptt- glsoat- glft- glimt- glagent- glffct-",
+        r"gl[a-z]{2,5}-[A-Za-z0-9_.-]{20,}",
+    ),
     _rule("slack token", "xox xapp-", r"(?:xox[a-z]|xapp)-[A-Za-z0-9.-]{10,}"),
     _rule(
         "slack webhook",
@@ -134,33 +138,87 @@ def private_key_spans(text: str) -> Iterator[Span]:
             yield begin.start(), end.end()
 
 
-_NAMES = (
-    r"passw(?:or)?d|passphrase|passwd|pwd|secret|token|credentials?|authorization"
-    r"|(?:api|access|account|private|shared|signing|encryption|auth|secret|subscription|master)[_-]?key"
+#: Names of passwords by their beginnings, which are found without a regular expression. Also in German,
+#: French, Spanish and Portuguese; the letter with a tilde may be escaped.
+_PASSWORDS = {
+    "pass": "passw(?:or)?d|passphrase|passwort",
+    "pwd": "pwd",
+    "kennwort": "kennwort",
+    "mot": "mot[ +]de[ +]passe",
+    "contrase": r"contrase[^\s:=]{1,10}?a(?![a-z])",
+    "senha": "(?<![a-z])senha",
+}
+_TOKENS = {each: each for each in ("secret", "token", "authorization")} | {"credential": "credentials?"}
+_KEYS = "(?:api|access|account|private|shared|signing|encryption|auth|secret|subscription|master)[ +_-]?"
+_LONGEST_BEFORE_KEY = 13
+_NAMES = "|".join([*_PASSWORDS.values(), *_TOKENS.values(), f"{_KEYS}key"])
+_VALUE = r"(?:&(?![A-Za-z_]\w*=)|[^\s\"'`,;&<>(){}\[\]|\\]){6,}"
+_WORD = r"(?:is|ist|es|est)"
+#: What may follow a name. A value after a sign is ``secret``, one after words ``told``. ``form`` is the same
+#: in a form, where plus signs are blanks: it ends at one, so that a long text of names is not searched again
+#: for each.
+_THEN = (
+    r"\d?[\"'`\]]{0,3}(?:"
+    rf"[ \t+]{{0,8}}(?::=|=>|=|:)[ \t+]{{0,8}}[\"'`]?(?P<secret>{_VALUE})(?P<after>[(\[]?)"
+    rf"|[ \t]{{1,4}}(?P<told_by>{_WORD}[ \t]?:?[ \t]|[-\u2013\u2014][ \t]|)[ \t]{{0,4}}[\"'`]?"
+    rf"(?P<told>{_VALUE})(?P<after_told>[(\[]?)"
+    rf"|\+(?P<form_by>{_WORD}(?::|%3a)?\+|-\+|)(?P<form>[^\s\"'`,;&<>(){{}}\[\]|\\+]{{6,}}))"
 )
-_NAME_NEEDLES = ("pass", "pwd", "secret", "token", "credential", "key", "authorization")
-_ASSIGNED = re.compile(
-    rf"(?P<name>{_NAMES})\d?[\"'`\]]{{0,3}}[ \t+]{{0,8}}(?::=|=>|=|:)[ \t+]{{0,8}}"
-    r"(?P<quote>[\"'`]?)(?P<secret>(?:&(?![A-Za-z_]\w*=)|[^\s\"'`,;&<>(){}\[\]|\\]){6,})(?P<next>[(\[]?)",
-    re.ASCII,
-)
+_NAMED_VALUES = [
+    (beginning, re.compile(rf"{before}(?P<name>{names}){_THEN}", re.ASCII))
+    for beginning, before, names in (
+        *((beginning, "", names) for beginning, names in (_PASSWORDS | _TOKENS | {"key": "key"}).items()),
+        ("pass", "(?<![a-z])", "pass"),
+    )
+]
+_BEFORE_KEY = re.compile(rf"{_KEYS}\Z")
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _NAMED = re.compile(rf"(?:.*[_.-])?(?:x-)?(?:{_NAMES})", re.ASCII | re.IGNORECASE)
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Za-z_]+|\$\{?\w+\}?|%\w+%?|\*+|\.+")
 _NUMBER = re.compile(r"[\d.,:+-]+")
+#: What has digits and letters in ordinary sentences: sizes and times, algorithms, files, addresses, names.
+_ORDINARY = re.compile(
+    r"v?\d[\d.,:/t_-]*(?:%|[kmgt]?b|bits?|bytes?|chars?|digits?|k|m|z|s|ms|min|h|x|am|pm|st|nd|rd|th)?"
+    r"|\d+(?:-[a-z]+)+"
+    r"|(?:sha|md|base|utf|rfc|oauth|[hrep]s|aes|rsa|ed|iso|tls|ssl|http|argon|pbkdf|x)[-_/]?\d+(?:[-/.:][a-z0-9]+){0,3}"
+    r"|(?:/|\./|~/|[a-z]+://).*"
+    r"|[\w./~-]+\.(?:py|js|ts|go|rs|json|jsonl|txt|md|csv|pem|key|pub|env|ya?ml|toml|ini|conf|html)"
+    r"|[a-z]+(?:_[a-z]+)*_[a-z]*\d{0,3}",
+    re.ASCII,
+)
 
 
 def assigned_spans(text: str) -> Iterator[Span]:
-    """Yield the values of ``password=…``, ``API_KEY: …`` and the like; names in code are no values."""
+    """Yield the values of ``password=…``, ``API_KEY: …`` and the like; names in code are no values.
+
+    So with ``password is …``, ``api key: …`` and ``password …``, if the value looks like a secret.
+    """
     lowered = text.lower()
-    if not any(needle in lowered for needle in _NAME_NEEDLES):
-        return
     if len(lowered) != len(text):  # a few letters have a longer lower case
         lowered = text.translate(_ASCII_LOWER)
-    for found in _ASSIGNED.finditer(lowered):
-        start, end = found.span("secret")
-        if not found["next"] and is_value(found["name"], text[start:end]):
+    for name, found in _named_values(lowered):
+        kind = next(each for each in ("secret", "told", "form") if found[each] is not None)
+        start, end = found.span(kind)
+        by = None if kind == "secret" else found[f"{kind}_by"]
+        is_call = kind != "form" and found["after" if kind == "secret" else "after_told"]
+        if not is_call and _is_given(name, by, text[start:end]):
             yield start, end
+
+
+def _named_values(lowered: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield each name with what follows it; a name in the value after a sign is a part of that."""
+    for beginning, pattern in _NAMED_VALUES:
+        at = lowered.find(beginning)
+        while at >= 0:
+            found = pattern.match(lowered, at)
+            if found is not None and beginning == "key":
+                before = _BEFORE_KEY.search(lowered, max(0, at - _LONGEST_BEFORE_KEY), at)
+                if before is not None:
+                    yield before[0] + "key", found
+            elif found is not None:
+                yield found["name"], found
+            after = found.end() if found is not None and found["secret"] is not None else at + len(beginning)
+            at = lowered.find(beginning, after)
 
 
 def is_secret_name(name: str) -> bool:
@@ -172,9 +230,61 @@ def is_value(name: str, value: str) -> bool:
     """Return whether a value assigned to a secret's name is a secret, and not code or a count."""
     if _CODE.fullmatch(value):
         return False
-    if not name.lower().startswith(("pass", "pwd")):
+    if not _is_password(name):
         return len(value) >= 8 and _NUMBER.fullmatch(value) is None and _has_digit(value)
     return len(value) >= 6
+
+
+def _is_password(name: str) -> bool:
+    return name.lower().startswith(tuple(_PASSWORDS))
+
+
+def _is_given(name: str, by: str | None, value: str) -> bool:
+    """Return whether the value after a name is a secret; ``by`` are the words between, None for a sign.
+
+    Sentences have these names, too: without a sign, the value must have digits and letters and not be
+    ordinary. With nothing between, or after ``pass`` (also a verb), it must look random.
+    """
+    if by is None and name != "pass":
+        is_prose = " " in name or "+" in name
+        return is_value(name, value) and not (is_prose and _ORDINARY.fullmatch(value.lower()))
+    bare = value.strip(".,:!?*_")
+    if not (_has_digit(bare) and any(map(str.isalpha, bare))) or _CODE.fullmatch(bare):
+        return False
+    if _ORDINARY.fullmatch(bare.lower()):
+        return False
+    if name == "pass" or by == "":
+        return len(bare) >= (8 if _is_password(name) else 16) and _is_tangled(bare)
+    return len(bare) >= (6 if _is_password(name) else 12)
+
+
+_HEX_DIGITS = re.compile(r"[0-9A-Fa-f-]{16,}")
+_WORD_IN_NAME = re.compile(r"[a-z]{6}")
+
+
+def _is_tangled(text: str) -> bool:
+    """Return whether small letters, capitals and digits alternate, as in random text and not in names."""
+    if _HEX_DIGITS.fullmatch(text):
+        return True
+    characters = [each for each in text if each.isalnum()]
+    changes = sum(_class_of(one) != _class_of(other) for one, other in pairwise(characters))
+    return 3 * changes >= len(characters) and _WORD_IN_NAME.search(text) is None
+
+
+_CURL_USER = re.compile(
+    r"(?<![\w-])(?:-u|--user|--proxy-user)(?:[ +]{1,3}|=)[\"']?[^\s:\"']{1,64}:(?P<secret>[^\s\"'`\\]{4,})"
+)
+_COMMAND = 400  #: characters before the option that have the name of its command
+
+
+def command_spans(text: str) -> Iterator[Span]:
+    """Yield the passwords of ``curl -u user:password``; other commands have user and group there."""
+    if "curl" not in text:
+        return
+    for found in _CURL_USER.finditer(text):
+        is_curl = "curl" in text[max(0, found.start() - _COMMAND) : found.start()]
+        if is_curl and not _CODE.fullmatch(found["secret"].rstrip(";,.)")):
+            yield found.span("secret")
 
 
 _ADDRESS = re.compile(
@@ -192,7 +302,10 @@ def address_spans(text: str) -> Iterator[Span]:
             yield found.span()
 
 
-_DIGITS = re.compile(r"(?<![A-Za-z0-9.])\d(?:[ +-]?\d){11,63}(?![A-Za-z0-9])", re.ASCII)
+_DIGITS = re.compile(
+    r"(?<![A-Za-z0-9.])\d(?:(?:[ +-]?\d){11,63}|\d{3}\.(?:\d{4}\.\d{4}\.\d{4}|\d{6}\.\d{5}))(?![A-Za-z0-9])",
+    re.ASCII,
+)
 _GROUPS = re.compile(r"\d+")
 _CARD_LENGTHS = range(12, 20)
 #: First digits and lengths of the card schemes (ISO/IEC 7812; the schemes' own pages).

@@ -25,6 +25,7 @@ from peagle_sm.measure.compare.alternating import OnRun, TurnContext
 from peagle_sm.measure.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Contest, Setup
+from peagle_sm.measure.compare.slices import unsplit_notes
 from peagle_sm.measure.load import LoadStopped, Target, Timeouts, make_target, measure_point
 from peagle_sm.measure.load.http_client import open_sender
 from peagle_sm.measure.load.points import doubt_lines, separate_withheld, withheld_lines
@@ -248,7 +249,8 @@ def compare(
         raise _with_saved(ended, run, path)
     results = read(path)
     notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
-    return Outcome(path, results, (*workload.notes, *run.contest.notes, *notes))
+    unsplit = unsplit_notes(setup.slices, results.slices)
+    return Outcome(path, results, (*workload.notes, *run.contest.notes, *unsplit, *notes))
 
 
 class _Run:

@@ -160,6 +160,15 @@ def keys_by_slice(
     }
 
 
+def unsplit_notes(asked: Iterable[str] | None, records: Iterable[SliceRecord]) -> list[str]:
+    """Say why a dimension that was asked for has no slices; nothing if all have some."""
+    split = {one.dimension for one in records}
+    missing = [name for name in asked or () if name not in split]
+    if not missing:
+        return []
+    return [f"no slices by {', '.join(missing)}: all prompts that both sides answered have one value there"]
+
+
 def _bounded(values: Mapping[str, set[Key]]) -> dict[str, set[Key]]:
     """Return the most frequent values with their prompts, and `OTHER` with the prompts of the rest."""
     frequent = frequent_values({value: len(keys) for value, keys in values.items()})

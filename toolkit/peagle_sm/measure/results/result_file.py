@@ -195,6 +195,12 @@ def _demand_schema(path: Path, line: bytes) -> None:
     except ValueError:
         return  # reported later as a bad line
     schema = first.get("schema", SCHEMA) if isinstance(first, dict) else SCHEMA
+    if str(schema).startswith("peagle-sm/traffic/"):
+        raise SpecError(
+            f"{path} is recorded traffic, not a results file",
+            next_step=f"measure with its prompts: peagle-sm compare PLAIN ENDPOINT --workload {path}; or see"
+            f" its acceptance: peagle-sm acceptance NAME --records {path}",
+        )
     if schema != SCHEMA:
         raise SpecError(
             f"{path}, line 1: found schema {schema!r}; this version of peagle-sm reads {SCHEMA!r}",

@@ -6,9 +6,11 @@ import math
 import random
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.streams.refusals import KNOWN
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.request_slices import checked_labels, refuse_many_values
 from peagle_sm.measure.workloads.prompt_files import (
@@ -24,6 +26,8 @@ from peagle_sm.measure.workloads.prompt_files import (
 
 #: Fields of a line that peagle-sm reads and that are not part of the request.
 _OURS = ("id", "custom_id", "category", "labels")
+_SPELT = ("custom_id", "category", "labels")  #: those that a misspelt field can be meant for
+_CLOSE = 0.75  #: likeness of such a field, as difflib counts it
 
 
 def read_own(path: Path) -> Source:
@@ -64,7 +68,22 @@ def _refuse_placeholders(lines: list[tuple[int, Mapping[str, Any]]], path: Path)
         )
 
 
+def _refuse_misspelt(line: Mapping[str, Any], where: str) -> None:
+    """Refuse a field that is nearly one of ours: it would be sent to the engine, which ignores it."""
+    for name in line:
+        if name in _OURS or name in KNOWN:
+            continue
+        near = get_close_matches(name.lower(), _SPELT, n=1, cutoff=_CLOSE)
+        if near:
+            raise SpecError(
+                f"{where}: found the field {name!r}, which would go to the engine; did you mean {near[0]!r}?",
+                next_step=f'write "{near[0]}"; an engine field of that name goes into {{"body": {{…}}}}',
+                details={"found": name, "near": near},
+            )
+
+
 def _own_question(line: Mapping[str, Any], where: str, number: int) -> Question:
+    _refuse_misspelt(line, where)
     name = str(line.get("id", line.get("custom_id", f"line/{number:05}")))
     category = None if line.get("category") is None else str(line["category"])
     labels = checked_labels(line.get("labels") or {}, where)

@@ -30,10 +30,23 @@ def is_recorded(line: Mapping[str, Any]) -> bool:
     return "captureData" in line or is_record(line)
 
 
+#: How the writers begin a line.
+_BEGINNINGS = (b'{"schema":"peagle-sm/traffic/', b'{"captureData"')
+
+
 def begins_as_record(path: Path) -> bool:
-    """Decide whether a file's first readable line is recorded traffic; it may be damaged further on."""
+    """Decide whether a file's first readable line is recorded traffic; it may be damaged further on.
+
+    Without any, the beginning decides: a writer that was stopped leaves a line that is cut.
+    """
     line = first_line(path)
-    return line is not None and is_recorded(line.value)
+    if line is not None:
+        return is_recorded(line.value)
+    try:
+        with path.open("rb") as file:
+            return file.read(max(map(len, _BEGINNINGS))).startswith(_BEGINNINGS)
+    except OSError:
+        return False
 
 
 def read_recorded(target: str, session: Callable[[], Session]) -> Source:
@@ -64,7 +77,9 @@ def read_recorded(target: str, session: Callable[[], Session]) -> Source:
     bounded = zip(questions.values(), labels, strict=True)
     name = target if target.startswith("s3://") else PurePath(target).name
     origin = f"{name} ({found.files} file{'' if found.files == 1 else 's'})"
-    notes = (*found.notes, *unusable.notes("recorded lines have no request to send"), *crowded)
+    why = "no request to send"
+    useless = unusable.notes(f"recorded line has {why}", f"recorded lines have {why}")
+    notes = (*found.notes, *useless, *crowded)
     chosen = tuple(replace(question, labels=own) for question, own in bounded)
     return Source(name, chosen, origin, found.sha256, None, notes)
 

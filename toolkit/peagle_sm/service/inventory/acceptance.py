@@ -130,7 +130,8 @@ def acceptance_from_log(
             next_step="set metrics.slices in the spec (it needs an image with this project's gate) and run "
             "`peagle-sm update`; or record at the client: `peagle-sm serve --record`, then --records FILE",
         )
-    notes = [f"{damaged:,} damaged lines were left out"] if damaged else []
+    left = "1 damaged line was" if damaged == 1 else f"{damaged:,} damaged lines were"
+    notes = [f"{left} left out"] if damaged else []
     notes += [f"before, the endpoint counted by {', '.join(names)}; that is left out" for names in others]
     return _report(f"log of {name}", dimensions, intervals, since, begin, notes)
 

@@ -80,14 +80,14 @@ def recording_plan(
     from peagle_sm.traffic.plan import KEEP_DAYS, planned
     from peagle_sm.traffic.worker import need_library
 
-    need_terminal(state, yes, "peagle-sm serve --help")
-    need_library()
     plan = planned(
         record,
         sample=1.0 if sample is None else sample,
         keep_days=KEEP_DAYS if keep_days is None else keep_days,
         kms_key_id=kms_key,
     )
+    need_terminal(state, yes, "peagle-sm serve --help")
+    need_library()
     return plan, yes
 
 

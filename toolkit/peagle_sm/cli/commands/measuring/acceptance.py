@@ -103,7 +103,7 @@ def _of_records(
         of_endpoint,
         datetime.now(UTC),
         since,
-        [part.strip() for part in slices.split(",")] if slices else None,
+        None if slices is None else [part.strip() for part in slices.split(",")],
         target,
         traffic.notes,
     )

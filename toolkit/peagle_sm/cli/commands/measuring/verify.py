@@ -97,6 +97,7 @@ def verify(
     need_packages()
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.measure.benchmark.endpoint_arm import is_url
+    from peagle_sm.measure.compare.slices import unsplit_notes
     from peagle_sm.measure.report.slices.rows import NO_SPEED_UP
     from peagle_sm.measure.results.records import SliceRecord
     from peagle_sm.measure.results.result_file import Results, ResultWriter
@@ -131,6 +132,8 @@ def verify(
                 found.append(record)
             else:
                 records.append(record)
+    for why in unsplit_notes(dimensions, found):
+        note(state, f"note: {why}")
     results = Results(head, (mine.described.arm, plain.described.arm), slices=tuple(found))
     stand_in = head.stand_in_weights
     ending = _ending(records, allow_undecided)
