@@ -166,6 +166,7 @@ def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(
     events.register("after-call.sagemaker.CreateTrainingJob", interrupted)
     with pytest.raises(Interrupted) as caught:
         run(local, spec, folder)
+    events.unregister("after-call.sagemaker.CreateTrainingJob", interrupted)  # sessions share the client
     name = str(caught.value.details["job"])
     assert list(training_job_names(local, name)) == [name]
     assert f"If the job {name} was created, it runs on, for at most 3h00m" in caught.value.message

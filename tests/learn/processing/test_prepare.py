@@ -271,6 +271,7 @@ def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
     events.register("after-call.sagemaker.CreateProcessingJob", interrupted)
     with pytest.raises(Interrupted) as caught:
         prepare(spec_of(), session)
+    events.unregister("after-call.sagemaker.CreateProcessingJob", interrupted)  # sessions share the client
     name = str(caught.value.details["job"])
     assert processing.describe_processing_job(session, name) is not None
     assert f"If the job {name} was created, it runs on, for at most 4h00m" in caught.value.message

@@ -422,11 +422,9 @@ def _interrupted(
     flags = session.command_flags()
     limit = "" if max_runtime_s is None else f", for at most {elapsed(max_runtime_s)} of training"
     cost = f" for {usd(price, 'hour')}" if price else ""
-    what = f"The job {name} runs on{cost}{limit}."
-    if status is None:
-        what = f"If the job {name} was created, it runs on{cost}{limit}."
+    what = f"The job {name} runs" if status is not None else f"If the job {name} was created, it runs"
     return Interrupted(
-        f"Stopped following. {what}",
+        f"Stopped following. {what} on{cost}{limit}.",
         next_step=f"Follow it with `peagle-sm learn status {name} --follow{flags}`; stop it with "
         f"`peagle-sm learn stop {name}{flags}`.",
         details={"job": name, "status": status, "usd_per_hour": price},

@@ -326,11 +326,9 @@ def _interrupted(
     """Return the error of Ctrl-C; ``status`` None: the job was not seen, and may not be there."""
     limit = "" if max_runtime_s is None else f", for at most {elapsed(max_runtime_s)}"
     cost = f" for {usd(price, 'hour')}" if price else ""
-    what = f"The job {name} runs on{cost}{limit}."
-    if status is None:
-        what = f"If the job {name} was created, it runs on{cost}{limit}."
+    what = f"The job {name} runs" if status is not None else f"If the job {name} was created, it runs"
     return Interrupted(
-        f"Stopped following. {what}",
+        f"Stopped following. {what} on{cost}{limit}.",
         next_step=f"Run the same command again to follow it; stop it with `peagle-sm learn stop "
         f"{name}{session.command_flags()}`.",
         details={"job": name, "status": status, "usd_per_hour": price},

@@ -41,19 +41,6 @@ _WORKING = frozenset(
 )
 
 
-_LIMITS = "To go on without it, add --unguarded (unguarded=True); SageMaker's own limits still hold."
-_WITHOUT = {
-    None: "To go on without it, add --unguarded (unguarded=True); the lifetime schedule is still created.",
-    "training": _LIMITS,
-    "processing": _LIMITS,
-}
-_LACKED = {
-    None: "nothing would turn an idle endpoint off before its lifetime ends",
-    "training": "only SageMaker's own limits would stop a training job",
-    "processing": "only SageMaker's own limits would stop a processing job",
-}
-
-
 def guard_works(session: Session) -> bool:
     """Return whether a working guard is installed in the account and region."""
     return is_working(stack_status(session, GUARD_STACK))
@@ -104,13 +91,23 @@ def require_guard(session: Session, job: Literal["training", "processing"] | Non
         raise GuardMissing(
             f"The guard in {session.region} is an older one, which does not watch {job} jobs: it would not "
             "stop one that runs past its limit. Nothing was created.",
-            next_step=f"Renew it: `peagle-sm guard install{session.command_flags()}`. {_WITHOUT[job]}",
+            next_step=f"Renew it: `peagle-sm guard install{session.command_flags()}`. To go on without it, "
+            "add --unguarded (unguarded=True); SageMaker's own limits still hold.",
             details=details,
         )
     found = "is not installed" if status is None else f"does not work (its stack is {status})"
+    if job is not None:
+        raise GuardMissing(
+            f"The guard {found} in {session.region}: only SageMaker's own limits would stop a {job} job. "
+            "Nothing was created.",
+            next_step=f"{install_step(session)} To go on without it, add --unguarded (unguarded=True).",
+            details=details,
+        )
     raise GuardMissing(
-        f"The guard {found} in {session.region}: {_LACKED[job]}. Nothing was created.",
-        next_step=f"{install_step(session)} {_WITHOUT[job]}",
+        f"The guard {found} in {session.region}: nothing would turn an idle endpoint off before its "
+        "lifetime ends. Nothing was created.",
+        next_step=f"{install_step(session)} To go on without it, add "
+        "--unguarded (unguarded=True); the lifetime schedule is still created.",
         details=details,
     )
 
