@@ -25,10 +25,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from peagle_sm.core.learn.job_names import LOG_GROUP, PROCESSING_LOG_GROUP
-from peagle_sm.core.learn.training_request import TRAINING_ROLE_PREFIX
+from peagle_sm.core.learn.training_request import TRAINING_ROLE_PREFIX, TRAINING_STACK
 from stacks.guard.policies import Statement, allow, arn, only_if, sub, trust
 
-STACK = "PeagleTraining"
+STACK = TRAINING_STACK
 DESCRIPTION = "peagle-sm: the role of training and processing jobs, and on wish their bucket (one per region)"
 HAS_KEY, HAS_VPC, MAKES_BUCKET, HAS_PROMPTS = "HasKey", "HasVpc", "MakesBucket", "HasPrompts"
 _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"

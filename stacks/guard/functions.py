@@ -172,7 +172,7 @@ def jobs() -> tuple[Job, ...]:
             "Sweeper",
             guard.SWEEPER,
             "peagle_guard.sweeper.handler",
-            "Checks every endpoint of peagle-sm and decides whether to turn it off or on.",
+            "Checks every endpoint and job of peagle-sm and decides whether to turn it off or on.",
             timeout_s=240,  # less than the time between two sweeps
             statements=policies.sweeper(),
             alone=True,

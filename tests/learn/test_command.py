@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,9 +15,13 @@ import yaml
 from peagle_sm.aws.control.training import TrainingJob
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.learn.job_names import read_lines
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.learn import train as learning
 from peagle_sm.learn.report import training_page
 from peagle_sm.learn.train import TrainingState
+from tests.cli.running import run
 from tests.learn.conftest import WEIGHTS
+from tests.learn.test_train import scripted, start
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -76,3 +81,49 @@ def test_the_page_has_the_curves_and_the_facts() -> None:
     assert all(title in page for title in ("Loss by step", "for each drafted token", "Tokens a second"))
     empty = training_page(TrainingState(job, "a", 0.0, None, None), NOW)
     assert "has not written a step yet" in empty
+
+
+def failing(local: Session, folder: Path, make_spec: Callable[..., LearnSpec], name: str) -> str:
+    """Start a job that trains a step and fails; return its name."""
+    plan = learning.plan_training(make_spec(name), local, folder)
+    plan = scripted(plan, say="peagle-train step=1/4 loss=2.5", fail="line 3 is empty", exit="2")
+    start(local, plan)
+    return plan.job
+
+
+def test_a_job_that_failed_has_its_page(
+    local: Session, folder: Path, make_spec: Callable[..., LearnSpec]
+) -> None:
+    job, page = failing(local, folder, make_spec, "page"), folder / "page.html"
+    told = run("learn", "status", job, "--follow", "--report", str(page), *local.command_flags().split())
+    assert told.exit_code != 0
+    assert "line 3 is empty" in told.output
+    assert job in page.read_text()
+
+
+def test_a_page_that_could_not_be_written_is_refused_before_anything_is_asked(
+    local: Session, project: Path
+) -> None:
+    page = project / "nowhere" / "page.html"
+    told = run("learn", "train", project / "learn.yaml", "--report", page, "--local-port", "1")
+    assert told.exit_code == 2
+    assert f"Make {page.parent}" in " ".join(told.output.split())
+
+
+def test_a_name_in_no_job_is_not_found(local: Session) -> None:
+    told = run("learn", "status", "nothere", *local.command_flags().split())
+    assert told.exit_code == 4
+    assert "nothere" in told.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("tiny-code", "--sequence-length", "16000"), "allowed: at most 8192, the context of tiny-code"),
+        (("s3://bucket/model/",), "write its s3:// folder into target.model of learn.yaml"),
+    ],
+)
+def test_the_sizes_of_what_cannot_be_trained_so_are_refused(words: tuple[str, ...], said: str) -> None:
+    told = run("learn", "plan", *words)
+    assert told.exit_code == 2
+    assert said in " ".join(told.output.split())

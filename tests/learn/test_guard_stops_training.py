@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from peagle_sm.aws.control import stacks, training
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import TrainingFailed
 from peagle_sm.core.guard import GUARD_STACK
+from peagle_sm.core.learn.job_names import time_tag
 from peagle_sm.core.learn.plan import LearnPlan
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.learn import train as learning
@@ -134,7 +136,10 @@ def test_it_stops_a_processing_job_past_its_deadline(guarded: Session, server: S
     sent = plan.requests["read"].parameters
     app = {"ImageUri": sent["AppSpecification"]["ImageUri"], "ContainerEntrypoint": ["sleep", "600"]}
     limit = {"MaxRuntimeInSeconds": 9 * DAY}
-    jobs.start(session, {**sent, "AppSpecification": app, "StoppingCondition": limit})
+    # The plan's own deadline leaves a day for instances: too many sweeps to wait for.
+    ends = {"peagle-sm:deadline": time_tag(session.now() + timedelta(minutes=33))}
+    tags = [{**each, "Value": ends.get(each["Key"], each["Value"])} for each in sent["Tags"]]
+    jobs.start(session, {**sent, "AppSpecification": app, "StoppingCondition": limit, "Tags": tags})
     name = plan.bases["read"]
     advance_clock(port, 30 * MINUTE)
     assert jobs.processing_state(session, name).job.running, "its deadline has not passed"

@@ -11,6 +11,7 @@ import pytest
 
 from peagle_sm.aws.control import training
 from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import (
     Declined,
     Interrupted,
@@ -21,12 +22,15 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.learn.plan import LearnPlan
 from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.learn.training_request import out_of_reach
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.learn import train as learning
+from peagle_sm.learn.facts import _reach_findings
 from peagle_sm.learn.stored_data import find_data
 from peagle_sm.learn.train import TrainingOffer
 from peagle_sm.service.progress import Event, Pacing
 from tests.learn.conftest import WEIGHTS, stored
+from tests.service.guard_fakes import FakeGuardAws
 
 Make = Callable[..., LearnSpec]
 LINE = (
@@ -84,6 +88,8 @@ def test_a_job_runs_to_its_end_and_the_same_spec_finds_it_again(
     assert done.job.artifact == offer.plan.artifact
     assert done.usd == 0.0
     assert events[-1].status == "Completed"
+    bucket, key = split_uri(offer.plan.artifact)
+    local.api("s3").put_object(Bucket=bucket, Key=key, Body=b"the scripted trainer leaves no head")
     again = run(local, make_spec("whole"), folder, confirm=never)
     assert again.job.name == done.job.name
     assert len(list(training.training_job_names(local, offer.plan.base))) == 1
@@ -233,6 +239,57 @@ def test_what_is_wrong_is_told_before_anything_is_created(
     with pytest.raises(PlanRefused, match=told):
         run(local, make_spec("refused", **train), folder, confirm=never)
     assert list(training.training_job_names(local, "refused-")) == []
+
+
+def test_bad_data_is_told_once_and_times_below_an_hour_in_a_unit_that_shows_them(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    plan = learning.plan_training(make_spec("bad", training="nowhere.tokens.jsonl"), local, folder)
+    assert [one.message for one in plan.errors if one.check == "data"] == [
+        one.message for one in plan.errors if "is not a file or folder" in one.message
+    ]
+    short = learning.plan_training(make_spec("short", max_hours=0.0001), local, folder)
+    (said,) = (one.message for one in short.errors if one.check == "epoch")
+    assert "found 0.0001 (0.4 s); one epoch of 800 tokens takes about " in said
+    assert "about 0.0 " not in f"{said} {short.card()}"
+
+
+def test_validation_on_the_training_data_is_told(local: Session, folder: Path, make_spec: Make) -> None:
+    same = make_spec("same", validation="training.tokens.jsonl")
+    plan = learning.plan_training(same, local, folder)
+    assert [one.severity for one in plan.findings if one.check == "validation"] == ["warning"]
+    plan = learning.plan_training(make_spec("same"), local, folder)
+    assert [one for one in plan.findings if one.check == "validation"] == []
+
+
+def test_the_role_of_the_stack_is_checked_for_what_it_may_use(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    facts = learning.plan_training(make_spec(), local, folder).facts
+    aws = FakeGuardAws()
+    aws.stack = {
+        "StackName": "PeagleTraining",
+        "StackId": "id",
+        "StackStatus": "CREATE_COMPLETE",
+        "Parameters": [
+            {"ParameterKey": "Bucket", "ParameterValue": "learn-tests"},
+            {"ParameterKey": "Prefix", "ParameterValue": "x"},
+        ],
+    }
+    session = Session.from_boto3(aws, clock=aws.clock.now)
+
+    def said(**more: Any) -> list[str]:
+        found = _reach_findings(make_spec(**more), facts, session)
+        return [f"{one.severity} {one.message.partition(';')[0]}" for one in found]
+
+    target, head = f"{WEIGHTS}target/", f"{WEIGHTS}p-eagle/"
+    assert said() == [f"error target.uri: found {target}", f"error head: found {head}"]
+    assert said(bucket="s3://learn-tests/heads")[0] == "error bucket: found s3://learn-tests/heads/"
+    assert said(execution_role_arn="arn:aws:iam::123456789012:role/mine") == []
+    in_reach = replace(facts, target_uri="s3://jumpstart-cache-prod-us-east-1/a/", head_uri="s3://seen/b/h/")
+    assert list(out_of_reach(make_spec(), in_reach, {"Bucket": "learn-tests", "Prefix": "x"})) == ["head"]
+    told = {"Bucket": "learn-tests", "Prefix": "x", "PromptsBucket": "seen", "PromptsPrefix": "b/"}
+    assert out_of_reach(make_spec(), in_reach, told) == {}
 
 
 def test_a_head_of_another_kind_and_a_missing_bucket_are_refused(

@@ -6,10 +6,12 @@ import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import GuardMissing, PlanRefused
+from peagle_sm.core.guard import WATCHED_JOBS, WATCHES
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, plan_for
 from peagle_sm.service.inventory.guard_state import require_guard
 from tests.service.fakes import FakeAws
+from tests.service.guard_fakes import FakeGuardAws
 from tests.service.setting import make_spec
 
 
@@ -70,3 +72,23 @@ def test_what_needs_a_stack_is_refused_here_and_planned_there(
         "arn:aws:iam::123456789012:role/peagle-execution-us-east-1"
     )
     assert not aws.everything()
+
+
+def test_a_job_needs_a_guard_that_watches_jobs_and_an_older_one_is_to_be_renewed() -> None:
+    aws = FakeGuardAws()
+    outputs = [{"OutputKey": "Version", "OutputValue": "0.1.0"}]
+    stack = {"StackName": "PeagleGuard", "StackId": "id", "StackStatus": "UPDATE_COMPLETE"}
+    session = Session.from_boto3(aws, clock=aws.clock.now)
+    aws.stack = {**stack, "Outputs": outputs}
+    require_guard(session)
+    with pytest.raises(GuardMissing) as caught:
+        require_guard(session, "training")
+    assert "is an older one, which does not watch training jobs" in caught.value.message
+    assert "`peagle-sm guard install --region us-east-1`" in (caught.value.next_step or "")
+    watches = {"OutputKey": WATCHES, "OutputValue": " ".join(WATCHED_JOBS)}
+    aws.stack = {**stack, "Outputs": [*outputs, watches]}
+    require_guard(session, "training")
+    require_guard(session, "processing")
+    aws.stack = None
+    with pytest.raises(GuardMissing, match="only SageMaker's own limits would stop a processing job"):
+        require_guard(session, "processing")

@@ -77,7 +77,7 @@ def test_both_requests_are_what_aws_takes(train: dict[str, Any] | None) -> None:
         assert len(sent["ProcessingJobName"]) <= 63
         assert sent["StoppingCondition"] == {"MaxRuntimeInSeconds": 4 * 3600}
         tags = {each["Key"]: each["Value"] for each in sent["Tags"]}
-        assert tags["peagle-sm:deadline"] == "2026-11-20T04:30:00Z"
+        assert tags["peagle-sm:deadline"] == "2026-11-21T04:30:00Z"  # a day to wait for instances, unbilled
         assert tags["peagle-sm:managed-by"] == "peagle-sm"
         assert sent["NetworkConfig"]["EnableNetworkIsolation"] is (train != {"network_isolation": False})
         assert sent["RoleArn"] == "arn:aws:iam::123456789012:role/peagle-training-us-east-1"
@@ -119,7 +119,7 @@ def test_the_price_is_that_of_both_jobs_at_their_limit() -> None:
 def test_the_guards_deadline_counts_from_the_start_of_each_job() -> None:
     later = FACTS.now + timedelta(hours=4)
     tags = {each["Key"]: each["Value"] for each in plan().request("split", 1, "n", later).parameters["Tags"]}
-    assert tags["peagle-sm:deadline"] == "2026-11-20T08:30:00Z"
+    assert tags["peagle-sm:deadline"] == "2026-11-21T08:30:00Z"
 
 
 def test_names_follow_what_is_prepared_and_not_how() -> None:

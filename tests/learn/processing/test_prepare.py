@@ -313,6 +313,25 @@ def test_ctrl_c_leaves_the_job_and_it_is_found_again_and_stopped(
     assert jobs.find_job(session, name).name == f"{name}-2"  # type: ignore[union-attr]
 
 
+def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
+    session: Session, bucket: str, spec_of: Make
+) -> None:
+    def interrupted(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}, {"prompt": "y"}])
+    events = session.creating_client("sagemaker").meta.events
+    events.register("after-call.sagemaker.CreateProcessingJob", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        prepare(spec_of(), session)
+    events.unregister("after-call.sagemaker.CreateProcessingJob", interrupted)  # sessions share the client
+    name = str(caught.value.details["job"])
+    assert processing.describe_processing_job(session, name) is not None
+    assert f"If the job {name} was created, it runs on, for at most 4h00m" in caught.value.message
+    assert f"peagle-sm learn stop {name}" in (caught.value.next_step or "")
+    jobs.stop(session, name)
+
+
 def test_a_job_of_somebody_else_is_left_alone(session: Session, bucket: str, spec_of: Make) -> None:
     put(session, bucket, "traffic/a.jsonl", FEW)
     plan = jobs.plan_preparation(spec_of(), session)

@@ -48,6 +48,10 @@ EXPORT_NOTICES_TOPIC = "PeagleGuard-NoticesTopicArn"
 EXPORT_DEAD_LETTERS = "PeagleGuard-DeadLettersArn"
 EXPORT_SWITCH = "PeagleGuard-SwitchArn"
 
+WATCHES = "Watches"
+"""Output of the guard's stack: the kinds of jobs that it stops past their limit. Older guards lack it."""
+WATCHED_JOBS = ("training", "processing")
+
 
 def endpoint_stack(endpoint: str) -> str:
     """Return the name of the stack that owns an endpoint."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control.prices import LOCAL, Use, find_job_price
+from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
 from peagle_sm.aws.session.session import Session
@@ -20,7 +21,13 @@ from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
 from peagle_sm.core.learn.price import TrainingPrice
 from peagle_sm.core.learn.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_sm.core.learn.spec import FROM_NOTHING, LearnSpec
-from peagle_sm.core.learn.training_request import ChannelFacts, TrainingFacts, role_arn
+from peagle_sm.core.learn.training_request import (
+    TRAINING_STACK,
+    ChannelFacts,
+    TrainingFacts,
+    out_of_reach,
+    role_arn,
+)
 from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, target_shape
 from peagle_sm.core.words import Finding, error_finding
 from peagle_sm.learn.stored_data import prefix_digest, read_channel
@@ -94,7 +101,8 @@ def read_facts(
         head=head.shape,
         data_is_to_come=data_is_to_come,
     )
-    findings += [*_role_findings(spec, facts, session), *_quota_findings(spec, kind, session)]
+    findings += [*_role_findings(spec, facts, session), *_reach_findings(spec, facts, session)]
+    findings += _quota_findings(spec, kind, session)
     return replace(facts, findings=tuple(findings))
 
 
@@ -321,6 +329,27 @@ def _role_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> I
         yield error_finding("role", f"the role {arn} does not exist", step)
     elif "sagemaker.amazonaws.com" not in role.trusts:
         yield error_finding("role", f"sagemaker.amazonaws.com may not assume {arn}", step)
+
+
+def _reach_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> Iterator[Finding]:
+    """What the role of the stack PeagleTraining may not use; nothing is told of a role of the user's own."""
+    if session.is_local or spec.train.execution_role_arn is not None:
+        return
+    try:
+        stack = describe(session, TRAINING_STACK)
+    except PeagleError:  # without the permission the job itself tells
+        return
+    if stack is None:
+        return
+    told = stack.parameters
+    for field, uri in out_of_reach(spec, facts, told).items():
+        yield error_finding(
+            "role",
+            f"{field}: found {uri}; the role of the stack {TRAINING_STACK} may use "
+            f"s3://{told.get('Bucket')}/{told.get('Prefix')}/ alone, so the job would fail",
+            f"Give a place below it, or deploy {TRAINING_STACK} with other parameters (Bucket, Prefix). If "
+            "you allowed the role more than its stack does, name it in train.execution_role_arn.",
+        )
 
 
 def quota_name(kind: str, spot: bool) -> str:

@@ -19,7 +19,7 @@ from peagle_sm.aws.control.processing import ProcessingJob
 from peagle_sm.aws.control.training import TrainingJob
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import split_uri
+from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.aws.storage.uploads import checksum_of, digests, put_file
 from peagle_sm.core.errors import (
     Declined,
@@ -43,6 +43,7 @@ from peagle_sm.service.progress import Event, Pacing, Progress
 
 Job = TypeVar("Job", TrainingJob, ProcessingJob)
 
+_TOO_LONG = "it reached train.max_hours"
 REPEAT = timedelta(minutes=1)
 """Log lines may arrive late: each look begins this much before the newest line."""
 
@@ -106,6 +107,8 @@ class TrainingOffer:
         if self.earlier is None:
             return str(self.plan)
         what = f"{self.earlier.name} ended as {self.earlier.status}"
+        if self.earlier.status == "Completed":
+            what += f", but its head is gone from {self.earlier.artifact}"
         return f"{self.plan}\n\n{what}; this job goes on from its last checkpoint, if it saved one."
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +163,8 @@ def train(
 ) -> TrainingState:
     """Train the head of a spec, unless a job of the same data, target and recipe runs or is done.
 
-    ``confirm`` is asked before anything is sent or created; a running or finished job needs no question.
+    ``confirm`` is asked before anything is sent or created; a running job, and a finished one whose head is
+    in S3, need no question.
 
     Raises:
         PlanRefused: the plan has an error; nothing was created.
@@ -172,22 +176,40 @@ def train(
     pacing = pacing or Pacing.for_session(session)
     plan = plan_training(spec, session, base)
     found = find_job(session, plan.base)
-    if found is None or found.status in ("Failed", "Stopped"):
+    usable = found is not None and _is_usable(session, found)
+    sent = False
+    if not usable:
         plan.refuse_errors()
         if found is not None:
             plan = plan.as_attempt((attempt_of(found.name, plan.base) or 1) + 1)
         if not unguarded:
-            require_guard(session)
+            require_guard(session, "training")
         if not confirm(TrainingOffer(plan, found)):
             raise Declined(
                 "Nothing was created: it was not confirmed.", next_step="Run it again and confirm."
             )
         sent = _send_data(plan, session, progress)
-        _start(plan, session, sent)
-    name = plan.job if found is None or found.status in ("Failed", "Stopped") else found.name
-    if not wait:
-        return training_state(session, name, lines=False)
-    return follow(session, name, progress=progress, pacing=pacing, budget_usd=spec.train.budget_usd)
+    name = found.name if found is not None and usable else plan.job
+    try:
+        if not usable:
+            _start(plan, session, sent)
+        if not wait:
+            return training_state(session, name, lines=False)
+        return follow(session, name, progress=progress, pacing=pacing, budget_usd=spec.train.budget_usd)
+    except KeyboardInterrupt as error:  # before `follow` has seen the job
+        limit = plan.request.parameters["StoppingCondition"]["MaxRuntimeInSeconds"]
+        raise _interrupted(session, name, plan.facts.price.usd_per_hour, limit) from error
+
+
+def _is_usable(session: Session, job: TrainingJob) -> bool:
+    """Return whether a job runs, or is done and its head was not deleted."""
+    if job.status != "Completed" or job.artifact is None:
+        return job.running
+    folder, _, name = job.artifact.rpartition("/")
+    try:
+        return name in list_sizes(session, *split_uri(f"{folder}/"))
+    except NotFound:  # the bucket, too
+        return False
 
 
 def find_job(session: Session, base: str) -> TrainingJob | None:
@@ -227,7 +249,7 @@ def _start(plan: LearnPlan, session: Session, sent: bool = False) -> None:
         ServiceFault: refused; the message says that nothing is billed, or how to look, and what was ``sent``.
     """
     try:
-        training.create_training_job(session, plan.request.parameters)
+        training.create_training_job(session, plan.parameters_at(session.now()))
     except ServiceFault as error:
         if is_taken(error):
             return
@@ -329,8 +351,20 @@ def stop(session: Session, name: str) -> TrainingState:
     """
     job, _ = _ours(session, name)
     if job.status == "InProgress":
-        training.stop_training_job(session, name)
+        _stop(session, name)
     return training_state(session, name, lines=False)
+
+
+def _stop(session: Session, name: str) -> bool:
+    """Have a job stop; return False if it ends already, which SageMaker refuses."""
+    try:
+        training.stop_training_job(session, name)
+    except ServiceFault:
+        job = training.describe_training_job(session, name)
+        if job is None or job.status == "InProgress":
+            raise
+        return False
+    return True
 
 
 def follow(
@@ -364,25 +398,36 @@ def follow(
                 progress(_event(state, pacing.monotonic() - began))
             if not job.running:
                 break
-            if stopped_for is None and budget_usd is not None and (state.usd or 0.0) > budget_usd:
-                stopped_for = f"its budget of {usd(budget_usd)} is spent"
-                training.stop_training_job(session, name)
+            over = budget_usd is not None and (state.usd or 0.0) > budget_usd
+            if over and stopped_for is None and job.status == "InProgress" and _stop(session, name):
+                stopped_for = _why_stopped(state, budget_usd)
             pacing.sleep(pacing.poll_s)
             job = training.describe_training_job(session, name) or job
     except KeyboardInterrupt as error:
-        raise _left_running(session, job, tags) from error
+        raise _interrupted(session, job.name, price_in(tags), job.max_runtime_s, job.status) from error
     return _ended(state, session, stopped_for)
 
 
-def _left_running(session: Session, job: TrainingJob, tags: dict[str, str]) -> Interrupted:
-    price, flags = price_in(tags), session.command_flags()
-    limit = "" if job.max_runtime_s is None else f", for at most {elapsed(job.max_runtime_s)} of training"
+def _why_stopped(state: TrainingState, budget_usd: float | None) -> str:
+    """Return why the follower stops a job: a budget of just its longest run ends with that."""
+    if state.job.max_runtime_s is not None and state.billed_s >= state.job.max_runtime_s:
+        return _TOO_LONG
+    return f"its budget of {usd(budget_usd)} is spent"
+
+
+def _interrupted(
+    session: Session, name: str, price: float | None, max_runtime_s: int | None, status: str | None = None
+) -> Interrupted:
+    """Return the error of Ctrl-C; ``status`` None: the job was not seen, and may not be there."""
+    flags = session.command_flags()
+    limit = "" if max_runtime_s is None else f", for at most {elapsed(max_runtime_s)} of training"
     cost = f" for {usd(price, 'hour')}" if price else ""
+    what = f"The job {name} runs" if status is not None else f"If the job {name} was created, it runs"
     return Interrupted(
-        f"Stopped following. The job {job.name} runs on{cost}{limit}.",
-        next_step=f"Follow it with `peagle-sm learn status {job.name} --follow{flags}`; stop it with "
-        f"`peagle-sm learn stop {job.name}{flags}`.",
-        details={"job": job.name, "status": job.status, "usd_per_hour": price},
+        f"Stopped following. {what} on{cost}{limit}.",
+        next_step=f"Follow it with `peagle-sm learn status {name} --follow{flags}`; stop it with "
+        f"`peagle-sm learn stop {name}{flags}`.",
+        details={"job": name, "status": status, "usd_per_hour": price},
     )
 
 
@@ -426,7 +471,7 @@ def _ended(state: TrainingState, session: Session, stopped_for: str | None) -> T
     again = "Run the same command again: it goes on from the last checkpoint, if one was saved"
     if job.status == "Stopped":
         why = {
-            "MaxRuntimeExceeded": "it reached train.max_hours",
+            "MaxRuntimeExceeded": _TOO_LONG,
             "MaxWaitTimeExceeded": "it reached train.max_wait_hours",
         }.get(job.secondary, stopped_for or "somebody, or the guard, stopped it")
         raise TrainingFailed(

@@ -13,6 +13,8 @@ from peagle_sm.core.learn.job_names import LOG_GROUP
 
 RUNNING = ("InProgress", "Stopping")
 """Statuses of a job that has not ended."""
+_ON_INSTANCES = ("Downloading", "Training", "Uploading")
+"""Secondary statuses of a job that has its instances; while Stopping it has them if it had them before."""
 _PAGE = 100
 
 
@@ -48,12 +50,25 @@ class TrainingJob:
         return tuple(str(row["Status"]) for row in rows)
 
     def billed_seconds(self, now: datetime) -> float:
-        """Return the seconds billed for each instance up to ``now``; at the end, AWS's own figure."""
+        """Return the seconds billed for each instance up to ``now``; at the end, AWS's own figure.
+
+        AWS bills from TrainingStartTime to TrainingEndTime (DescribeTrainingJob). A spot job loses its
+        instances in between, so only the statuses in which it has them count.
+        """
         if self.billable_s is not None and not self.running:
             return float(self.billable_s)
         if self.started_at is None:
             return 0.0
-        return max(0.0, ((self.ended_at or now) - self.started_at).total_seconds())
+        until = self.ended_at or now
+        moves = self.raw.get("SecondaryStatusTransitions") or ()
+        if not (self.spot and moves):
+            return max(0.0, (until - self.started_at).total_seconds())
+        seconds, holds = 0.0, False
+        for move in moves:
+            holds = move["Status"] in _ON_INSTANCES or (holds and move["Status"] == "Stopping")
+            if holds:
+                seconds += max(0.0, ((move.get("EndTime") or until) - move["StartTime"]).total_seconds())
+        return seconds
 
 
 def create_training_job(session: Session, parameters: Mapping[str, Any]) -> None:

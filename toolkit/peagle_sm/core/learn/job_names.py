@@ -54,6 +54,11 @@ def newest_attempt(names: Iterable[str], base: str) -> str | None:
     return attempts[max(attempts)] if attempts else None
 
 
+def time_tag(moment: datetime) -> str:
+    """Return a time as a tag has it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def job_tags(
     spec_name: str, deadline: datetime, usd_per_hour: float | None, own: Mapping[str, str]
 ) -> list[dict[str, str]]:
@@ -61,7 +66,7 @@ def job_tags(
     ours = {
         keys.MANAGED_BY: keys.MANAGER,
         LEARN: spec_name,
-        keys.DEADLINE: deadline.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        keys.DEADLINE: time_tag(deadline),
     }
     if usd_per_hour:
         ours[keys.USD_PER_HOUR] = keys.number(usd_per_hour)

@@ -1,17 +1,19 @@
 """Plan of a training job: its exact request, memory, price and findings. Pure.
 
-A dry run prints this plan and a run sends it: they are one object.
+A dry run prints this plan and a run sends it: they are one object. Only the guard's deadline counts from the
+moment at which it is sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from peagle_sm.core.display import Card, Shown, Table
 from peagle_sm.core.learn.conversations import FEWEST
-from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of
+from peagle_sm.core.learn.job_names import attempt_name, base_name, digest_of, time_tag
 from peagle_sm.core.learn.memory import (
     PARTITIONS,
     TrainingLoad,
@@ -20,7 +22,7 @@ from peagle_sm.core.learn.memory import (
     least_partitions,
     memory_of,
 )
-from peagle_sm.core.learn.price import Duration, duration_of, epoch_findings, price_findings
+from peagle_sm.core.learn.price import Duration, duration_of, epoch_findings, hour_words, price_findings
 from peagle_sm.core.learn.recipes import chosen, head_sizes, load_recipes, shards_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.training_request import (
@@ -28,11 +30,13 @@ from peagle_sm.core.learn.training_request import (
     TrainingFacts,
     artifact_uri,
     channel_dict,
+    deadline,
     own_disks,
     text,
     training_request,
 )
 from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.plan.tags_and_schedules import DEADLINE
 from peagle_sm.core.planning import finding_rows, refuse_errors
 from peagle_sm.core.rules import contradictions, fit_faults
 from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
@@ -91,6 +95,13 @@ class LearnPlan(Shown):
         parameters = {**self.request.parameters, "TrainingJobName": name}
         request = Request(self.request.service, self.request.operation, parameters)
         return replace(self, attempt=attempt, request=request)
+
+    def parameters_at(self, now: datetime) -> dict[str, Any]:
+        """Return the request as it is sent ``now``, from which the guard's deadline counts."""
+        told = {DEADLINE: time_tag(deadline(self.spec, now))}
+        sent = self.request.parameters
+        tags = [{**each, "Value": told.get(each["Key"], each["Value"])} for each in sent["Tags"]]
+        return {**sent, "Tags": tags}
 
     def card(self) -> Card:
         """Return the view that terminals and notebooks show."""
@@ -198,7 +209,8 @@ def _findings(plan: LearnPlan) -> list[Finding]:
                 "Build it (docs/explanation/container.md) and write its URI into train.image.",
             )
         )
-    if facts.training is None and not facts.data_is_to_come:
+    told = any(one.check == "data" and one.severity == "error" for one in facts.findings)
+    if facts.training is None and not facts.data_is_to_come and not told:
         found.append(
             error_finding(
                 "data",
@@ -249,6 +261,16 @@ def _findings(plan: LearnPlan) -> list[Finding]:
                 "mask-token",
                 "train.mask_token_id is missing: a head from nothing needs a token that the data never has",
                 "Give a reserved token of the target's tokenizer, or a head to start from.",
+            )
+        )
+    if facts.training and facts.validation and facts.training.digest == facts.validation.digest:
+        found.append(
+            Finding(
+                "warning",
+                "train.training and train.validation are the same data: validation then shows how well the "
+                "head knows its training data, not held-out data",
+                "Give other conversations as train.validation, or leave it out.",
+                "validation",
             )
         )
     found += _few_findings(plan)
@@ -336,7 +358,7 @@ def _fields(plan: LearnPlan) -> list[tuple[str, str]]:
         ("price", facts.price.words()),
         ("price from", facts.price.source),
         ("budget", "" if train.budget_usd is None else usd(train.budget_usd)),
-        ("takes", "" if hours is None else f"about {hours:.1f} h ({plan.duration.source})"),
+        ("takes", "" if hours is None else f"about {hour_words(hours)} ({plan.duration.source})"),
         ("stops", f"after {train.max_hours:g} h of training at the latest"),
         ("leaves", plan.artifact),
         ("sizes", plan.facts.recipe.checked or ""),

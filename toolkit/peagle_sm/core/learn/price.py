@@ -140,6 +140,17 @@ def _unchecked(tokens: float | None, duration: Duration) -> tuple[str, str]:
     )
 
 
+def hour_words(hours: float) -> str:
+    """Format hours; below one, minutes or seconds.
+
+    >>> hour_words(8.04), hour_words(0.75), hour_words(0.0001)
+    ('8.0 h', '45.0 min', '0.4 s')
+    """
+    if hours >= 1:
+        return f"{hours:,.1f} h"
+    return f"{hours * 60:.1f} min" if hours * 60 >= 1 else f"{hours * 3600:.1f} s"
+
+
 def epoch_findings(
     train: TrainSpec, values: Mapping[str, Any], tokens: float | None, duration: Duration, instances: int
 ) -> Iterator[Finding]:
@@ -158,14 +169,15 @@ def epoch_findings(
     if one > train.max_hours:
         yield error_finding(
             "epoch",
-            f"train.max_hours: found {train.max_hours:g}; one epoch of {tokens:,.0f} tokens takes about "
-            f"{one:.1f} h ({duration.source})",
+            f"train.max_hours: found {train.max_hours:g} ({hour_words(train.max_hours)}); one epoch "
+            f"of {tokens:,.0f} tokens takes about {hour_words(one)} ({duration.source})",
             "Raise train.max_hours and the budget, give train.max_steps, or train on less data.",
         )
     elif every > train.max_hours:
         yield Finding(
             "warning",
-            f"train.max_hours: found {train.max_hours:g}; {values['epochs']} epochs take about {every:.1f} h",
+            f"train.max_hours: found {train.max_hours:g} ({hour_words(train.max_hours)}); "
+            f"{values['epochs']} epochs take about {hour_words(every)}",
             "The job stops at its limit with a checkpoint; the same command then continues from it.",
             "epoch",
         )

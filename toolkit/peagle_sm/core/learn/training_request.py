@@ -23,9 +23,11 @@ from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
 TRAINING_ROLE_PREFIX = "peagle-training-"
+TRAINING_STACK = "PeagleTraining"
 PENDING_HOURS = 24
-"""A job on demand waits this long for capacity, unbilled, then SageMaker ends it."""
-_SLACK = timedelta(minutes=30)
+"""A job on demand may wait this long for capacity, unbilled; then SageMaker, or the guard, ends it."""
+SLACK = timedelta(minutes=30)
+"""The guard's deadline of a job is this much after the job's own limits."""
 _SPARE_GB = 30
 
 
@@ -131,7 +133,7 @@ def training_request(
         "EnableManagedSpotTraining": train.spot,
         "EnableNetworkIsolation": train.network_isolation,
         "EnableInterContainerTrafficEncryption": train.instance_count > 1,
-        "Tags": job_tags(spec.name, deadline(spec, facts), facts.price.usd_per_hour, train.tags),
+        "Tags": job_tags(spec.name, deadline(spec, facts.now), facts.price.usd_per_hour, train.tags),
     }
     if train.kms_key is not None:
         request["OutputDataConfig"]["KmsKeyId"] = train.kms_key
@@ -152,6 +154,22 @@ def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:
     """Return the job's role: the spec's, the local server's, or that of the stack PeagleTraining."""
     stack = f"arn:{partition(facts.region)}:iam::{facts.account}:role/{training_role(facts.region)}"
     return spec.train.execution_role_arn or facts.role_arn or stack
+
+
+def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return what the role of the stack PeagleTraining may not use, by the field of learn.yaml.
+
+    ``parameters`` are the stack's. The role writes below its prefix alone, and reads JumpStart's models and
+    the recorded traffic, too.
+    """
+    own = f"s3://{parameters.get('Bucket', '')}/{parameters.get('Prefix', '')}/"
+    read = [own, *(f"s3://jumpstart-{kind}cache-prod-{facts.region}/" for kind in ("", "private-"))]
+    if parameters.get("PromptsBucket"):
+        read.append(f"s3://{parameters['PromptsBucket']}/{parameters.get('PromptsPrefix', '')}")
+    used = {"target.uri": facts.target_uri, "head": facts.head_uri}
+    used |= {f"train.{name}": channel.uri for name, channel in facts.channels.items()}
+    found = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
+    return found | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
 
 
 def _channels(spec: LearnSpec, facts: TrainingFacts) -> list[dict[str, Any]]:
@@ -218,7 +236,7 @@ def wait_hours(spec: LearnSpec) -> float:
     return spec.train.max_wait_hours or 2 * spec.train.max_hours
 
 
-def deadline(spec: LearnSpec, facts: TrainingFacts) -> datetime:
-    """Return when the guard stops the job; SageMaker's own limits end it before."""
+def deadline(spec: LearnSpec, now: datetime) -> datetime:
+    """Return when the guard stops a job that is sent ``now``; SageMaker's own limits end it before."""
     hours = wait_hours(spec) if spec.train.spot else spec.train.max_hours + PENDING_HOURS
-    return facts.now + timedelta(hours=hours) + _SLACK
+    return now + timedelta(hours=hours) + SLACK

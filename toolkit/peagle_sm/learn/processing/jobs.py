@@ -25,6 +25,7 @@ from peagle_sm.core.learn.processing.requests import (
     SETTINGS_FILE,
     STAGES,
     Stage,
+    max_seconds,
     prepared_uri,
     settings_uri,
 )
@@ -138,7 +139,7 @@ def prepare(
     if len(usable) < len(STAGES):
         plan.refuse_errors()
         if not unguarded:
-            require_guard(session)
+            require_guard(session, "processing")
         if not confirm(PreparationOffer(plan, existing)):
             raise Declined(
                 "Nothing was created: it was not confirmed.", next_step="Run it again and confirm."
@@ -180,14 +181,19 @@ def _ended(
     pacing: Pacing,
 ) -> str:
     """Create a job where there is none that runs or is done, follow it, and return its name."""
+    parameters: Mapping[str, Any] | None = None
     if found is None or not _is_usable(plan.spec, session, found):
         attempt = 1 if found is None else (attempt_of(found.name, plan.bases[stage]) or 1) + 1
         parameters = plan.request(stage, attempt, read_job, session.now()).parameters
-        start(session, parameters)
         name = str(parameters["ProcessingJobName"])
     else:
         name = found.name
-    follow(session, name, progress=progress, pacing=pacing)
+    try:
+        if parameters is not None:
+            start(session, parameters)
+        follow(session, name, progress=progress, pacing=pacing)
+    except KeyboardInterrupt as error:  # before `follow` has seen the job
+        raise _interrupted(session, name, plan.usd_per_hour[stage], max_seconds(plan.spec)) from error
     return name
 
 
@@ -289,7 +295,7 @@ def follow(
             pacing.sleep(pacing.poll_s)
             job = processing.describe_processing_job(session, name) or job
     except KeyboardInterrupt as error:
-        raise _left_running(session, job, state.usd_per_hour) from error
+        raise _interrupted(session, job.name, price_in(tags), job.max_runtime_s, job.status) from error
     return _checked(state, session)
 
 
@@ -314,15 +320,18 @@ def _event(state: ProcessingState, newest: Mapping[str, tuple[int, ...]], elapse
     )
 
 
-def _left_running(session: Session, job: ProcessingJob, price: float | None) -> Interrupted:
-    flags = session.command_flags()
-    limit = "" if job.max_runtime_s is None else f", for at most {elapsed(job.max_runtime_s)}"
+def _interrupted(
+    session: Session, name: str, price: float | None, max_runtime_s: int | None, status: str | None = None
+) -> Interrupted:
+    """Return the error of Ctrl-C; ``status`` None: the job was not seen, and may not be there."""
+    limit = "" if max_runtime_s is None else f", for at most {elapsed(max_runtime_s)}"
     cost = f" for {usd(price, 'hour')}" if price else ""
+    what = f"The job {name} runs" if status is not None else f"If the job {name} was created, it runs"
     return Interrupted(
-        f"Stopped following. The job {job.name} runs on{cost}{limit}.",
+        f"Stopped following. {what} on{cost}{limit}.",
         next_step=f"Run the same command again to follow it; stop it with `peagle-sm learn stop "
-        f"{job.name}{flags}`.",
-        details={"job": job.name, "status": job.status, "usd_per_hour": price},
+        f"{name}{session.command_flags()}`.",
+        details={"job": name, "status": status, "usd_per_hour": price},
     )
 
 

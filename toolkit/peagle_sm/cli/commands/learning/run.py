@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -55,7 +55,8 @@ def run(
     work = open_work(spec_path, spec)
     with termination_is_ctrl_c(), follower(state) as follow:
         if not unguarded:
-            with_guard(state, session, follow, yes, lambda: require_guard(session))
+            job: Literal["training"] | None = None if until == "data" else "training"
+            with_guard(state, session, follow, yes, lambda: require_guard(session, job))
         loop = Loop(spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded)
         ask = asking(state, yes, "run", render_run_offer, lambda _: f"Run {spec.name}?", before=follow.pause)
         found = go(

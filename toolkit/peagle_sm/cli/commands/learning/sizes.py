@@ -10,7 +10,7 @@ from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_fields, render_table
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.errors import PeagleError, SpecError
 
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import PriceEntry
@@ -52,8 +52,20 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
     from peagle_sm.core.learn.recipes import load_recipes
 
     book, catalog = load_recipes(), load_catalog()
+    if model not in book.models:
+        raise SpecError(
+            f"MODEL: found {model!r}; allowed: {', '.join(book.models)}",
+            next_step="For a model of your own write its s3:// folder into target.model of learn.yaml; "
+            "`peagle-sm learn train --dry-run` shows memory and price.",
+        )
     recipe = book.recipe(model)
-    chosen = lengths or tuple(one for one in LENGTHS if one <= (catalog.models[model].max_context or one))
+    longest = catalog.models[model].max_context
+    if longest is not None and max(lengths, default=0) > longest:
+        raise SpecError(
+            f"--sequence-length: found {max(lengths)}; allowed: at most {longest}, the context of {model}",
+            next_step="Give a shorter sequence.",
+        )
+    chosen = lengths or tuple(one for one in LENGTHS if one <= (longest or one))
     found = training_options(
         recipe, catalog, book, _prices(state, prices), lengths=chosen, partitions=partitions
     )

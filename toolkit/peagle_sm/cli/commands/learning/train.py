@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,7 @@ from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError, SpecError, TrainingFailed
 from peagle_sm.core.words import elapsed, usd
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ def train(
     """
     from peagle_sm.learn import train as learning
 
+    check_report(report)
     spec = learning.load_learn_spec(spec_path)
     if not dry_run:
         need_terminal(state, yes, f"peagle-sm learn train {spec_path} --dry-run{state.flags}")
@@ -72,7 +77,7 @@ def train(
         click.echo(to_json(plan.to_dict() if state.format == "json" else plan.request.parameters))
         plan.refuse_errors()
         return
-    with termination_is_ctrl_c(), follower(state) as follow:
+    with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "training", str, question, before=follow.pause)
 
         def attempt() -> TrainingState:
@@ -101,11 +106,13 @@ def question(offer: TrainingOffer) -> str:
 def status(state: State, job: str | None, follows: bool, lines: bool, report: Path | None) -> None:
     """Show training jobs, and processing jobs of `learn data`: steps, losses and cost.
 
-    JOB is a job's name, or the beginning of several; without it, all running jobs of peagle-sm are listed.
+    JOB is a job's name, or a part of the names of several training jobs; without it, all running jobs of
+    peagle-sm are listed. A name that is in none gives exit code 4.
     """
     from peagle_sm.aws.control.training import describe_training_job, log_lines
     from peagle_sm.learn import train as learning
 
+    check_report(report)
     session = open_session(state)
     if job is not None and is_processing(session, job):
         _show_processing(state, session, job, follows=follows, lines=lines)
@@ -115,6 +122,8 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
         if job is not None and (follows or lines or report):
             learning.training_state(session, job)  # raises: there is no such job
         rows = learning.jobs_of(session, job)
+        if job is not None and not rows:
+            learning.training_state(session, job)  # raises: there is no such job
         others = running_jobs(session) if job is None else []
         emit(
             state,
@@ -128,7 +137,7 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
             click.echo(line.text)
         return
     if follows:
-        with termination_is_ctrl_c(), follower(state) as follow:
+        with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
             shown = learning.follow(session, job, progress=follow)
     else:
         shown = learning.training_state(session, job)
@@ -259,6 +268,37 @@ def render_processing(shown: ProcessingState, flags: str) -> str:
     if job.running:
         fields.append(("stop it", f"peagle-sm learn stop {job.name}{flags}"))
     return render_fields([(name, value) for name, value in fields if value])
+
+
+def check_report(path: Path | None) -> None:
+    """Refuse a report that could not be written in the end, before a job is paid for.
+
+    Raises:
+        SpecError: its folder does not exist, or may not be written to.
+    """
+    folder = None if path is None else path.absolute().parent
+    if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise SpecError(
+            f"--report: found {path}; allowed: a file in a folder that exists and may be written to",
+            next_step=f"Make {folder}, or give another place.",
+        )
+
+
+@contextmanager
+def reporting_failure(state: State, session: Session, path: Path | None) -> Iterator[None]:
+    """Also write the report of a job that failed or was stopped."""
+    from peagle_sm.learn import train as learning
+
+    try:
+        yield
+    except TrainingFailed as error:
+        try:
+            if path is not None:
+                job = learning.training_state(session, str(error.details["job"]))
+                _write_report(state, session, job, path)
+        except PeagleError as problem:  # why the job failed is what counts
+            note(state, f"no report: {problem.message}")
+        raise
 
 
 def _write_report(state: State, session: Session, shown: TrainingState, path: Path | None) -> None:

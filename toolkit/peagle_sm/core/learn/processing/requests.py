@@ -18,7 +18,7 @@ from peagle_sm.core.learn.job_names import attempt_name, job_tags
 from peagle_sm.core.learn.processing.lines import GENERAL, PROMPTS, SCHEMA
 from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.core.learn.training_request import training_role
+from peagle_sm.core.learn.training_request import PENDING_HOURS, SLACK, training_role
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.words import Finding
@@ -32,7 +32,6 @@ SETTINGS = "settings"
 SETTINGS_FILE = "settings.json"
 MOST_INPUTS = 10
 """ProcessingInputs of a job; one of them has the settings."""
-_SLACK = timedelta(minutes=30)
 _SPARE_GB = 30
 _DISKS = re.compile(r"ml\.[a-z]+\d+[a-z]*d[a-z]*\.")
 _SIZE = re.compile(r"ml\.([a-z]+)\d+[a-z]*\.(?:(\d*)xlarge|large)")
@@ -171,7 +170,7 @@ def processing_request(
     name, train = attempt_name(base, attempt), spec.train
     count = instances_of(spec, facts, stage)
     price = facts.prices[stage]
-    deadline = facts.now + timedelta(hours=spec.data.processing.max_hours) + _SLACK
+    deadline = facts.now + timedelta(hours=spec.data.processing.max_hours + PENDING_HOURS) + SLACK
     inputs = [_input(SETTINGS, settings_uri(spec, settings_base), "FullyReplicated")]
     if stage == "read":
         numbers = {PROMPTS: 0, GENERAL: 0}

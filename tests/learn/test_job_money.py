@@ -1,0 +1,203 @@
+"""What a job costs, when the follower stops it, and what Ctrl-C, a late yes and a deleted head do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.control.training import TrainingJob, describe_training_job, log_lines, training_job_names
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import split_uri
+from peagle_sm.core.errors import Interrupted, TrainingFailed
+from peagle_sm.core.learn.plan import LearnPlan
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import Request
+from peagle_sm.learn import train as learning
+from peagle_sm.service.progress import Pacing
+from sagemaker_local.process import client
+from tests.learn.test_train import never, remembering, run, scripted, start, yes
+from tests.local.serving import Server, eventually
+
+Make = Callable[..., LearnSpec]
+T0 = datetime(2026, 11, 26, tzinfo=UTC)
+KIND = "ml.c7i.2xlarge"
+
+
+def after(minutes: float) -> datetime:
+    return T0 + timedelta(minutes=minutes)
+
+
+def moves(*rows: tuple[str, float]) -> list[dict[str, Any]]:
+    """SecondaryStatusTransitions from statuses and the minutes of their starts; the last one has no end."""
+    found: list[dict[str, Any]] = [{"Status": name, "StartTime": after(start)} for name, start in rows]
+    for one, following in itertools.pairwise(found):
+        one["EndTime"] = following["StartTime"]
+    return found
+
+
+WAITS = moves(("Starting", 0), ("Downloading", 5), ("Training", 6), ("Interrupted", 35), ("Starting", 36))
+
+
+@pytest.mark.parametrize(
+    ("spot", "told", "minutes"),
+    [
+        (True, WAITS, 30),  # of 61: it has waited for instances since
+        (True, [*WAITS[:-1], *moves(("Starting", 36), ("Training", 51), ("Stopping", 60))], 40),
+        (True, moves(("Starting", 0), ("Stopping", 5)), 0),  # it never had instances
+        (True, [], 56),
+        (False, WAITS, 56),
+    ],
+)
+def test_a_spot_job_is_billed_for_the_statuses_in_which_it_has_instances(
+    spot: bool, told: list[dict[str, Any]], minutes: int
+) -> None:
+    job = TrainingJob(
+        "a",
+        "arn",
+        "InProgress",
+        "Starting",
+        T0,
+        after(5),
+        spot=spot,
+        raw={"SecondaryStatusTransitions": told},
+    )
+    assert job.billed_seconds(after(61)) == 60 * minutes
+
+
+def priced(plan: LearnPlan, usd_per_hour: float, **script: str) -> LearnPlan:
+    """The plan's request with a script and a price: the local SageMaker costs nothing."""
+    sent = scripted(plan, **script).request.parameters
+    tags = [*sent["Tags"], {"Key": "peagle-sm:usd-per-hour", "Value": str(usd_per_hour)}]
+    return replace(plan, request=Request("sagemaker", "create_training_job", {**sent, "Tags": tags}))
+
+
+def holding(session: Session, plan: LearnPlan) -> None:
+    def held() -> bool:
+        job = describe_training_job(session, plan.job)
+        assert job is not None
+        lines = log_lines(session, plan.job, job.created_at)
+        return any("holding" in line.text for line in lines)
+
+    eventually(held)
+
+
+def secondary(session: Session, name: str) -> str:
+    job = describe_training_job(session, name)
+    assert job is not None
+    return job.secondary
+
+
+def capacity(server: Server, instances: int | None) -> None:
+    body = json.dumps({"instance_type": KIND, "instances": instances}).encode()
+    with urllib.request.urlopen(f"{server.url}/_peagle/capacity", body) as answer:
+        assert answer.status == 200
+
+
+def test_a_spot_job_that_waits_for_capacity_is_within_its_budget(
+    local: Session, server: Server, folder: Path, make_spec: Make
+) -> None:
+    spec = make_spec("waits", spot=True, instance_type=KIND, max_hours=2)
+    plan = priced(
+        learning.plan_training(spec, local, folder), 100.0, hold="term", on_term='{"checkpoints/a": "1"}'
+    )
+    start(local, plan)
+    holding(local, plan)
+    port = server.status.port
+    slept: list[float] = []
+    capacity(server, 0)
+    try:
+        client.interrupt_training(port, plan.job)
+        eventually(lambda: secondary(local, plan.job) == "Starting")
+        client.advance_clock(port, 3600)
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            capacity(server, None)
+            eventually(lambda: secondary(local, plan.job) != "Starting")
+
+        done = learning.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
+    finally:
+        capacity(server, None)
+    assert (done.job.status, done.interruptions) == ("Completed", 1)
+    assert done.billed_s < 600
+    assert slept
+
+
+def test_a_job_that_sagemaker_stops_at_its_longest_run_is_not_stopped_again(
+    local: Session, server: Server, folder: Path, make_spec: Make
+) -> None:
+    plan = priced(
+        learning.plan_training(make_spec("longest", max_hours=0.5), local, folder),
+        100.0,
+        hold="always",
+        on_term="ignore",
+    )
+    start(local, plan)
+    holding(local, plan)
+    port = server.status.port
+    client.advance_clock(port, 1830)
+    eventually(lambda: secondary(local, plan.job) == "Stopping")
+    assert learning._stop(local, plan.job) is False, "it ends already"
+
+    def sleep(_: float) -> None:
+        client.advance_clock(port, 130)
+        eventually(lambda: secondary(local, plan.job) != "Stopping")
+
+    with pytest.raises(TrainingFailed, match=r"was stopped: it reached train\.max_hours"):
+        learning.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
+
+
+def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    def interrupted(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    spec = make_spec("cut", max_hours=3)
+    events = local.creating_client("sagemaker").meta.events
+    events.register("after-call.sagemaker.CreateTrainingJob", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        run(local, spec, folder)
+    events.unregister("after-call.sagemaker.CreateTrainingJob", interrupted)  # sessions share the client
+    name = str(caught.value.details["job"])
+    assert list(training_job_names(local, name)) == [name]
+    assert f"If the job {name} was created, it runs on, for at most 3h00m" in caught.value.message
+    assert f"peagle-sm learn stop {name}" in (caught.value.next_step or "")
+
+
+def test_the_guard_s_deadline_counts_from_the_yes(
+    local: Session, server: Server, folder: Path, make_spec: Make
+) -> None:
+    spec = make_spec("late-yes", spot=True, max_hours=1)
+
+    def late(_: learning.TrainingOffer) -> bool:
+        client.advance_clock(server.status.port, 3 * 3600)
+        return True
+
+    done = run(local, spec, folder, confirm=late)
+    rows = local.api("sagemaker").list_tags(ResourceArn=done.job.arn)["Tags"]
+    told = {one["Key"]: one["Value"] for one in rows}["peagle-sm:deadline"]
+    ends = datetime.fromisoformat(told.replace("Z", "+00:00")) - done.job.created_at
+    assert abs(ends - timedelta(hours=2, minutes=30)) < timedelta(minutes=1)
+
+
+def test_a_finished_job_without_its_head_is_followed_by_a_further_one(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    spec = make_spec("headless")
+    first = run(local, spec, folder, confirm=yes)  # the scripted trainer leaves no head
+    offers: list[learning.TrainingOffer] = []
+    second = run(local, spec, folder, confirm=remembering(offers))
+    assert second.job.name == f"{first.job.name}-2"
+    assert "its head is gone" in str(offers[0])
+    bucket, key = split_uri(second.job.artifact or "")
+    local.api("s3").put_object(Bucket=bucket, Key=key, Body=b"a head")
+    assert run(local, spec, folder, confirm=never).job.name == second.job.name
