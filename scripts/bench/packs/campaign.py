@@ -32,6 +32,7 @@ from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import dependencies
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
+from scripts.bench.packs import scorecard
 from scripts.bench.packs.arms import CLEAN, LOCAL_FAULTS, PLAIN, specs, write_files
 from scripts.bench.packs.cases import CASES, Case, needed, speed_bench_file
 from scripts.bench.packs.page import did_what_it_must, page
@@ -253,14 +254,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return join(given.join)
     packs = given.packs.split(",")
 
-    def scorecard(reporter: Reporter) -> int:
-        from scripts.bench.packs.scorecard import measure
-
+    def only_scorecard(reporter: Reporter) -> int:
         with tempfile.TemporaryDirectory() as folder, LocalStack(reporter.say) as stack:
             every = specs(write_files(Path(folder)))
             stack.deploy({name: every[name] for name in (PLAIN, CLEAN)}, together=False)
             with reporter.phase("scorecard"):
-                measure(stack, Path(folder), reporter.say)
+                scorecard.measure(stack, Path(folder), reporter.say)
             stack.delete_all()
         return 0
 
@@ -292,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reporter.say(f"not as it must be: {one}")
         return 1 if bad else 0
 
-    return run_job(scorecard if given.scorecard else job)
+    return run_job(only_scorecard if given.scorecard else job)
 
 
 if __name__ == "__main__":

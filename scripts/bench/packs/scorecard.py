@@ -23,8 +23,8 @@ from scripts.bench.comparison import dependencies
 from scripts.bench.job import write_json
 from scripts.bench.local_stack import LocalStack, Say
 from scripts.bench.packs.arms import CLEAN, PLAIN
-from scripts.bench.packs.campaign import ROOT
 
+ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "docs" / "reference" / "packs" / "scorecard.json"
 PAGE = ROOT / "docs" / "how-to" / "is-it-right.md"
 BEGIN = "<!-- scorecard: written by scripts/bench-packs --scorecard -->\n"
