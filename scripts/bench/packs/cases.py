@@ -1,8 +1,8 @@
 """What a campaign runs: each pack small, on the clean arm and on the faults that it must find.
 
 The sizes are small so that a run takes seconds. The context stays within the 496 tokens that the stand-in
-heads were trained on, as far as a pack can use it: beyond that their acceptance does fall
-(`docs/how-to/packs.md`), so a run there is no clean one.
+heads were trained on, as far as a pack can use it: beyond that their acceptance falls, by a quarter at the
+model's limit (`docs/how-to/is-it-right.md`), and a clean run must not be near a fault.
 """
 
 from __future__ import annotations

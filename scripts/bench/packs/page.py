@@ -16,7 +16,9 @@ _INTRODUCTION = """\
 **Small stand-in weights on a CPU.** `scripts/bench-packs` writes this page and the record
 `docs/reference/packs/runs.json`; do not edit them. Real vLLM serves every arm behind the local SageMaker.
 Each run has its own seed, and sends its pack, made small, to an arm without speculation and to the arm in
-question.
+question. Where a pack has long prompts, the contexts are far below the model's limit of 8,192 tokens: the
+heads of the stand-in were trained on 496, and their acceptance is lower beyond that. [One run goes to the
+limit](../how-to/is-it-right.md#the-scorecard-of-the-stand-ins).
 
 A clean run must pass. A run on a fault must fail by the check that is named, or be refused. The sizes are in
 `scripts/bench/packs/cases.py`, the faults in `scripts/bench/packs/arms.py`: a draft head or a target that is

@@ -1,6 +1,6 @@
 """The stand-ins' own scorecard: its record, and its table on the page "Is P-EAGLE right for your traffic?".
 
-Two sizes: contexts of the length that the heads can follow, and up to the model's limit, where they cannot.
+Two sizes: all packs with contexts up to 2,048 tokens, and those with long prompts up to the model's limit.
 """
 
 from __future__ import annotations
