@@ -32,6 +32,7 @@ import psutil
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.compare.alternating import turn_order
 from peagle_sm.measure.compare.confidence_intervals import ratio
+from peagle_sm.measure.results import provenance
 from peagle_sm.service.serving.proxy import Proxy, start
 from peagle_sm.service.serving.upstream import Upstream
 from peagle_sm.traffic.file_target import FileTarget
@@ -39,17 +40,19 @@ from peagle_sm.traffic.recorder import Recorder, TrafficSource
 
 OFF, ON = "off", "recording"
 _READER = """
-import http.client, json, sys, threading
+import concurrent.futures, http.client, sys
 port, streams, body = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].encode()
 def read():
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("POST", "/v1/chat/completions", body)
     answer = connection.getresponse()
-    while answer.read1(65536):
-        pass
-threads = [threading.Thread(target=read) for _ in range(streams)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
+    end = b""
+    while part := answer.read1(65536):
+        end = (end + part)[-64:]
+    assert answer.status == 200 and b"[DONE]" in end, (answer.status, end)
+with concurrent.futures.ThreadPoolExecutor(streams) as pool:
+    for done in [pool.submit(read) for _ in range(streams)]:
+        done.result()
 """
 
 
@@ -115,7 +118,7 @@ def compare(options: argparse.Namespace) -> dict[str, object]:
         "redacting_process_cpu_ms_per_stream": round(fmean(inside) / options.streams * 1000, 3),
         "recorded": recorded,
         "load_average": os.getloadavg(),
-        "cpus": os.cpu_count(),
+        "provenance": provenance.origin(seed=0),
     }
 
 
@@ -146,6 +149,7 @@ def _proxy(url: str, path: Path | None) -> Iterator[ServingProcess]:
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(url, path, theirs))
     process.start()
+    theirs.close()  # so that a process that fails to start is noticed
     try:
         yield ServingProcess(process, ours, ours.recv())
     finally:

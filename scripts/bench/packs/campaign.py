@@ -48,7 +48,7 @@ PAGE = ROOT / "docs" / "reference" / "pack-runs.md"
 class PackRun:
     """One run of a pack on one arm; ``failed`` are the checks that failed, ``open`` those not decided.
 
-    ``example`` is the first fault that it names. ``revision`` is the repository's, as in provenance.
+    ``example`` is the first fault of the check that must fail; ``revision`` is the repository's.
     """
 
     pack: str
@@ -80,11 +80,16 @@ class PackRun:
             record.figure,
             record.requests,
             round(record.seconds, 1),
-            next(iter(record.examples), ""),
+            _example(record, CASES[record.pack].faults.get(arm)),
             origin["date"][:10],
             origin["machine"]["processor"],
             origin["git_revision"] or "",
         )
+
+
+def _example(record: PackRecord, check: str | None) -> str:
+    """Return the first fault that the check names which must find it."""
+    return next((one.examples[0] for one in record.checks if one.name == check and one.examples), "")
 
 
 class PackRuns:

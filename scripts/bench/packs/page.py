@@ -33,8 +33,7 @@ does not reason, whatever its prompt says. A higher effort only puts more text b
 the answer has later positions. This is no model of real reasoning: it shows that the pack runs on the
 engine, passes on a clean arm and finds its faults. Its answers have 64 tokens at each effort. So what more
 effort costs in USD was only simulated (`tests/measure/packs/test_reasoning.py`). On a busy machine the pack
-does not decide the cost: 6 of the 92 last clean runs ended so, beside tests, and the same seeds passed when
-they ran again.
+does not decide the cost.
 
 The table has the recorded runs. Earlier failures that are not in the record are on the page
 [What works](status.md)."""
@@ -62,7 +61,7 @@ def page(document: Mapping[str, Any]) -> str:
         parts.append("\n".join(["| pack | arm | seed | result | why |", "|---|---|---:|---|---|", *rows]))
     found = _found(runs)
     if found:
-        parts.append("The first fault that the first run of an arm named:")
+        parts.append("The first fault that the check names, in the first run that kept it:")
         parts.append("\n".join(["| pack | arm | fault |", "|---|---|---|", *found]))
     parts.append(
         "Where the runs are from; `+changes` means files that were not committed. Day, processor and "

@@ -92,11 +92,18 @@ def _row(record: PackRecord, size: Size) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = ["| pack | up to | result | figure |", "|---|---:|---|---|"]
+    lines = [
+        "| pack | up to | result | figure | lowest against the first part | answers |",
+        "|---|---:|---|---|---|---|",
+    ]
     for row in rows:
         context = "the model's limit" if row["context"] is None else f"{row['context']:,}"
         said = (row["figure"] if row["passed"] else row["why"]).replace("|", "/")
-        lines.append(f"| `{row['pack']}` | {context} | {_RESULTS[row['passed']]} | {said} |")
+        checks = {each["name"]: each["summary"].split("; ") for each in row["checks"]}
+        fall = next((told[1:2] for name, told in checks.items() if name.startswith("acceptance by")), ["-"])
+        lowest = fall[0].partition(" of the acceptance")[0]
+        cells = (context, _RESULTS[row["passed"]], said, lowest, checks.get("identity", ["-"])[0])
+        lines.append(f"| `{row['pack']}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

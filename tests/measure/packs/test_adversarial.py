@@ -154,7 +154,7 @@ def test_a_busy_machine_is_no_fault_of_the_arm() -> None:
     ]
     verdict = judge(replace(one, baseline_requests=tuple(slowed))).checks["speed"]
     assert verdict.passed is None
-    assert "the machine was busy: plain decoding took" in verdict.summary
+    assert "plain decoding was not steady, " in verdict.summary
     assert verdict.figures["speed_up_base64"] == pytest.approx(0.5, rel=0.05)
     assert unsteady(one.baseline_requests) is None
     assert unsteady([]) is None

@@ -163,7 +163,7 @@ def test_a_busy_machine_is_no_fault_of_the_arm() -> None:
     ]
     verdict = judge(replace(one, baseline_requests=tuple(slowed))).checks["cost by effort"]
     assert verdict.passed is None
-    assert "the machine was busy: plain decoding took" in verdict.summary
+    assert "plain decoding was not steady, " in verdict.summary
     assert verdict.figures["usd_ratio_high"] == pytest.approx(2, rel=0.2)
 
 

@@ -192,7 +192,20 @@ def test_free_text_is_a_violation_also_where_max_tokens_cuts_it(form: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", '{"a', '{"a": tru', '{"a": "\\', '{"a": "\\u12', '{"a": -', '{"a": [1,   ', " " * 99]
+    "text",
+    [
+        "9" * 5000,
+        "[" * 100_000,
+        "",
+        "{",
+        '{"a',
+        '{"a": tru',
+        '{"a": "\\',
+        '{"a": "\\u12',
+        '{"a": -',
+        '{"a": [1,   ',
+        " " * 99,
+    ],
 )
 def test_json_that_may_go_on_is_only_truncated(text: str) -> None:
     assert problem(of_form("json-schema"), TokenAnswer(text, (), "length")) == "truncated at max_tokens"

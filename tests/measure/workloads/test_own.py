@@ -100,9 +100,12 @@ def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], sai
 
 
 def test_a_field_of_one_s_own_stays_in_the_body(tmp_path: Path) -> None:
-    path = lines(tmp_path / "m.jsonl", {**CHAT, "idx": 3}, {"body": {**CHAT, "label": "x"}})
+    own = [{**CHAT, name: "x"} for name in ("idx", "subcategory", "customer_id", "label_ids", "categories")]
+    path = lines(tmp_path / "m.jsonl", *own, {"body": {**CHAT, "label": "x"}})
     found = [item.body for item in load_workload(str(path)).items]
-    assert sorted(found, key=len) == [{**CHAT, "idx": 3}, {**CHAT, "label": "x"}]
+    assert sorted(found, key=str) == sorted([*own, {**CHAT, "label": "x"}], key=str)
+    beside = load_workload(str(lines(tmp_path / "b.jsonl", {**CHAT, "labels": {"team": "a"}, "label": 1})))
+    assert beside.items[0].labels == {"team": "a"}
 
 
 def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: Path) -> None:

@@ -137,17 +137,21 @@ def test_the_scorecard_shows_the_figure_of_a_pass_and_the_reason_otherwise() -> 
         "passed": True,
         "figure": "acceptance 3.1",
         "why": "it holds",
+        "checks": [
+            {"name": "acceptance by length", "summary": "holds; 99 tokens: 0.8; more"},
+            {"name": "identity", "summary": "3 of 4 answers identical; others"},
+        ],
     }
-    rows = [row, {**row, "context": None, "passed": False}, {**row, "passed": None}]
+    rows = [row, {**row, "context": None, "passed": False}, {**row, "passed": None, "checks": []}]
     told = {"date": "2026-11-26T10", "machine": {"cores": 2, "processor": "EPYC"}, "git_revision": "a" * 40}
     written = with_table(f"above\n{BEGIN}old\n{END}\nbelow\n", {"rows": rows, "provenance": told})
     assert written == (
         f"""above
-{BEGIN}| pack | up to | result | figure |
-|---|---:|---|---|
-| `rag` | 2,048 | pass | acceptance 3.1 |
-| `rag` | the model's limit | **fail** | it holds |
-| `rag` | 2,048 | not measured | it holds |
+{BEGIN}| pack | up to | result | figure | lowest against the first part | answers |
+|---|---:|---|---|---|---|
+| `rag` | 2,048 | pass | acceptance 3.1 | 99 tokens: 0.8 | 3 of 4 answers identical |
+| `rag` | the model's limit | **fail** | it holds | 99 tokens: 0.8 | 3 of 4 answers identical |
+| `rag` | 2,048 | not measured | it holds | - | - |
 
 Measured on 2026-11-26 on 2 cores of EPYC, git aaaaaaaaaaaa; one deployment of each endpoint.
 {END}

@@ -85,7 +85,10 @@ def unsteady(baseline: Sequence[RequestRecord]) -> str | None:
     low, high = times[len(times) // 10], times[-1 - len(times) // 10]
     if high <= BUSY * low:
         return None
-    return f"the machine was busy: plain decoding took {low:.1f} to {high:.1f} ms a token (p10, p90)"
+    return (
+        f"plain decoding was not steady, {low:.1f} to {high:.1f} ms a token (p10, p90): the machine was busy,"
+        " or chunks came in batches"
+    )
 
 
 def falls(

@@ -168,11 +168,11 @@ def demand_baseline(arms: Sequence[ArmRecord]) -> None:
         return
     told = ", ".join(f"{arm.name} (mode {arm.mode})" for arm in arms)
     unknown = [_argument(arm) for arm in arms if arm.mode == "unknown"]
-    example = f"for example none={unknown[0]}" if unknown else "as none=NAME"
+    example = f"none={unknown[0]}" if len(unknown) == 1 else "none=NAME"
     raise SpecError(
         f"packs compare with an endpoint without speculation, and no arm is known to be one: {told}",
-        next_step=f"give the endpoint that does not speculate the label none, {example}; to judge one"
-        " endpoint alone: peagle-sm bench ENDPOINT --workload pack:rag",
+        next_step=f"name an endpoint that does not speculate, as {example}; to judge one endpoint alone:"
+        " peagle-sm bench ENDPOINT --workload pack:rag",
         details={"modes": {arm.name: arm.mode for arm in arms}},
     )
 
@@ -192,7 +192,7 @@ def size_of_run(works: Sequence[PackWork | PackNotMeasured], model: ServedModel)
                 requests += 1
                 tokens += size_of(turn) * (1 if isinstance(turn.body.get("prompt"), list) else rate)
                 turn = turn.then("") if turn.then is not None else None
-    return f"to each arm: {counted(requests, 'request')} with about {tokens:,.0f} prompt tokens"
+    return f"to each arm at least {counted(requests, 'request')} with about {tokens:,.0f} prompt tokens"
 
 
 def run_packs(

@@ -260,7 +260,9 @@ def _beyond_repair(demand: FormDemand, text: str) -> str | None:
         return f"is longer than any {demand.form} of the request" if len(text) > demand.longest else None
     try:
         json.loads(text)
-    except json.JSONDecodeError as error:
+    except (RecursionError, ValueError) as error:
+        if not isinstance(error, json.JSONDecodeError):  # too deep, or a number that is too long
+            return None
         inside = error.msg.startswith(("Unterminated string", "Invalid"))
         if not inside and len(text) - error.pos > len("false"):
             return f"is not the beginning of JSON ({error})"
