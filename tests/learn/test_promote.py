@@ -26,7 +26,7 @@ from peagle_sm.core.learn.proof import decide
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
 from peagle_sm.learn.heads import stage_candidate
-from peagle_sm.learn.promote import promote, promotions
+from peagle_sm.learn.promote import promote, promotions, rollback
 from peagle_sm.learn.prove import ProvePlan, plan_prove, proof_uri
 from peagle_sm.learn.stored_data import origin_of
 from peagle_sm.service import delete, deploy, status
@@ -226,7 +226,7 @@ def test_a_group_that_sagemaker_does_not_take_changes_nothing(project: Project) 
 
 @pytest.mark.parametrize(
     "words",
-    [("promote",), ("rollback",), ("run",), ("prove", "--head", str(HEAD))],
+    [("promote",), ("run",), ("prove", "--head", str(HEAD))],
     ids=lambda words: words[0],
 )
 def test_a_second_command_of_the_same_learn_yaml_is_refused_while_one_runs(
@@ -314,6 +314,32 @@ def test_no_alarm_exists_before_the_update_is_confirmed(project: Project) -> Non
         promote(project.spec, path, project.session, confirm=no, progress=lambda _: None, unguarded=True)
     assert seen == [[]]
     assert _alarms(project.session) == []
+
+
+def stopped_at_updating(event: Event) -> None:
+    if event.status == "Updating":
+        raise KeyboardInterrupt
+
+
+def test_a_rollback_after_a_stopped_promotion_brings_back_the_head_before(project: Project) -> None:
+    spec, path, here = project.spec, project.folder / "peagle.yaml", project.session
+    before = status(NAME, session=here).config_name
+    with pytest.raises(Interrupted):
+        promote(spec, path, here, progress=stopped_at_updating, unguarded=True)
+    assert rollback(spec, path, here, progress=lambda event: None, unguarded=True).state == "rolled-back"
+    assert status(NAME, session=here).config_name == before
+    assert _alarms(here) == []
+
+
+def test_a_promotion_after_a_stopped_rollback_brings_the_new_head(project: Project) -> None:
+    spec, path, here = project.spec, project.folder / "peagle.yaml", project.session
+    promote(spec, path, here, progress=lambda event: None, unguarded=True)
+    new = status(NAME, session=here).config_name
+    with pytest.raises(Interrupted):
+        rollback(spec, path, here, progress=stopped_at_updating, unguarded=True)
+    assert promote(spec, path, here, progress=lambda event: None, unguarded=True).state == "serves"
+    assert status(NAME, session=here).config_name == new
+    assert _alarms(here) == []
 
 
 def _alarms(session: Session) -> list[str]:  # noqa: F811

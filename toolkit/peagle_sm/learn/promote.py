@@ -27,6 +27,7 @@ from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
 from peagle_sm.core.learn.registry import check_group, model_package
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.payloads import Canary
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.learn.data import need_endpoint
@@ -35,6 +36,7 @@ from peagle_sm.learn.prove import bound_of, serving_spec, thresholds_of
 from peagle_sm.learn.registry import register, reject
 from peagle_sm.learn.stored_data import stored_manifest
 from peagle_sm.service import Endpoint, status, update, wait
+from peagle_sm.service.inventory.endpoint_status import EndpointStatus
 from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event, Pacing, Progress
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
@@ -187,9 +189,10 @@ def promote(
     known = promotions(spec, session)
     last = known[-1] if known else None
     ours = last is not None and last.state != "rolled-back" and last.after == after
-    summary = status(endpoint, session=session).summary
+    now = status(endpoint, session=session)
+    summary = now.summary
     planned = plan_for(wanted, session, stack=summary.stack is not None)
-    serves = summary.spec_hash == planned.spec_hash
+    serves = _serves(now, planned)
     if last is None or not ours or not serves:
         # Once the update has begun, the config is another: the binding to the old one is done with.
         _refuse_unproved(spec, proof, session, begun=ours and last is not None and last.state == "begun")
@@ -224,6 +227,16 @@ def promote(
             promoted = _record(spec, session, replace(promoted, model_packages=registered))
     progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
     return promoted
+
+
+def _serves(now: EndpointStatus, planned: Plan) -> bool:
+    """Return whether an endpoint serves a plan's spec.
+
+    An update writes the tags last, so after one that was stopped only the config says what serves. The
+    config of a stack has a name of the stack's own.
+    """
+    same = now.summary.spec_hash == planned.spec_hash
+    return same and (now.summary.stack is not None or now.config_name == planned.names.config)
 
 
 def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: str) -> PlanRefused:
@@ -379,10 +392,10 @@ def rollback(
     text, locked = spec_path.read_text(encoding="utf-8"), load_spec(spec_path)
     old = with_fields(text, last.before, str(spec_path))[1].locked_as(locked)
     new = with_fields(text, last.after, str(spec_path))[1].locked_as(locked)
-    summary = status(last.endpoint, session=session).summary
-    tagged, stack = summary.spec_hash, summary.stack
-    hashes = [plan_for(each, session, stack=stack is not None).spec_hash for each in (old, new)]
-    if tagged not in hashes:
+    now = status(last.endpoint, session=session)
+    tagged, stack = now.summary.spec_hash, now.summary.stack
+    plans = [plan_for(each, session, stack=stack is not None) for each in (old, new)]
+    if tagged not in [each.spec_hash for each in plans]:
         raise SpecError(
             f"endpoint {last.endpoint} serves another spec than {spec_path} (tag {tagged}), so a rollback"
             " would"
@@ -391,9 +404,10 @@ def rollback(
             " `peagle-sm update`:"
             f" head_uri: {last.before['head_uri']}",
         )
-    if tagged != hashes[0] and stack is not None:
+    is_old = _serves(now, plans[0])
+    if not is_old and stack is not None:
         raise _a_stacks(stack, spec_path, last.before, "rollback")
-    if tagged != hashes[0]:
+    if not is_old:
         _bring(old, spec, session, None, confirm, progress, pacing, unguarded)
     _write(spec_path, last.before)
     reject(last.model_packages, session, progress)

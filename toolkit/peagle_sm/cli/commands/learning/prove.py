@@ -295,7 +295,6 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
 
     spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm status {spec.endpoint or ''}{state.flags}")
-    open_work(spec_path, spec)
 
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
         return take_back(spec, endpoint_path, session, confirm=ask, progress=follow, unguarded=unguarded)
