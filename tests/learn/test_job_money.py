@@ -164,9 +164,11 @@ def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(
     spec = make_spec("cut", max_hours=3)
     events = local.creating_client("sagemaker").meta.events
     events.register("after-call.sagemaker.CreateTrainingJob", interrupted)
-    with pytest.raises(Interrupted) as caught:
-        run(local, spec, folder)
-    events.unregister("after-call.sagemaker.CreateTrainingJob", interrupted)  # sessions share the client
+    try:
+        with pytest.raises(Interrupted) as caught:
+            run(local, spec, folder)
+    finally:  # sessions share the client
+        events.unregister("after-call.sagemaker.CreateTrainingJob", interrupted)
     name = str(caught.value.details["job"])
     assert list(training_job_names(local, name)) == [name]
     assert f"If the job {name} was created, it runs on, for at most 3h00m" in caught.value.message

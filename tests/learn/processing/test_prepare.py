@@ -319,12 +319,14 @@ def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
     def interrupted(**_: Any) -> None:
         raise KeyboardInterrupt
 
-    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}, {"prompt": "y"}])
+    put(session, bucket, "traffic/a.jsonl", FEW)
     events = session.creating_client("sagemaker").meta.events
     events.register("after-call.sagemaker.CreateProcessingJob", interrupted)
-    with pytest.raises(Interrupted) as caught:
-        prepare(spec_of(), session)
-    events.unregister("after-call.sagemaker.CreateProcessingJob", interrupted)  # sessions share the client
+    try:
+        with pytest.raises(Interrupted) as caught:
+            prepare(spec_of(), session)
+    finally:  # sessions share the client
+        events.unregister("after-call.sagemaker.CreateProcessingJob", interrupted)
     name = str(caught.value.details["job"])
     assert processing.describe_processing_job(session, name) is not None
     assert f"If the job {name} was created, it runs on, for at most 4h00m" in caught.value.message
