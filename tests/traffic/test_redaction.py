@@ -17,6 +17,7 @@ from peagle_sm.traffic.recorder import Recorder, TrafficSource
 from peagle_sm.traffic.redaction import Redactor
 from peagle_sm.traffic.secret_rules import passes_luhn
 from tests.traffic.planted import FORMS, HARMLESS, Planted, pieces, planted
+from tests.traffic.planted_passwords import ORDINARY, WRITTEN
 from tests.traffic.planted_prefixes import PREFIXED
 
 SECRETS = planted()
@@ -43,7 +44,14 @@ def test_there_are_enough_secrets_of_each_sort() -> None:
     assert sum(name.startswith("e-mail") for name in names) >= 5
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@pytest.mark.parametrize(("text", "secret"), WRITTEN)
+def test_a_password_goes_however_it_is_written(text: str, secret: str) -> None:
+    left = Redactor().text(text)
+    assert secret in text
+    assert left == text.replace(secret, "[REDACTED:password]")
+
+
+@pytest.mark.parametrize("text", [*HARMLESS, *ORDINARY])
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     redactor = Redactor()
     assert redactor.text(text) == text
@@ -180,6 +188,19 @@ BEGINNINGS = (
     "password is password1",
     "api key - ",
     "curl -u a:b1234 ",
+    "curl -u 'a:",
+    "curl \"-ua:b1234' ",
+    'password="',
+    "password='(",
+    "**password:** ",
+    "password:\n",
+    "password:\n```\n",
+    "password=a1,b;",
+    "password=a1)];",
+    "password: (",
+    "token->",
+    "password\u2014",
+    "-uuuuuuuu",
     "4242.",
     "tvly-",
     "EAA",

@@ -141,7 +141,7 @@ def private_key_spans(text: str) -> Iterator[Span]:
 #: Names of passwords by their beginnings, which are found without a regular expression. Also in German,
 #: French, Spanish and Portuguese; the letter with a tilde may be escaped.
 _PASSWORDS = {
-    "pass": "passw(?:or)?d|passphrase|passwort",
+    "pass": "passw(?:or)?ds?|passphrase|passwort",
     "pwd": "pwd",
     "kennwort": "kennwort",
     "mot": "mot[ +]de[ +]passe",
@@ -153,34 +153,67 @@ _KEYS = "(?:api|access|account|private|shared|signing|encryption|auth|secret|sub
 _LONGEST_BEFORE_KEY = 13
 _NAMES = "|".join([*_PASSWORDS.values(), *_TOKENS.values(), f"{_KEYS}key"])
 _VALUE = r"(?:&(?![A-Za-z_]\w*=)|[^\s\"'`,;&<>(){}\[\]|\\]){6,}"
+#: After words: it ends at a dash or arrow, so that a text of names and dashes is not searched for each.
+_TOLD = _VALUE.replace(r"[^\s", r"[^\s\u2013\u2014\u2192")
 _WORD = r"(?:is|ist|es|est)"
-#: What may follow a name. A value after a sign is ``secret``, one after words ``told``. ``form`` is the same
-#: in a form, where plus signs are blanks: it ends at one, so that a long text of names is not searched again
-#: for each.
-_THEN = (
-    r"\d?[\"'`\]]{0,3}(?:"
-    rf"[ \t+]{{0,8}}(?::=|=>|=|:)[ \t+]{{0,8}}[\"'`]?(?P<secret>{_VALUE})(?P<after>[(\[]?)"
-    rf"|[ \t]{{1,4}}(?P<told_by>{_WORD}[ \t]?:?[ \t]|[-\u2013\u2014][ \t]|)[ \t]{{0,4}}[\"'`]?"
-    rf"(?P<told>{_VALUE})(?P<after_told>[(\[]?)"
-    rf"|\+(?P<form_by>{_WORD}(?::|%3a)?\+|-\+|)(?P<form>[^\s\"'`,;&<>(){{}}\[\]|\\+]{{6,}}))"
-)
-_NAMED_VALUES = [
-    (beginning, re.compile(rf"{before}(?P<name>{names}){_THEN}", re.ASCII))
-    for beginning, before, names in (
-        *((beginning, "", names) for beginning, names in (_PASSWORDS | _TOKENS | {"key": "key"}).items()),
-        ("pass", "(?<![a-z])", "pass"),
+#: A password may have brackets, commas and semicolons; a comma before a name and a sign ends it.
+_PASSWORD_VALUE = r"(?![(\[,;+]|\$\()(?:[,;&](?![A-Za-z_]\w{0,40}[ \t]?[=:])|[^\s\"'`,;&<>{}|\\]){6,}"
+#: In quotes it may have all but blanks; what begins like a piece between two strings of code is none.
+_QUOTED = r"(?P<quote>[\"'`])(?![(,;:)\]}+&|.])(?P<quoted>(?:(?!(?P=quote))\S){6,200})(?P=quote)|"
+_MARK = r"(?:[*_]{1,3}|</?(?:b|strong)>)?"  #: bold and italic
+_LINES = r"[ \t]{0,8}\r?\n(?:[ \t]{0,8}\r?\n)?"
+
+
+def _then(value: str, quoted: str = "") -> str:
+    """Return what may follow a name.
+
+    A value after a sign is ``secret`` or ``quoted``, one alone on the next line or in a block of code is
+    ``line``, one after words ``told``. ``form`` is the same in a form, where plus signs are blanks: it ends
+    at one, so that a long text of names is not searched again for each.
+    """
+    return (
+        rf"\d?[\"'`\]]{{0,3}}{_MARK}(?:"
+        rf"[ \t+]{{0,8}}(?::=|=>|=|:|\uff1a){_MARK}[ \t+]{{0,8}}{_MARK}"
+        rf"(?:{quoted}[\"'`]?(?P<secret>{value})(?P<after>[(\[]?))"
+        rf"|:{_MARK}{_LINES}(?:[ \t]{{0,8}}```\w{{0,12}}\r?\n)?[ \t]{{0,8}}[\"'`]?"
+        rf"(?P<line>{_VALUE})[\"'`]?(?=[ \t]{{0,8}}(?:\r?\n|\Z))"
+        rf"|(?:[ \t]{{1,4}}|(?=->|[\u2013\u2014\u2192]))"
+        rf"(?P<told_by>{_WORD}[ \t]?:?{_MARK}[ \t]|-{_MARK}[ \t]|(?:->|[\u2013\u2014\u2192])[ \t]?|)"
+        rf"[ \t]{{0,4}}[\"'`]?(?P<told>{_TOLD})(?P<after_told>[(\[]?)"
+        rf"|\+(?P<form_by>{_WORD}(?::|%3a)?\+|-\+|)(?P<form>[^\s\"'`,;&<>(){{}}\[\]|\\+]{{6,}}))"
     )
+
+
+_THEN = _then(_VALUE)
+_THEN_PASSWORD = _then(_PASSWORD_VALUE, _QUOTED)
+_NAMED_VALUES = [
+    *(
+        (beginning, re.compile(rf"(?P<name>{names}){_THEN_PASSWORD}", re.ASCII))
+        for beginning, names in _PASSWORDS.items()
+    ),
+    *(
+        (beginning, re.compile(rf"(?P<name>{names}){_THEN}", re.ASCII))
+        for beginning, names in (_TOKENS | {"key": "key"}).items()
+    ),
+    ("pass", re.compile(rf"(?<![a-z])(?P<name>pass){_THEN}", re.ASCII)),
 ]
 _BEFORE_KEY = re.compile(rf"{_KEYS}\Z")
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _NAMED = re.compile(rf"(?:.*[_.-])?(?:x-)?(?:{_NAMES})", re.ASCII | re.IGNORECASE)
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Za-z_]+|\$\{?\w+\}?|%\w+%?|\*+|\.+")
+#: What is code in quotes, too: a name, a variable, a template.
+_TEMPLATE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*|\$\{?\w+\}?|%\w+%?|\*+|\.+|\$?[{(<].*[})>]")
+#: A call or an index: a name before the bracket, or names and signs as in ``str=Field(``.
+_CALL = re.compile(r"(?P<name>[A-Za-z_][\w.=:,]*)[(\[]")
 _NUMBER = re.compile(r"[\d.,:+-]+")
 #: What has digits and letters in ordinary sentences: sizes and times, algorithms, files, addresses, names.
 _ORDINARY = re.compile(
-    r"v?\d[\d.,:/t_-]*(?:%|[kmgt]?b|bits?|bytes?|chars?|digits?|k|m|z|s|ms|min|h|x|am|pm|st|nd|rd|th)?"
+    r"v?\d[\d.,:/t_-]*(?:%|[kmgt]?b|bits?|bytes?|char(?:acter)?s?|digits?|k|m|z|s|ms|min|h|x|am|pm|st|nd|rd|th)?"
     r"|\d+(?:-[a-z]+)+"
-    r"|(?:sha|md|base|utf|rfc|oauth|[hrep]s|aes|rsa|ed|iso|tls|ssl|http|argon|pbkdf|x)[-_/]?\d+(?:[-/.:][a-z0-9]+){0,3}"
+    r"|(?:hmac[-_/]?)?(?:sha|md|base|utf|rfc|oauth|[hrep]s|aes|rsa|ed|iso|tls|ssl|http|argon|pbkdf|x|bcrypt|u?int|b?float)"
+    r"[-_/]?\d+(?:[-/.:][a-z0-9]+){0,3}"
+    r"|secp\d+[a-z]\d[a-z]*"
+    r"|(?:[a-z]?\d{1,5}x)+[a-z]?\d{1,5}"
     r"|(?:/|\./|~/|[a-z]+://).*"
     r"|[\w./~-]+\.(?:py|js|ts|go|rs|json|jsonl|txt|md|csv|pem|key|pub|env|ya?ml|toml|ini|conf|html)"
     r"|[a-z]+(?:_[a-z]+)*_[a-z]*\d{0,3}",
@@ -197,12 +230,39 @@ def assigned_spans(text: str) -> Iterator[Span]:
     if len(lowered) != len(text):  # a few letters have a longer lower case
         lowered = text.translate(_ASCII_LOWER)
     for name, found in _named_values(lowered):
-        kind = next(each for each in ("secret", "told", "form") if found[each] is not None)
+        groups = found.groupdict()
+        kind = next(each for each in ("secret", "quoted", "line", "told", "form") if groups.get(each))
         start, end = found.span(kind)
-        by = None if kind == "secret" else found[f"{kind}_by"]
-        is_call = kind != "form" and found["after" if kind == "secret" else "after_told"]
-        if not is_call and _is_given(name, by, text[start:end]):
-            yield start, end
+        value = text[start:end]
+        if kind == "quoted":
+            is_secret = _TEMPLATE.fullmatch(value) is None
+        elif kind == "secret" and _is_password(name):
+            value = _trimmed(value)
+            is_secret = not _is_code(value) and _is_given(name, None, value)
+        elif groups["after"] or groups["after_told"]:
+            is_secret = False
+        elif kind == "line":
+            is_secret = not value.endswith(":") and _is_given(name, "line", value)
+        else:
+            is_secret = _is_given(name, groups.get(f"{kind}_by"), value)
+        if is_secret:
+            yield start, start + len(value)
+
+
+def _trimmed(value: str) -> str:
+    """Return a password without the punctuation of the sentence or the call that it ends."""
+    return value.rstrip(",;" if "(" in value or "[" in value else ",;)]")
+
+
+def _is_code(value: str) -> bool:
+    """Return whether a value that is not quoted begins with a call, an index, or a name and a comma."""
+    if "," in value and _CODE.fullmatch(value.partition(",")[0]):
+        return True
+    call = _CALL.match(value)
+    if call is None:
+        return False
+    name = call["name"]
+    return not _has_digit(name) or "." in name or "_" in name or _ORDINARY.fullmatch(name.lower()) is not None
 
 
 def _named_values(lowered: str) -> Iterator[tuple[str, re.Match[str]]]:
@@ -243,7 +303,8 @@ def _is_given(name: str, by: str | None, value: str) -> bool:
     """Return whether the value after a name is a secret; ``by`` are the words between, None for a sign.
 
     Sentences have these names, too: without a sign, the value must have digits and letters and not be
-    ordinary. With nothing between, or after ``pass`` (also a verb), it must look random.
+    ordinary. After the name of a token, with nothing between, or after ``pass`` (also a verb), it must
+    look random.
     """
     if by is None and name != "pass":
         is_prose = " " in name or "+" in name
@@ -255,7 +316,7 @@ def _is_given(name: str, by: str | None, value: str) -> bool:
         return False
     if name == "pass" or by == "":
         return len(bare) >= (8 if _is_password(name) else 16) and _is_tangled(bare)
-    return len(bare) >= (6 if _is_password(name) else 12)
+    return len(bare) >= 6 if _is_password(name) else len(bare) >= 12 and _alternates(bare)
 
 
 _HEX_DIGITS = re.compile(r"[0-9A-Fa-f-]{16,}")
@@ -263,18 +324,28 @@ _WORD_IN_NAME = re.compile(r"[a-z]{6}")
 
 
 def _is_tangled(text: str) -> bool:
-    """Return whether small letters, capitals and digits alternate, as in random text and not in names."""
-    if _HEX_DIGITS.fullmatch(text):
-        return True
+    """Return whether a text alternates and has no word, as random text and not names."""
+    return _HEX_DIGITS.fullmatch(text) is not None or (
+        _alternates(text) and _WORD_IN_NAME.search(text) is None
+    )
+
+
+def _alternates(text: str) -> bool:
+    """Return whether small letters, capitals and digits alternate, or all are hexadecimal digits."""
     characters = [each for each in text if each.isalnum()]
     changes = sum(_class_of(one) != _class_of(other) for one, other in pairwise(characters))
-    return 3 * changes >= len(characters) and _WORD_IN_NAME.search(text) is None
+    return 3 * changes >= len(characters) or _HEX_DIGITS.fullmatch(text) is not None
 
 
 _CURL_USER = re.compile(
-    r"(?<![\w-])(?:-u|--user|--proxy-user)(?:[ +]{1,3}|=)[\"']?[^\s:\"']{1,64}:(?P<secret>[^\s\"'`\\]{4,})"
+    r"(?<![\w-])(?:-[A-Za-z]{0,8}[uU](?:[ +]{0,3}|=)|--(?:proxy-)?user(?:[ +]{1,3}|=))"
+    r"(?:(?P<quote>[\"'])(?P<quoted_name>[^\s:\"']{1,64}):(?P<quoted>[^\n\"']{4,100})(?P=quote)"
+    r"|[\"']?(?P<name>[^\s:\"']{1,64}):(?P<secret>[^\s\"'`\\]{4,}))"
 )
 _COMMAND = 400  #: characters before the option that have the name of its command
+_STRINGS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+#: The end of a command; a line that begins with an option goes on.
+_COMMAND_ENDS = re.compile(r"[;|]|&(?=[&\s])|(?<!\\)(?<!\\\r)\n(?![ \t+]{0,16}-)")
 
 
 def command_spans(text: str) -> Iterator[Span]:
@@ -282,9 +353,13 @@ def command_spans(text: str) -> Iterator[Span]:
     if "curl" not in text:
         return
     for found in _CURL_USER.finditer(text):
-        is_curl = "curl" in text[max(0, found.start() - _COMMAND) : found.start()]
-        if is_curl and not _CODE.fullmatch(found["secret"].rstrip(";,.)")):
-            yield found.span("secret")
+        group = "secret" if found["secret"] is not None else "quoted"
+        user, secret = found["name"] or found["quoted_name"], found[group].rstrip(";,.)")
+        _, curl, between = text[max(0, found.start() - _COMMAND) : found.start()].rpartition("curl")
+        if not curl or _COMMAND_ENDS.search(_STRINGS.sub("", between)):
+            continue
+        if not (_CODE.fullmatch(secret) or secret.startswith("$") or (user + secret).isdigit()):
+            yield found.span(group)
 
 
 _ADDRESS = re.compile(
