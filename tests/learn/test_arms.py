@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.control import lifetime
-from peagle_sm.aws.control.sagemaker import component_names, describe_component, describe_model
+from peagle_sm.aws.control.sagemaker import (
+    component_names,
+    describe_component,
+    describe_model,
+    remove_tags,
+)
 from peagle_sm.aws.session.session import Session
 from peagle_sm.cli.commands.learning.prove import render_prove_offer
-from peagle_sm.core.errors import EndpointFailed, PlanRefused, ServiceFault
+from peagle_sm.core.errors import BillableLeft, EndpointFailed, PlanRefused, ServiceFault
 from peagle_sm.core.heads.reading import parse_manifest
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
@@ -24,6 +29,7 @@ from peagle_sm.learn.arms import Components, component_requests, mark_of, remove
 from peagle_sm.learn.promote import promote, promotions, rollback
 from peagle_sm.learn.prove import ProveDependencies, ProvePlan, plan_prove, prove
 from peagle_sm.measure.compare.deployments import Fleet
+from peagle_sm.service import delete
 from peagle_sm.service.progress import Pacing, Reporter
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
@@ -191,6 +197,27 @@ def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_
     assert left(session, plan) == []
 
 
+def test_the_rest_of_a_killed_proof_whose_folder_is_lost_is_deleted_with_the_command_that_is_told(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
+    running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
+    for limit in limits(session):
+        lifetime.bring_forward(session, limit, session.now() + timedelta(seconds=3))
+    eventually(lambda: component_names(session, NAME) == (NAME,))
+    with pytest.raises(PlanRefused) as refused:
+        plan_prove(plan.spec, served(), str(HEAD), session, tmp_path / "new")
+    assert "`peagle-sm delete team-proof-candidate`" in str(refused.value.next_step)
+    delete(list(ARMS), session=session)
+    again = plan_prove(plan.spec, served(), str(HEAD), session, tmp_path / "new")
+    assert again.offer.components == ARMS
+    stopped(again, session, tmp_path / "new")
+    assert left(session, plan) == []
+
+
 def limits(session: Session) -> list[lifetime.Lifetime]:  # noqa: F811
     found = [lifetime.get(session, hard_schedule_name(name)) for name in ARMS]
     return [limit for limit in found if limit is not None]
@@ -221,6 +248,27 @@ def test_a_component_of_another_proof_is_neither_left_over_nor_replaced_nor_dele
         remove_components(session, marks, pacing, Reporter(None, pacing))
         assert left(session, plan) == before
         assert [limit.expires_at for limit in limits(session)] == ends
+    assert left(session, plan) == []
+
+
+def test_a_component_without_its_tag_is_deleted_by_the_run_that_created_it_and_keeps_its_schedule_else(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
+    pacing = Pacing.for_session(session)
+    with running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None):
+        before = left(session, plan)
+        for name in ARMS:
+            found = describe_component(session, name) or {}
+            remove_tags(session, found["InferenceComponentArn"], ["learn"])
+        marks = {name: plan.arms[name.removeprefix("team-proof-")].tags["learn"] for name in ARMS}
+        with pytest.raises(BillableLeft, match="without the tag learn that says whose it is"):
+            remove_components(session, marks, pacing, Reporter(None, pacing))
+        assert left(session, plan) == before
+        assert len(limits(session)) == len(ARMS)
     assert left(session, plan) == []
 
 

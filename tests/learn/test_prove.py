@@ -274,6 +274,7 @@ def test_an_endpoint_with_an_arm_s_name_and_without_its_tag_is_not_deleted(
         with pytest.raises(PlanRefused, match="no proof in this folder created it") as refused:
             plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
         assert told in refused.value.message
+        assert "`peagle-sm delete team-proof-plain`" in str(refused.value.next_step)
         assert [row for row in leftovers(session) if "team-proof-plain" in row] == before
         assert any(row.startswith("endpoint-config/") for row in before)
     finally:

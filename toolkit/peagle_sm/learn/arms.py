@@ -91,8 +91,8 @@ def leftovers_of(session: Session, arms: Collection[EndpointSpec]) -> tuple[str,
                 f"{kind} {arm.name} exists, and no proof in this folder created it (its tag {MARK}: {told})."
                 " Nothing was created.",
                 next_step="A proof of the same name may run in another folder or on another machine: wait for"
-                " it. If it was killed, its lifetime schedule deletes it. Otherwise give learn.yaml another"
-                " name.",
+                " it. If it was killed and its folder is lost, its lifetime schedule deletes it; after that,"
+                f" `peagle-sm delete {arm.name}` deletes the rest. Otherwise give learn.yaml another name.",
                 details={"findings": [], "marks": marks},
             )
         if marks or (one.lifetime is not None and one.lifetime.stack is None):
@@ -221,6 +221,7 @@ class Components:
         self._pacing = pacing or Pacing.for_session(session)
         self._report = Reporter(progress, self._pacing, 0.0)
         self._made: list[Plan] = []
+        self._created: set[str] = set()  # components whose creation SageMaker confirmed
 
     def __enter__(self) -> Self:
         """Create the components and wait until they are in service.
@@ -268,6 +269,7 @@ class Components:
         lifetime.arm(self._session, schedule)
         control.create_model(self._session, model)
         self._session.api("sagemaker", once=True).create_inference_component(**asked)
+        self._created.add(name)
         self._report("endpoint", f"inference component {name} created on {home.host}")
 
     def _follow(self, plan: Plan) -> None:
@@ -292,7 +294,7 @@ class Components:
     def _leave(self) -> None:
         """Delete what this run created; what has one of its names and another tag is kept."""
         marks = {plan.names.endpoint: plan.tags()[MARK] for plan in self._made}
-        remove_components(self._session, marks, self._pacing, self._report)
+        remove_components(self._session, marks, self._pacing, self._report, created=self._created)
         for plan in self._made:
             facts = control.describe_model(self._session, plan.names.model)
             if facts is not None and _is_marked(self._session, facts.arn, plan.tags()[MARK]):
@@ -304,11 +306,19 @@ def _is_marked(session: Session, arn: str, mark: str) -> bool:
     return (control.tags_of(session, arn) or {}).get(MARK) == mark
 
 
-def remove_components(session: Session, marks: Mapping[str, str], pacing: Pacing, report: Reporter) -> None:
+def remove_components(
+    session: Session,
+    marks: Mapping[str, str],
+    pacing: Pacing,
+    report: Reporter,
+    *,
+    created: Collection[str] = (),
+) -> None:
     """Delete components, wait until they are gone, and delete their schedules; what is missing is no error.
 
-    ``marks`` has the tag that each must have; one with another tag is not ours, and is kept. Ctrl-C leaves
-    the rest to the lifetime schedules, which are set to now.
+    ``marks`` has the tag that each must have; one with another tag is not ours, and is kept. One without the
+    tag is deleted only if it is among ``created``, the names that this run created. While a component exists,
+    its schedule stays. Ctrl-C leaves the rest to the lifetime schedules, which are set to now.
 
     Raises:
         BillableLeft: a deletion could not be confirmed.
@@ -319,7 +329,7 @@ def remove_components(session: Session, marks: Mapping[str, str], pacing: Pacing
         try:
             if hurried:
                 raise KeyboardInterrupt
-            why = _remove(session, name, mark, pacing, report)
+            why = _remove(session, name, mark, name in created, pacing, report)
         except KeyboardInterrupt:
             hurried, why = True, "interrupted; its lifetime schedule was set to now"
             limit = _limit_of(session, name)
@@ -329,7 +339,8 @@ def remove_components(session: Session, marks: Mapping[str, str], pacing: Pacing
             left[name] = why
             continue
         limit = _limit_of(session, name)
-        if limit is not None and not _is_anothers_arm(session, name):
+        # A component that is there by now is another proof's, and so is the schedule of that name.
+        if limit is not None and control.describe_component(session, name) is None:
             with suppress(NotFound):
                 lifetime.remove(session, limit.name)
     if left:
@@ -345,19 +356,19 @@ def _limit_of(session: Session, name: str) -> lifetime.Lifetime | None:
     return limit if arn.endswith(":deleteInferenceComponent") and said == told else None
 
 
-def _is_anothers_arm(session: Session, name: str) -> bool:
-    """Return whether another proof's component has the name by now; the schedule of that name is its own."""
-    facts = control.describe_component(session, name)
-    return facts is not None and MARK in (control.tags_of(session, facts["InferenceComponentArn"]) or {})
-
-
-def _remove(session: Session, name: str, mark: str, pacing: Pacing, report: Reporter) -> str | None:
-    """Delete one component if it has the mark; return why it may remain, None once none with it is there."""
+def _remove(
+    session: Session, name: str, mark: str, created: bool, pacing: Pacing, report: Reporter
+) -> str | None:
+    """Delete one component unless it is another's; return why it may remain, None if none of ours is left."""
     deadline = pacing.monotonic() + pacing.delete_timeout_s
     while (facts := control.describe_component(session, name)) is not None:
         state = facts["InferenceComponentStatus"]
         try:
-            if not _is_marked(session, facts["InferenceComponentArn"], mark):
+            tags = control.tags_of(session, facts["InferenceComponentArn"]) or {}
+            found = tags.get(MARK, mark if created else None)
+            if found is None and state != "Deleting":
+                return f"{state}, without the tag {MARK} that says whose it is"
+            if found not in (None, mark):
                 return None
             if state != "Deleting":
                 control.delete_component(session, name)
