@@ -319,7 +319,7 @@ def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
     def interrupted(**_: Any) -> None:
         raise KeyboardInterrupt
 
-    put(session, bucket, "traffic/a.jsonl", [{"prompt": "x"}, {"prompt": "y"}])
+    put(session, bucket, "traffic/a.jsonl", FEW)
     events = session.creating_client("sagemaker").meta.events
     events.register("after-call.sagemaker.CreateProcessingJob", interrupted)
     with pytest.raises(Interrupted) as caught:
