@@ -30,6 +30,7 @@ from peagle_sm.learn.sampling import WantedAnswer
 from peagle_sm.measure.load.work import WorkItem
 from tests.core.learn.test_conversations import words
 from tests.learn.processing.test_job import FILES, SETTINGS, jsonl, sharded
+from tests.traffic.planted import planted
 
 CHOSEN: dict[str, Any] = {name: SETTINGS[name] for name in ("held_out", "limit", "seed")}
 
@@ -190,3 +191,12 @@ def test_this_machine_and_the_jobs_split_conversations_alike(seed: int, count: i
         keys = [{each.key for each in getattr(one, name)} for one in (divided, wanted)]
         assert keys[0] == keys[1], name
     assert (divided.repeats, len(divided.general)) == (wanted.repeats, len(wanted.general))
+
+
+def test_an_id_named_like_a_redacted_one_takes_no_other_prompts_place(tmp_path: Path) -> None:
+    secret = next(each.text for each in planted())
+    named = [{"id": secret, "prompt": "the first"}, {"id": "redacted/00001", "prompt": "the second"}]
+    read = read_lines(tmp_path, named)
+    assert len({each.id for each in read.prompts}) == 2
+    assert [read.items[each.id].body["prompt"] for each in read.prompts] == ["the first", "the second"]
+    assert secret not in {each.id for each in read.prompts}

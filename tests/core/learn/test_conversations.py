@@ -13,6 +13,9 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.conversations import (
     NEAR,
     LearnPrompt,
+    _alike,
+    _sets_of,
+    compared_texts,
     first_turn,
     group,
     near_pairs,
@@ -214,3 +217,38 @@ def test_a_conversation_that_begins_as_a_general_one_is_neither_trained_on_nor_h
     assert {each.id for one in (*found.train, *found.held_out) for each in one.prompts} == {
         each.id for each in prompts
     }
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_the_sets_of_turns_are_those_of_their_texts(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    turns = tuple(
+        rng.choice(["", "Straße ΟΔΟΣ", "日本", words(rng, rng.randint(1, 9))]) for _ in range(count)
+    )
+    texts = compared_texts(LearnPrompt("c", {"messages": []}, turns=turns))
+    assert list(_sets_of(LearnPrompt("c", {"messages": []}, turns=turns), texts)) == list(
+        map(shingles, texts)
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.frozensets(st.integers(0, 30), max_size=12), st.none() | st.integers(0, 3)), max_size=25
+    )
+)
+def test_sets_of_one_owner_are_no_pair(owned: list[tuple[frozenset[int], int | None]]) -> None:
+    sets, owners = [one for one, _ in owned], [owner for _, owner in owned]
+    apart = {
+        pair for pair in near_pairs(sets) if owners[pair[0]] is None or owners[pair[0]] != owners[pair[1]]
+    }
+    assert set(near_pairs(sets, owners=owners)) == apart
+
+
+def test_a_long_conversation_is_not_compared_with_itself() -> None:
+    rng = random.Random(1)
+    many = [
+        LearnPrompt(str(number), {}, turns=tuple(words(rng, 40) for _ in range(64))) for number in range(3)
+    ]
+    assert list(_alike(many)) == []
+    begun = LearnPrompt("begun", {}, turns=many[1].turns[:50])  # a turn of another one: still found
+    assert {(1, 3, False)} <= {(*sorted(pair[:2]), pair[2]) for pair in _alike([*many, begun])}

@@ -21,6 +21,7 @@ from peagle_sm.service.heads.checking import Place, Sources
 from peagle_sm.traffic.redaction import Redactor
 
 _FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja")
+_REDACTED = "redacted/"  #: begins the id of a prompt whose own id had a secret
 #: Fields that name a person, or that change what the endpoint reports and not what it answers.
 _DROPPED = (
     "user",
@@ -101,8 +102,9 @@ def _expanded(place: str, what: str) -> list[str]:
 
 
 def clean_id(name: str, number: int, redactor: Redactor) -> str:
-    """Return the id of a prompt; one with a secret in it becomes the prompt's number."""
-    return name if redactor.text(name) == name else f"redacted/{number:05}"
+    """Return the id of a prompt; one with a secret in it, or named as such, becomes the prompt's number."""
+    is_own = redactor.text(name) == name and not name.startswith(_REDACTED)
+    return name if is_own else f"{_REDACTED}{number:05}"
 
 
 def clean_prompt(

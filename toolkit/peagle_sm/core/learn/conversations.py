@@ -114,6 +114,21 @@ def shingles(text: str) -> frozenset[int]:
     return frozenset(_number(" ".join(gram)) for gram in grams)
 
 
+def _sets_of(prompt: LearnPrompt, texts: Sequence[str]) -> Iterator[frozenset[int]]:
+    """Yield the shingles of a prompt's compared texts; of many turns each word is hashed once."""
+    if not prompt.turns:
+        yield from map(shingles, texts)
+        return
+    words: list[str] = []
+    ends: list[int] = []
+    for turn in prompt.turns:
+        words += _WORDS.findall(turn.casefold())
+        ends.append(len(words))
+    numbers = [_number(" ".join(words[at : at + _GRAM])) for at in range(len(words) - _GRAM + 1)]
+    for text, end in zip(texts, reversed(ends), strict=True):
+        yield frozenset(numbers[: end - _GRAM + 1]) if end >= _GRAM else shingles(text)
+
+
 def _number(text: str) -> int:
     found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(found, "big")
@@ -121,12 +136,18 @@ def _number(text: str) -> int:
 
 def similarity(one: frozenset[int], other: frozenset[int]) -> float:
     """Compute the Jaccard similarity of two sets; of two empty ones 1."""
-    union = len(one | other)
-    return len(one & other) / union if union else 1.0
+    shared = len(one & other)
+    union = len(one) + len(other) - shared
+    return shared / union if union else 1.0
 
 
-def near_pairs(sets: Sequence[frozenset[int]], threshold: float = NEAR) -> Iterator[tuple[int, int]]:
-    """Yield every pair of places whose sets are at least ``threshold`` similar; none is missed."""
+def near_pairs(
+    sets: Sequence[frozenset[int]], threshold: float = NEAR, owners: Sequence[int | None] = ()
+) -> Iterator[tuple[int, int]]:
+    """Yield every pair of places whose sets are at least ``threshold`` similar; none is missed.
+
+    ``owners`` has the owner of each set: two sets of one owner are no pair. None is an owner of its own.
+    """
     counts = Counter(item for one in sets for item in one)
     rank = {
         item: place
@@ -134,13 +155,20 @@ def near_pairs(sets: Sequence[frozenset[int]], threshold: float = NEAR) -> Itera
     }
     index: dict[int, list[int]] = defaultdict(list)
     for place in sorted(range(len(sets)), key=lambda each: (len(sets[each]), each)):
-        one = sets[place]
+        one, owner = sets[place], owners[place] if owners else None
+        least = threshold * len(one) - 1e-9  # items; a smaller set is too small for all that follow, too
         # A pair at the threshold shares at least this many items, so their rarest items cannot all differ.
         shared = math.ceil(threshold * len(one) - 1e-9)
         rarest = sorted(one, key=rank.__getitem__)[: len(one) - shared + 1]
-        candidates = {other for item in rarest for other in index[item]}
+        candidates: set[int] = set()
+        for item in rarest:
+            if (places := index[item]) and len(sets[places[0]]) < least:
+                places[:] = [other for other in places if len(sets[other]) >= least]
+            candidates.update(places)
         for other in sorted(candidates):
-            if len(sets[other]) >= threshold * len(one) - 1e-9 and similarity(one, sets[other]) >= threshold:
+            if owner is not None and owners[other] == owner:
+                continue
+            if similarity(one, sets[other]) >= threshold:
                 yield other, place
         for item in rarest:
             index[item].append(place)
@@ -232,17 +260,22 @@ def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
     """Yield pairs of places with nearly the same text, and whether it is the whole of both.
 
     Many conversations begin alike, so a text is compared once: the first prompt that has it stands for all.
+    Texts that one prompt alone has are not compared with each other: its turns grow word by word.
     """
-    owners: dict[str, list[int]] = defaultdict(list)
-    wholes: dict[str, list[int]] = defaultdict(list)
+    owners: dict[bytes, list[int]] = defaultdict(list)
+    wholes: dict[bytes, list[int]] = defaultdict(list)
+    sets: dict[bytes, frozenset[int]] = {}
     for place, prompt in enumerate(prompts):
         every = compared_texts(prompt)
-        wholes[every[0]].append(place)
-        for text in every:
-            owners[text].append(place)
+        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in every]
+        wholes[keys[0]].append(place)
+        for key, one_set in zip(keys, _sets_of(prompt, every), strict=True):
+            owners[key].append(place)
+            sets.setdefault(key, one_set)
     texts = list(owners)
+    alone = [found[0] if len(found) == 1 else None for found in owners.values()]
     same = ((place, place) for place in range(len(texts)))
-    for one, other in chain(same, near_pairs([shingles(text) for text in texts])):
+    for one, other in chain(same, near_pairs(list(sets.values()), owners=alone)):
         for of, are_wholes in ((owners, False), (wholes, True)):
             some, others = of.get(texts[one], []), of.get(texts[other], [])
             if some and others:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import tempfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import read_range
-from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
 from peagle_sm.core.learn.conversations import LearnPrompt, split_prompts
 from peagle_sm.core.learn.processing.lines import GENERAL, PROMPTS
-from peagle_sm.core.learn.prompts import FEW, TargetTexts, is_token_ids, refuse_unfit
+from peagle_sm.core.learn.prompts import TargetTexts, is_token_ids, refuse_unfit
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.words import Finding, error_finding
 from peagle_sm.learn.prompts import turns_of
@@ -58,16 +58,19 @@ def check_beginnings(
 ) -> tuple[tuple[Finding, ...], str]:
     """Return what is wrong with the beginnings of the files, and what was checked.
 
+    Who may not read them checks nothing: the jobs read with their own role.
+
     Raises:
-        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+        NotFound, ServiceFault: a file is gone, or S3 does not answer.
     """
     samples: dict[str, Sample] = {}
+    doubts: list[Finding] = []
     try:
         for of in (PROMPTS, GENERAL):
             own = [each for each in files if each.of == of]
             if own:
                 samples[of] = _sample(session, own)
-                _refuse(samples[of], target, "data.prompts" if of == PROMPTS else "data.general")
+                doubts += _refuse(samples[of], target, "data.prompts" if of == PROMPTS else "data.general")
         if all(each.whole for each in samples.values()) and sum(each.size for each in files) <= _SPLIT_BYTES:
             data, general = spec.data, samples.get(GENERAL)
             split_prompts(
@@ -79,29 +82,32 @@ def check_beginnings(
                 seed=data.seed,
             )
     except SpecError as error:
-        return (error_finding("data", error.message, error.next_step or ""),), ""
+        return (*doubts, error_finding("data", error.message, error.next_step or "")), ""
+    except CredentialsError as error:
+        return tuple(doubts), f"not checked, since you may not read the prompts: {error.message}"
     count = sum(len(each.prompts) for each in samples.values())
     read = sum(each.files for each in samples.values())
     rest = "" if all(each.whole for each in samples.values()) else "; the jobs check the rest"
-    return (), f"checked: {count:,} prompts at the beginning of {read:,} of {len(files):,} files{rest}"
+    return tuple(
+        doubts
+    ), f"checked: {count:,} prompts at the beginning of {read:,} of {len(files):,} files{rest}"
 
 
-def _refuse(sample: Sample, target: TargetTexts, what: str) -> None:
-    """Refuse prompts as the second job would, where the beginning shows that it will.
+def _refuse(sample: Sample, target: TargetTexts, what: str) -> tuple[Finding, ...]:
+    """Refuse prompts as the second job would, where the beginning shows that it will; return warnings.
 
     Raises:
         SpecError: there are none, or they do not fit the target.
     """
     kept = [each for each in sample.prompts if not is_token_ids(each)]
     if not kept and not sample.whole:
-        return
+        return ()
     if not kept and sample.prompts:
         raise SpecError(
             f"{what}: all {len(sample.prompts):,} prompts are token ids, in which secrets cannot be found",
             next_step="Give the prompts as text or as messages.",
         )
-    few = len(kept) <= FEW and not sample.whole  # a single one of many may quote another model's template
-    refuse_unfit(kept, replace(target, control_tokens=None) if few else target, what)
+    return refuse_unfit(kept, target, what, is_whole=sample.whole)
 
 
 def _sample(session: Session, files: Sequence[PromptFile]) -> Sample:
