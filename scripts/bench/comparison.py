@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
+from peagle_sm.measure.benchmark.acceptance import metrics_page
 from peagle_sm.measure.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint, look_at
 from peagle_sm.measure.compare import run
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
@@ -22,10 +23,12 @@ from peagle_sm.measure.load import ClientUsage, Clock, LoadRun, Target, Timeouts
 from peagle_sm.measure.load.answer import Answer
 from peagle_sm.measure.load.http_client import Sender, open_sender
 from peagle_sm.measure.load.run import Connect
+from peagle_sm.measure.packs.run import PackDependencies
 from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
 from peagle_sm.measure.results.result_file import Results
 from peagle_sm.measure.tune.windows import with_k
+from peagle_sm.measure.verify.engines import EndpointEngine
 from peagle_sm.measure.workloads import Workload, load_workload
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack, Say
@@ -123,6 +126,18 @@ def dependencies(
         ),
         connect=connect,
         every_s=_EVERY_S,
+    )
+
+
+def pack_dependencies(
+    stack: LocalStack, described: Sequence[Described], seed: int, say: Say
+) -> PackDependencies:
+    """Return what a run of packs needs on a stack."""
+    session = stack.session
+    return PackDependencies(
+        dependencies(stack, described, seed, say),
+        lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
+        lambda arm: metrics_page(session, arm),
     )
 
 

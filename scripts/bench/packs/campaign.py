@@ -21,15 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.session import local_server
-from peagle_sm.measure.benchmark.acceptance import metrics_page
-from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.packs import load_pack
-from peagle_sm.measure.packs.run import PackDependencies, PackOptions, run_packs
+from peagle_sm.measure.packs.run import PackOptions, run_packs
 from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.records import PackRecord
-from peagle_sm.measure.verify.engines import EndpointEngine
 from sagemaker_local.paths import weights_dir
-from scripts.bench.comparison import dependencies
+from scripts.bench.comparison import pack_dependencies
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
 from scripts.bench.packs import scorecard
@@ -111,20 +109,12 @@ class PackRuns:
         options = PackOptions(seed, case.units, case.context, file)
         out = self._folder / f"{case.pack}-{arm}-{seed}.jsonl"
         pack = load_pack(case.pack)
-        around = self._dependencies(described, seed)
+        around = pack_dependencies(self._stack, described, seed, lambda line: None)
         with self._fault(endpoint, LOCAL_FAULTS.get(arm)):
             found = run_packs([nullcontext(described)], [pack], out, options, around)
         out.unlink()
         (record,) = found.results.packs
         return PackRun.of(record, arm, self._origin)
-
-    def _dependencies(self, described: Sequence[Described], seed: int) -> PackDependencies:
-        session = self._stack.session
-        return PackDependencies(
-            dependencies(self._stack, described, seed, lambda line: None),
-            lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
-            lambda arm: metrics_page(session, arm),
-        )
 
     @contextmanager
     def _fault(self, endpoint: str, fault: Mapping[str, Any] | None) -> Iterator[None]:

@@ -116,10 +116,15 @@ def _origins(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["| day | 2 cores of | git | runs |", "|---|---|---|---|"]
     for place in places:
         day, processor, revision = place
-        commit, _, changes = revision.partition("+")
         own = ", ".join(f"{counts[*place, pack]} {pack}" for pack in CASES if counts[*place, pack])
-        lines.append(f"| {day} | {processor} | {commit[:12]}{'+' if changes else ''}{changes} | {own} |")
+        lines.append(f"| {day} | {processor} | {short_revision(revision)} | {own} |")
     return lines
+
+
+def short_revision(revision: str) -> str:
+    """Return a git revision with 12 characters, and with its ``+changes``."""
+    commit, plus, changes = revision.partition("+")
+    return f"{commit[:12]}{plus}{changes}"
 
 
 def _versions(told: Mapping[str, Any]) -> str:

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.measure.benchmark.acceptance import metrics_page
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.packs import PACKS, load_pack
-from peagle_sm.measure.packs.run import PackDependencies, PackOptions, run_packs
+from peagle_sm.measure.packs.run import PackOptions, run_packs
 from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.records import PackRecord
-from peagle_sm.measure.verify.engines import EndpointEngine
-from scripts.bench.comparison import dependencies
+from scripts.bench.comparison import pack_dependencies
 from scripts.bench.job import write_json
 from scripts.bench.local_stack import LocalStack, Say
 from scripts.bench.packs.arms import CLEAN, PLAIN
+from scripts.bench.packs.page import short_revision
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "docs" / "reference" / "packs" / "scorecard.json"
@@ -47,11 +46,7 @@ SIZES = (Size(tuple(PACKS), 2048, 12), Size(("rag", "long-context"), None, 6))
 def measure(stack: LocalStack, folder: Path, say: Say) -> None:
     """Measure every size, and write the record and the page."""
     described = [describe_endpoint(stack.session, name) for name in (PLAIN, CLEAN)]
-    around = PackDependencies(
-        dependencies(stack, described, 0, say),
-        lambda arm: EndpointEngine(stack.session, arm.endpoint, arm.component),
-        lambda arm: metrics_page(stack.session, arm),
-    )
+    around = pack_dependencies(stack, described, 0, say)
     rows: list[dict[str, Any]] = []
     for number, size in enumerate(SIZES):
         packs = [load_pack(name) for name in size.packs]
@@ -109,8 +104,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _origin(told: Mapping[str, Any]) -> str:
     machine = told["machine"]
-    revision, _, changes = (told["git_revision"] or "").partition("+")
     return (
         f"Measured on {told['date'][:10]} on {machine['cores']} cores of {machine['processor']}, git "
-        f"{revision[:12]}{'+' if changes else ''}{changes}; one deployment of each endpoint."
+        f"{short_revision(told['git_revision'] or '')}; one deployment of each endpoint."
     )
