@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -88,6 +89,33 @@ def test_a_local_session_ignores_the_users_own_aws_settings() -> None:
         with pytest.raises(ServiceFault, match="no answer") as caught:
             session.account()
     assert "peagle-sm local up" in (caught.value.next_step or "")
+
+
+_TWO_RUNS = """
+from pathlib import Path
+from sys import argv
+from peagle_sm.aws.session.session import LocalTarget, make_session
+from sagemaker_local.process.spawn import free_port
+from tests.local.serving import running_server
+
+port = free_port()
+for number in "12":
+    for server in running_server(Path(argv[1]) / number, port):
+        session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+        print(session.local_url, server.status.pid, session.place() == session.place(), session.place(), sep="|")
+"""
+
+
+def test_a_local_server_that_starts_again_is_another_place_with_the_same_url_and_process_id(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-c", _TWO_RUNS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = (line.split("|") for line in done.stdout.splitlines() if "|" in line)
+    assert first[:3] == second[:3]
+    assert first[2] == "True"
+    assert first[3] != second[3]
 
 
 def test_a_local_server_that_is_not_there() -> None:

@@ -27,6 +27,7 @@ def _shown(*engines: dict[str, Any]) -> str:
         image_uris={},
         artifacts={},
         weights="there",
+        run_id="run",
         pid=1,
         port=1,
         log_path="log",

@@ -148,13 +148,13 @@ def _weights(directory: Path) -> Path:
     return directory
 
 
-def running_server(folder: Path) -> Iterator[Server]:
+def running_server(folder: Path, port: int | None = None) -> Iterator[Server]:
     """Start a server in a thread of this process, and end it; moto has one state a process: one at a time."""
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     ready: list[LocalStatus] = []
     options = Options(
-        port=spawn.free_port(),
+        port=port or spawn.free_port(),
         engine_python=Path("unused"),
         embedded=True,
         weights=_weights(folder),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -92,6 +93,7 @@ class Assembly:
     def __init__(self, options: Options, shutdown: Callable[[], None]) -> None:
         """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
         self._options = options
+        self._run_id = uuid.uuid4().hex
         self._clock = LocalClock()
         self._moto = Moto(ACCOUNT, REGION, self._clock.now)
         self._artifacts = Artifacts(self._moto)
@@ -208,6 +210,7 @@ class Assembly:
             image_uris=self._seeded.image_uris,
             artifacts=self._seeded.artifacts,
             weights=self._seeded.weights,
+            run_id=self._run_id,
             pid=os.getpid(),
             port=port,
             log_path=str(state.log_path(port)),

@@ -14,6 +14,7 @@ ACCOUNT = "123456789012"
 class LocalStatus:
     """One running server.
 
+    ``run_id`` is new with each start: a port and a process id may be the same again, as in a container.
     ``artifacts`` names the S3 URIs of the stand-in target and heads (empty when the weights are not
     there; ``weights`` says so). ``clock`` is the local time in ISO 8601, ``clock_ahead_s`` how far it
     was moved. ``engines`` has one entry a running engine, ``faults`` one a fault that is set.
@@ -27,6 +28,7 @@ class LocalStatus:
     image_uris: Mapping[str, str]
     artifacts: Mapping[str, str]
     weights: str
+    run_id: str
     pid: int
     port: int
     log_path: str

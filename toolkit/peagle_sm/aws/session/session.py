@@ -261,10 +261,11 @@ class Session:
     def place(self) -> str:
         """Identify where calls go: account and region, or one run of the local server.
 
-        Nothing of a local server outlives its process.
+        Nothing of a local server outlives its process. After a restart its URL and process id may be the
+        same, as in a container.
         """
         if self.is_local:
-            return f"{self.local_url} process {self.admin('status')['pid']}"
+            return f"{self.local_url} run {self.admin('status')['run_id']}"
         return f"{self.account()} {self.region}"
 
     def now(self) -> datetime:
