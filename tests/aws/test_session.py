@@ -102,7 +102,8 @@ port = free_port()
 for number in "12":
     for server in running_server(Path(argv[1]) / number, port):
         session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
-        print(session.local_url, server.status.pid, session.place() == session.place(), session.place(), sep="|")
+        place = session.place()
+        print(session.local_url, server.status.pid, session.place() == place, place, sep="|")
 """
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.control import stacks, training
+from peagle_sm.aws.control.jobs import JobLine
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import TrainingFailed
 from peagle_sm.core.guard import GUARD_STACK
@@ -77,7 +78,7 @@ def start(session: Session, plan: LearnPlan, name: str, *, tagged: bool = True) 
     return name
 
 
-def lines(session: Session, name: str) -> list[training.JobLine]:
+def lines(session: Session, name: str) -> list[JobLine]:
     job = training.describe_training_job(session, name)
     assert job is not None
     return list(training.log_lines(session, name, job.created_at))

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.control.training import TrainingJob, describe_training_job, log_lines, training_job_names
+from peagle_sm.aws.control.training import (
+    TrainingJob,
+    describe_training_job,
+    log_lines,
+    stop_training_job,
+    training_job_names,
+)
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import Interrupted, TrainingFailed
@@ -145,7 +151,7 @@ def test_a_job_that_sagemaker_stops_at_its_longest_run_is_not_stopped_again(
     port = server.status.port
     client.advance_clock(port, 1830)
     eventually(lambda: secondary(local, plan.job) == "Stopping")
-    assert learning._stop(local, plan.job) is False, "it ends already"
+    assert stop_training_job(local, plan.job) is False, "it ends already"
 
     def sleep(_: float) -> None:
         client.advance_clock(port, 130)
@@ -153,6 +159,27 @@ def test_a_job_that_sagemaker_stops_at_its_longest_run_is_not_stopped_again(
 
     with pytest.raises(TrainingFailed, match=r"was stopped: it reached train\.max_hours"):
         learning.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
+
+
+def test_a_job_that_ends_already_is_no_error_of_stop_while_describe_still_shows_it_in_progress(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    plan = scripted(learning.plan_training(make_spec("late"), local, folder), hold="always", on_term="ignore")
+    start(local, plan)
+    holding(local, plan)
+
+    def late(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["TrainingJobStatus"] = "InProgress"
+
+    events = local.client("sagemaker").meta.events
+    assert learning.stop(local, plan.job).job.status == "Stopping"
+    events.register("after-call.sagemaker.DescribeTrainingJob", late)
+    try:
+        assert learning.stop(local, plan.job).job.name == plan.job
+    finally:  # sessions share the client
+        events.unregister("after-call.sagemaker.DescribeTrainingJob", late)
+        client.advance_clock(int(local.command_flags().split()[-1]), 130)
+    eventually(lambda: not learning.training_state(local, plan.job).job.running)
 
 
 def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(

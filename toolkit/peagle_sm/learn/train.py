@@ -7,15 +7,14 @@ program ends; it stops at its own limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control import training
-from peagle_sm.aws.control.processing import ProcessingJob
+from peagle_sm.aws.control.jobs import demand_ours, price_in
 from peagle_sm.aws.control.training import TrainingJob
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
@@ -34,14 +33,12 @@ from peagle_sm.core.learn.job_names import TrainerLine, attempt_of, newest_attem
 from peagle_sm.core.learn.plan import LearnPlan, make_training_plan
 from peagle_sm.core.learn.spec import LearnSpec, parse_learn_spec
 from peagle_sm.core.learn.training_request import ChannelFacts
-from peagle_sm.core.plan.tags_and_schedules import LEARN, MANAGED_BY, MANAGER, USD_PER_HOUR
+from peagle_sm.core.plan.tags_and_schedules import LEARN
 from peagle_sm.core.words import elapsed, usd
 from peagle_sm.learn.facts import read_facts
 from peagle_sm.learn.stored_data import data_uri
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.progress import Event, Pacing, Progress
-
-Job = TypeVar("Job", TrainingJob, ProcessingJob)
 
 _TOO_LONG = "it reached train.max_hours"
 REPEAT = timedelta(minutes=1)
@@ -287,27 +284,6 @@ def _ours(session: Session, name: str) -> tuple[TrainingJob, dict[str, str]]:
     return demand_ours(session, training.describe_training_job(session, name), f"training job {name}")
 
 
-def demand_ours(session: Session, job: Job | None, what: str) -> tuple[Job, dict[str, str]]:
-    """Return a job of any kind with its tags; ``what`` names it in messages.
-
-    Raises:
-        NotFound: there is no such job.
-        PlanRefused: peagle-sm did not create it.
-    """
-    if job is None:
-        raise NotFound(
-            f"there is no {what} in {session.region}",
-            next_step=f"List them with `peagle-sm learn status{session.command_flags()}`.",
-        )
-    tags = control.tags_of(session, job.arn) or {}
-    if tags.get(MANAGED_BY) != MANAGER or LEARN not in tags:
-        raise PlanRefused(
-            f"peagle-sm did not create the {what}",
-            next_step="Use SageMaker's console or the AWS CLI for it.",
-        )
-    return job, tags
-
-
 def _state(
     job: TrainingJob, tags: dict[str, str], now: datetime, lines: tuple[TrainerLine, ...]
 ) -> TrainingState:
@@ -321,14 +297,6 @@ def _state(
         usd_per_hour=price,
         lines=lines,
     )
-
-
-def price_in(tags: Mapping[str, str]) -> float | None:
-    """Return the price of all instances from the job's tag; absent means that nothing is billed, as local."""
-    try:
-        return float(tags.get(USD_PER_HOUR, "0"))
-    except ValueError:
-        return None
 
 
 def jobs_of(session: Session, name: str | None = None) -> list[TrainingState]:
@@ -351,20 +319,8 @@ def stop(session: Session, name: str) -> TrainingState:
     """
     job, _ = _ours(session, name)
     if job.status == "InProgress":
-        _stop(session, name)
-    return training_state(session, name, lines=False)
-
-
-def _stop(session: Session, name: str) -> bool:
-    """Have a job stop; return False if it ends already, which SageMaker refuses."""
-    try:
         training.stop_training_job(session, name)
-    except ServiceFault:
-        job = training.describe_training_job(session, name)
-        if job is None or job.status == "InProgress":
-            raise
-        return False
-    return True
+    return training_state(session, name, lines=False)
 
 
 def follow(
@@ -399,8 +355,9 @@ def follow(
             if not job.running:
                 break
             over = budget_usd is not None and (state.usd or 0.0) > budget_usd
-            if over and stopped_for is None and job.status == "InProgress" and _stop(session, name):
-                stopped_for = _why_stopped(state, budget_usd)
+            if over and stopped_for is None and job.status == "InProgress":
+                stopped = training.stop_training_job(session, name)
+                stopped_for = _why_stopped(state, budget_usd) if stopped else None
             pacing.sleep(pacing.poll_s)
             job = training.describe_training_job(session, name) or job
     except KeyboardInterrupt as error:

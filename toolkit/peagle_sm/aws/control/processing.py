@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from peagle_sm.aws.control.training import RUNNING, JobLine, lines_of_group
+from peagle_sm.aws.control.jobs import RUNNING, JobLine, lines_of_group, stop_once
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.learn.job_names import PROCESSING_LOG_GROUP
 
@@ -70,9 +70,12 @@ def describe_processing_job(session: Session, name: str) -> ProcessingJob | None
     )
 
 
-def stop_processing_job(session: Session, name: str) -> None:
-    """Send StopProcessingJob; what the job did is lost."""
-    session.api("sagemaker").stop_processing_job(ProcessingJobName=name)
+def stop_processing_job(session: Session, name: str) -> bool:
+    """Send StopProcessingJob; what the job did is lost. Return False if it ends or has ended already."""
+    return stop_once(
+        lambda: session.api("sagemaker").stop_processing_job(ProcessingJobName=name),
+        lambda: describe_processing_job(session, name),
+    )
 
 
 def processing_job_names(session: Session, name_contains: str, running: bool = False) -> Iterator[str]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from peagle_sm.aws.control.jobs import RUNNING, JobLine, lines_of_group, stop_once
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import NotFound
 from peagle_sm.core.learn.job_names import LOG_GROUP
 
-RUNNING = ("InProgress", "Stopping")
-"""Statuses of a job that has not ended."""
 _ON_INSTANCES = ("Downloading", "Training", "Uploading")
 """Secondary statuses of a job that has its instances; while Stopping it has them if it had them before."""
 _PAGE = 100
@@ -101,9 +99,15 @@ def describe_training_job(session: Session, name: str) -> TrainingJob | None:
     )
 
 
-def stop_training_job(session: Session, name: str) -> None:
-    """Send StopTrainingJob; the job saves a checkpoint within two minutes and ends."""
-    session.api("sagemaker").stop_training_job(TrainingJobName=name)
+def stop_training_job(session: Session, name: str) -> bool:
+    """Send StopTrainingJob; the job saves a checkpoint within two minutes and ends.
+
+    Return False if it ends or has ended already.
+    """
+    return stop_once(
+        lambda: session.api("sagemaker").stop_training_job(TrainingJobName=name),
+        lambda: describe_training_job(session, name),
+    )
 
 
 def training_job_names(session: Session, name_contains: str, running: bool = False) -> Iterator[str]:
@@ -121,29 +125,6 @@ def training_job_names(session: Session, name_contains: str, running: bool = Fal
         yield str(row["TrainingJobName"])
 
 
-@dataclass(frozen=True)
-class JobLine:
-    """One line of a job's log; ``id`` detects repeats."""
-
-    id: str
-    at: datetime
-    text: str
-
-
 def log_lines(session: Session, job: str, start: datetime) -> Iterator[JobLine]:
     """Yield a job's log from ``start`` on, oldest first; nothing before its first line."""
     return lines_of_group(session, LOG_GROUP, job, start)
-
-
-def lines_of_group(session: Session, group: str, job: str, start: datetime) -> Iterator[JobLine]:
-    """Yield what a job of any kind wrote to its log group, from ``start`` on, oldest first."""
-    begins = int(start.astimezone(UTC).timestamp() * 1000)
-    asked = {"logGroupName": group, "logStreamNamePrefix": f"{job}/", "startTime": begins}
-    try:
-        for event in session.api("logs").rows("filter_log_events", "events", **asked):
-            if not str(event.get("logStreamName", "")).startswith(f"{job}/"):
-                continue  # a server that does not know the prefix, as the local one
-            at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-            yield JobLine(str(event.get("eventId", "")), at, str(event["message"]).rstrip("\n"))
-    except NotFound:
-        return  # the first line makes the group and the stream

@@ -62,6 +62,7 @@ _ABSENT_WORDS = (
     re.compile(r"resource \S+ does not exist for stack ", re.IGNORECASE),
     re.compile(r"requested resource not found", re.IGNORECASE),  # of a training job
 )
+_ENDING_WORDS = re.compile(r"\bis in status (?:stopping|stopped|completed|failed)\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
 _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})
 _CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
@@ -150,6 +151,15 @@ def is_taken(error: BaseException) -> bool:
         return False
     lowered = error.message.lower()
     return "already exist" in lowered or "already existing" in lowered or error.code in _TAKEN_CODES
+
+
+def is_ending(error: BaseException) -> bool:
+    """Return whether a StopX was refused because the job ends or has ended: only the message says so."""
+    return (
+        isinstance(error, ServiceFault)
+        and error.code.startswith("Validation")
+        and _ENDING_WORDS.search(error.message) is not None
+    )
 
 
 def is_refused_now(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.aws.control import processing
+from peagle_sm.aws.control.jobs import demand_ours, price_in
 from peagle_sm.aws.control.processing import ProcessingJob
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
@@ -33,7 +34,7 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import LEARN
 from peagle_sm.core.words import elapsed, usd
 from peagle_sm.learn.processing.facts import read_preparation_facts
-from peagle_sm.learn.train import REPEAT, demand_ours, price_in
+from peagle_sm.learn.train import REPEAT
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.progress import Event, Pacing, Progress
