@@ -11,9 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peagle_sm.aws.control.training import (
+    _WITHOUT_INSTANCES,
     TrainingJob,
     describe_training_job,
     log_lines,
@@ -65,17 +69,74 @@ WAITS = moves(("Starting", 0), ("Downloading", 5), ("Training", 6), ("Interrupte
 def test_a_spot_job_is_billed_for_the_statuses_in_which_it_has_instances(
     spot: bool, told: list[dict[str, Any]], minutes: int
 ) -> None:
-    job = TrainingJob(
-        "a",
-        "arn",
-        "InProgress",
-        "Starting",
-        T0,
-        after(5),
-        spot=spot,
-        raw={"SecondaryStatusTransitions": told},
-    )
-    assert job.billed_seconds(after(61)) == 60 * minutes
+    assert of_statuses(told, spot).billed_seconds(after(61)) == 60 * minutes
+
+
+def of_statuses(told: list[dict[str, Any]], spot: bool = True) -> TrainingJob:
+    raw = {"SecondaryStatusTransitions": told}
+    return TrainingJob("a", "arn", "InProgress", "Starting", T0, after(5), spot=spot, raw=raw)
+
+
+@pytest.mark.parametrize(
+    ("status", "billed"),
+    [
+        *((name, True) for name in ("Downloading", "DownloadingTrainingImage", "Training", "Uploading")),
+        *((name, True) for name in ("Restarting", "Updating", "OfNextYear")),
+        *((name, False) for name in ("Starting", "LaunchingMLInstances", "PreparingTrainingStack")),
+        *((name, False) for name in ("Pending", "Interrupted", "Completed", "Failed", "Stopped")),
+        *((name, False) for name in ("MaxRuntimeExceeded", "MaxWaitTimeExceeded")),
+    ],
+)
+def test_each_secondary_status_is_billed_or_not_and_so_is_stopping_after_it(
+    status: str, billed: bool
+) -> None:
+    told = moves(("Starting", 0), (status, 10), ("Stopping", 30))
+    assert of_statuses(told).billed_seconds(after(40)) == 60 * 30 * billed
+
+
+def test_the_table_knows_every_secondary_status_of_sagemaker() -> None:
+    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("SecondaryStatus")
+    unexplained = {
+        "Downloading",
+        "DownloadingTrainingImage",
+        "Training",
+        "Uploading",
+        "Restarting",
+        "Updating",
+    }
+    assert set(shape.enum) == _WITHOUT_INSTANCES | unexplained | {"Stopping"}
+
+
+def test_a_status_without_an_end_lasts_until_the_next_one_begins() -> None:
+    told = moves(("Starting", 0), ("Training", 5), ("Interrupted", 10), ("Starting", 20), ("Training", 50))
+    del told[1]["EndTime"]
+    assert of_statuses(told).billed_seconds(after(60)) == 60 * 15
+    assert of_statuses(told[::-1]).billed_seconds(after(60)) == 60 * 15, "in any order"
+
+
+def test_overlapping_statuses_are_billed_once() -> None:
+    told = moves(("Starting", 0), ("Downloading", 5), ("Training", 10), ("Interrupted", 30))
+    told[1]["EndTime"] = after(20)
+    told.append({**told[2]})
+    assert of_statuses(told).billed_seconds(after(60)) == 60 * 25
+
+
+STATUSES = ("Starting", "Downloading", "Training", "Restarting", "Interrupted", "Uploading", "Stopping")
+ROW = st.fixed_dictionaries(
+    {"Status": st.sampled_from(STATUSES), "StartTime": st.integers(0, 90).map(after)},
+    optional={"EndTime": st.integers(0, 90).map(after)},
+)
+
+
+@given(rows=st.lists(ROW, min_size=1, max_size=6), data=st.data(), now=st.integers(0, 90))
+def test_no_more_than_the_wall_time_is_billed_and_the_order_of_the_rows_does_not_matter(
+    rows: list[dict[str, Any]], data: st.DataObject, now: int
+) -> None:
+    billed = of_statuses(rows).billed_seconds(after(now))
+    wall = (after(now) - min(row["StartTime"] for row in rows)).total_seconds()
+    assert 0 <= billed <= max(0.0, wall)
+    assert of_statuses(data.draw(st.permutations(rows))).billed_seconds(after(now)) == billed
+    assert billed <= of_statuses(rows).billed_seconds(after(now + 1)), "it never becomes less"
 
 
 def priced(plan: LearnPlan, usd_per_hour: float, **script: str) -> LearnPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,25 @@ from peagle_sm.aws.control.jobs import RUNNING, JobLine, lines_of_group, stop_on
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.learn.job_names import LOG_GROUP
 
-_ON_INSTANCES = ("Downloading", "Training", "Uploading")
-"""Secondary statuses of a job that has its instances; while Stopping it has them if it had them before."""
+_WITHOUT_INSTANCES = frozenset(
+    {
+        "Starting",
+        "Pending",
+        "Interrupted",
+        "LaunchingMLInstances",  # this and the next: no longer sent
+        "PreparingTrainingStack",
+        "Completed",
+        "Failed",
+        "Stopped",
+        "MaxRuntimeExceeded",
+        "MaxWaitTimeExceeded",
+    }
+)
+"""Secondary statuses in which nothing is billed; while Stopping that depends on the status before.
+
+SageMaker may add others, and botocore knows some that no page explains (Restarting, Updating): they count as
+billed, so that a budget is never overrun.
+"""
 _PAGE = 100
 
 
@@ -51,7 +68,7 @@ class TrainingJob:
         """Return the seconds billed for each instance up to ``now``; at the end, AWS's own figure.
 
         AWS bills from TrainingStartTime to TrainingEndTime (DescribeTrainingJob). A spot job loses its
-        instances in between, so only the statuses in which it has them count.
+        instances in between, so only the statuses in which it has them count, and no second twice.
         """
         if self.billable_s is not None and not self.running:
             return float(self.billable_s)
@@ -61,12 +78,32 @@ class TrainingJob:
         moves = self.raw.get("SecondaryStatusTransitions") or ()
         if not (self.spot and moves):
             return max(0.0, (until - self.started_at).total_seconds())
-        seconds, holds = 0.0, False
-        for move in moves:
-            holds = move["Status"] in _ON_INSTANCES or (holds and move["Status"] == "Stopping")
-            if holds:
-                seconds += max(0.0, ((move.get("EndTime") or until) - move["StartTime"]).total_seconds())
-        return seconds
+        return _billed_seconds(moves, until)
+
+
+def _billed_seconds(moves: Sequence[Mapping[str, Any]], until: datetime) -> float:
+    """Sum the seconds on instances; a status without an end lasts until the next one begins."""
+
+    def order(move: Mapping[str, Any]) -> tuple[datetime, datetime, bool, bool]:
+        status = str(move["Status"])
+        return (
+            move["StartTime"],
+            move.get("EndTime") or until,
+            status not in _WITHOUT_INSTANCES,
+            status == "Stopping",
+        )
+
+    rows = sorted(moves, key=order)
+    starts = [row["StartTime"] for row in rows]
+    seconds, holds, counted = 0.0, False, starts[0]
+    for row, following in zip(rows, [*starts[1:], until], strict=True):
+        status = row["Status"]
+        holds = holds if status == "Stopping" else status not in _WITHOUT_INSTANCES
+        begins, ends = max(row["StartTime"], counted), min(row.get("EndTime") or following, until)
+        if holds and ends > begins:
+            seconds += (ends - begins).total_seconds()
+            counted = ends
+    return seconds
 
 
 def create_training_job(session: Session, parameters: Mapping[str, Any]) -> None:
