@@ -64,6 +64,23 @@ def test_dry_run_train_status_and_stop(local: Session, project: Path) -> None:
     assert command(local, project, "stop", "no-such-job").returncode == 4
 
 
+def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
+    local: Session, project: Path, make_spec: Callable[..., LearnSpec]
+) -> None:
+    spec = make_spec("front-door", learning_rate=2e-4)
+    first = scripted(learning.plan_training(spec, local, project), hold="always")
+    start(local, first)
+    words, flags = ("learn", "train", project / "learn.yaml", "--dry-run"), local.command_flags()
+    told = run(*words, *flags.split())
+    assert told.exit_code == 0, told.output
+    assert f"peagle-sm learn stop {first.job}{flags}" in " ".join(told.output.split())
+    shown = json.loads(run(*words, "--format", "json", *flags.split()).stdout)
+    assert [first.job in one["message"] for one in shown["findings"] if one["check"] == "running-job"] == [
+        True
+    ]
+    learning.stop(local, first.job)
+
+
 def test_without_a_terminal_and_without_yes_nothing_is_done(local: Session, project: Path) -> None:
     refused = command(local, project, "train")
     assert refused.returncode == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from peagle_sm.core.learn.spec import LearnSpec, TrainSpec
 from peagle_sm.core.learn.steps import StepCost
 from peagle_sm.learn import train as learning
 from peagle_sm.learn.facts import read_price
+from peagle_sm.learn.loop import Loop
 from peagle_sm.learn.run import RunStep, offer_of, open_state
 from peagle_sm.learn.stored_data import COUNTED_BYTES
 from tests.aws.test_prices import INSTANCE, answering, product
+from tests.learn.test_train import scripted, start
+from tests.local.serving import eventually
 
 Make = Callable[..., LearnSpec]
 
@@ -57,6 +61,35 @@ def test_an_unknown_part_makes_the_sum_and_the_pay_back_unknown_and_says_what_to
     assert "unknown, as the cost is" in shown
     assert "never" not in shown
     assert " days" not in shown
+
+
+@pytest.mark.parametrize(
+    ("results", "unless"),
+    [
+        ({}, "unless it trains on the same data, which continues it, or you want both."),
+        ({"data": {"data": "a" * 64}}, "unless you want both."),
+    ],
+    ids=["data-to-come", "data-done"],
+)
+def test_the_offer_of_a_run_names_the_jobs_that_run_already(
+    local: Session, folder: Path, make_spec: Make, results: dict[str, dict[str, Any]], unless: str
+) -> None:
+    first = learning.plan_training(make_spec("run-beside", learning_rate=2e-4), local, folder)
+    first = scripted(first.as_attempt(2 + len(results)), hold="always")
+    start(local, first)
+    loop = Loop(
+        make_spec("run-beside"), folder / "endpoint.yaml", folder, local, folder / "w", lambda _: None
+    )
+    train = next(each for each in loop.steps() if each.step == "train")
+    step = replace(train, inputs=lambda _: [], cost=lambda _: train.cost(results))
+    offer = offer_of("run-beside", [step], open_state(folder / "state.json", "run-beside"), None)
+    learning.stop(local, first.job)
+    eventually(lambda: not learning.training_state(local, first.job).job.running)
+    command = f"`peagle-sm learn stop {first.job}{local.command_flags()}`, {unless}"
+    assert any(line.endswith(command) for line in render_run_offer(offer).splitlines()), "in one line"
+    ((told,),) = (each["findings"] for each in json.loads(json.dumps(offer.to_dict()))["costs"])
+    assert first.job in told["message"]
+    assert command in told["next_step"]
 
 
 def large(session: Session, spec: LearnSpec, tokens: int) -> str:

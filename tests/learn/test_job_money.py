@@ -13,12 +13,14 @@ from typing import Any
 
 import botocore.session
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.aws.control.training import (
     _WITHOUT_INSTANCES,
     TrainingJob,
+    create_training_job,
     describe_training_job,
     log_lines,
     stop_training_job,
@@ -95,7 +97,7 @@ def test_each_secondary_status_is_billed_or_not_and_so_is_stopping_after_it(
 
 
 def test_the_table_knows_every_secondary_status_of_sagemaker() -> None:
-    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("SecondaryStatus")
+    shape: Any = botocore.session.get_session().get_service_model("sagemaker").shape_for("SecondaryStatus")
     unexplained = {
         "Downloading",
         "DownloadingTrainingImage",
@@ -241,6 +243,66 @@ def test_a_job_that_ends_already_is_no_error_of_stop_while_describe_still_shows_
         events.unregister("after-call.sagemaker.DescribeTrainingJob", late)
         client.advance_clock(int(local.command_flags().split()[-1]), 130)
     eventually(lambda: not learning.training_state(local, plan.job).job.running)
+
+
+def ended(session: Session, *names: str) -> None:
+    for name in names:
+        learning.stop(session, name)
+    eventually(lambda: not any(learning.training_state(session, name).job.running for name in names))
+
+
+def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
+    local: Session, server: Server, folder: Path, make_spec: Make
+) -> None:
+    """The spec's job with another learning rate is one; those of another spec or program are none."""
+    first = priced(
+        learning.plan_training(make_spec("beside", learning_rate=2e-4), local, folder), 100.0, hold="always"
+    )
+    other = scripted(learning.plan_training(make_spec("beside-2"), local, folder), hold="always")
+    start(local, first)
+    start(local, other)
+    program = {**other.request.parameters, "TrainingJobName": "beside-foreign", "Tags": []}
+    create_training_job(local, program)
+    holding(local, first)
+    client.advance_clock(server.status.port, 1800)
+    offers: list[learning.TrainingOffer] = []
+    done = run(local, make_spec("beside"), folder, confirm=remembering(offers))
+    said = " ".join(str(offers[0]).split())
+    assert f"{first.job}, a job of beside, runs on beside the new one: 1 x " in said
+    assert ", 100.00 USD/hour, 50." in said
+    stops = f"peagle-sm learn stop {first.job}{local.command_flags()}"
+    assert f"Stop it with `{stops}`, unless you want both." in said
+    assert other.job not in said
+    assert "beside-foreign" not in said
+    (named,) = [one for one in offers[0].to_dict()["findings"] if one["check"] == "running-job"]
+    assert (named["severity"], stops in named["next_step"]) == ("warning", True)
+    assert done.job.status == "Completed", "it is named, not refused"
+
+    mine = [
+        one for one in learning.plan_training(make_spec("beside", learning_rate=2e-4), local, folder).findings
+    ]
+    assert not [one for one in mine if one.check == "running-job"], "this job itself"
+    ended(local, first.job, other.job)
+    stop_training_job(local, "beside-foreign")
+    after_all = learning.plan_training(make_spec("beside"), local, folder).findings
+    assert not [one for one in after_all if one.check == "running-job"]
+
+
+def test_running_jobs_that_may_not_be_listed_are_said_to_be_unknown(
+    local: Session, folder: Path, make_spec: Make
+) -> None:
+    def denied(**_: Any) -> None:
+        error: Any = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+        raise ClientError(error, "ListTrainingJobs")
+
+    events = local.client("sagemaker").meta.events
+    events.register("before-call.sagemaker.ListTrainingJobs", denied)
+    try:
+        plan = learning.plan_training(make_spec("denied"), local, folder)
+    finally:  # sessions share the client
+        events.unregister("before-call.sagemaker.ListTrainingJobs", denied)
+    (found,) = [one for one in plan.findings if one.check == "running-job"]
+    assert (found.severity, "could not be listed" in found.message) == ("info", True)
 
 
 def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(

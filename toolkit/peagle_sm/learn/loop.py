@@ -23,7 +23,7 @@ from peagle_sm.learn.promote import promote, settle
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
 from peagle_sm.learn.run import RunStep, StepResult
 from peagle_sm.learn.stored_data import origin_of
-from peagle_sm.learn.train import plan_training, train
+from peagle_sm.learn.train import RUNNING_JOB, plan_training, train
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.compare.measurement import LOCAL_START_UP_MINUTES, SECONDS_A_TOKEN, START_UP_MINUTES
 from peagle_sm.measure.results.records import ArmRecord
@@ -128,11 +128,12 @@ class Loop:
         plan.refuse_errors()  # an unknown price is one
         limit = f"one training job, at most {self.spec.train.max_hours:g} h"
         what = limit if data_is_to_come else f"job {plan.job}"
+        others = tuple(each for each in plan.findings if each.check == RUNNING_JOB)
         most_usd, hours = plan.facts.price.max_usd, plan.estimated_hours
         if most_usd is None or hours is None:  # the limit is all that is known of the hours
-            return StepCost("train", what, most_usd, most_usd)
+            return StepCost("train", what, most_usd, most_usd, findings=others)
         usd = min(most_usd, most_usd * hours / self.spec.train.max_hours)
-        return StepCost("train", what, usd, most_usd)
+        return StepCost("train", what, usd, most_usd, findings=others)
 
     def _train(self, results: Results) -> StepResult:
         found = train(

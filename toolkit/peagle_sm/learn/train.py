@@ -8,7 +8,7 @@ program ends; it stops at its own limits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from peagle_sm.core.errors import (
     Declined,
     Interrupted,
     NotFound,
+    PeagleError,
     PlanRefused,
     ServiceFault,
     SpecError,
@@ -34,12 +35,14 @@ from peagle_sm.core.learn.plan import LearnPlan, make_training_plan
 from peagle_sm.core.learn.spec import LearnSpec, parse_learn_spec
 from peagle_sm.core.learn.training_request import ChannelFacts
 from peagle_sm.core.plan.tags_and_schedules import LEARN
-from peagle_sm.core.words import elapsed, usd
+from peagle_sm.core.words import Finding, elapsed, usd
 from peagle_sm.learn.facts import read_facts
 from peagle_sm.learn.stored_data import data_uri
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.progress import Event, Pacing, Progress
 
+RUNNING_JOB = "running-job"
+"""Check of the findings that name other running jobs of the spec."""
 _TOO_LONG = "it reached train.max_hours"
 REPEAT = timedelta(minutes=1)
 """Log lines may arrive late: each look begins this much before the newest line."""
@@ -144,7 +147,34 @@ def plan_training(
         CredentialsError, ServiceFault: AWS refuses, or does not answer.
     """
     facts = read_facts(spec, session, base, data_is_to_come=data_is_to_come)
-    return make_training_plan(spec, facts)
+    plan = make_training_plan(spec, facts)
+    return replace(plan, findings=(*plan.findings, *_running_findings(plan, session)))
+
+
+def _running_findings(plan: LearnPlan, session: Session) -> list[Finding]:
+    """Name the spec's other jobs that run: with other data or settings the plan starts one beside them."""
+    spec, flags, to_come = plan.spec, session.command_flags(), plan.facts.data_is_to_come
+    try:
+        states = jobs_of(session, f"{spec.name}-", running=True)
+    except PeagleError as error:
+        return [Finding("info", f"running jobs could not be listed: {error.message}", "", RUNNING_JOB)]
+    found = []
+    for state in states:
+        job = state.job
+        is_this = not to_come and attempt_of(job.name, plan.base) is not None
+        if state.spec_name != spec.name or not job.running or is_this:
+            continue
+        cost = (
+            "nothing is billed"
+            if state.usd_per_hour == 0
+            else f"{usd(state.usd_per_hour, 'hour')}, {usd(state.usd)} so far"
+        )
+        step = f"Stop it with `peagle-sm learn stop {job.name}{flags}`, unless "
+        step += "it trains on the same data, which continues it, or " if to_come else ""
+        message = f"{job.name}, a job of {spec.name}, runs on beside the new one: "
+        message += f"{job.instances} x {job.instance_type}{', managed spot' * job.spot}, {cost}"
+        found.append(Finding("warning", message, f"{step}you want both.", RUNNING_JOB))
+    return found
 
 
 def train(
@@ -299,10 +329,10 @@ def _state(
     )
 
 
-def jobs_of(session: Session, name: str | None = None) -> list[TrainingState]:
-    """Return peagle-sm's jobs, newest first: those whose name has the text, else all that run."""
+def jobs_of(session: Session, name: str | None = None, *, running: bool = False) -> list[TrainingState]:
+    """Return peagle-sm's jobs, newest first: those whose name has the text; without one, all that run."""
     found = []
-    for job_name in training.training_job_names(session, name or "", running=name is None):
+    for job_name in training.training_job_names(session, name or "", running=running or name is None):
         try:
             found.append(training_state(session, job_name, lines=False))
         except (NotFound, PlanRefused):

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.words import first_fault
+from peagle_sm.core.words import Finding, first_fault
 
 SCHEMA = "peagle-sm/learn-state/1"
 Step = Literal["data", "train", "prove", "promote"]
@@ -103,7 +103,10 @@ def steps_until(until: Step | None) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step costs: the estimate, and the most; None: not known, ``unknown`` says why and what to do."""
+    """What a step costs: the estimate, and the most; None: not known, ``unknown`` says why and what to do.
+
+    ``findings`` name what is billed beside it, such as running jobs of an earlier run.
+    """
 
     step: Step
     what: str
@@ -111,6 +114,7 @@ class StepCost:
     most_usd: float | None
     is_done: bool = False
     unknown: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -84,18 +84,25 @@ def render_run_offer(offer: RunOffer) -> str:
         for each in offer.costs
     ]
     table = render_table(("step", "what", "about", "at most"), rows)
-    unknown = [
-        textwrap.fill(f"{each.step}: {each.unknown}", 66, subsequent_indent="  ", break_on_hyphens=False)
+    unknown = [_wrapped(f"{each.step}: {each.unknown}") for each in offer.costs if each.unknown]
+    # A command stays in one line, so that it can be copied.
+    others = [
+        f"{_wrapped(finding.message)}\n  {finding.next_step}".rstrip()
         for each in offer.costs
-        if each.unknown
+        for finding in each.findings
     ]
     fields = [
         ("cost", f"about {usd(offer.usd)}, at most {usd(offer.most_usd)}"),
         ("not known", "\n".join(unknown)),
+        ("other jobs", "\n".join(others)),
         ("endpoint", usd(offer.usd_per_hour, "hour")),
         ("paid back", _paid_back(offer)),
     ]
     return f"{table}\n\n{render_fields([(name, value) for name, value in fields if value])}"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 66, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _paid_back(offer: RunOffer) -> str:
