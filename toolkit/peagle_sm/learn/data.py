@@ -237,21 +237,23 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path
     """Read, redact and split the prompts on this machine."""
     data = spec.data
     read = read_prompts(
-        [_place(each, base) for each in data.prompts],
+        data.prompts,
         lambda: session,
         texts,
         max_tokens=data.max_tokens,
         what="data.prompts",
+        base=base,
     )
     general: Read | None = None
     if data.general is not None:
         general = read_prompts(
-            [_place(data.general, base)],
+            [data.general],
             lambda: session,
             texts,
             max_tokens=data.max_tokens,
             what="data.general",
             prefix="general/",
+            base=base,
         )
     divided = split_prompts(
         read.prompts,
@@ -270,11 +272,6 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path
         notes=(*read.notes, *general.notes),
     )
     return whole, divided
-
-
-def _place(source: str, base: Path) -> str:
-    """Return a source of the spec: an ``s3://`` address as it is, a path or glob beside ``base``."""
-    return source if source.startswith("s3://") else str(base / source)
 
 
 def need_endpoint(spec: LearnSpec) -> str:
