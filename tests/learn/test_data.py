@@ -384,6 +384,29 @@ def test_a_missing_bucket_or_endpoint_is_named(spec_of: Make, session: Session, 
         plan_data(spec.model_copy(update={"endpoint": "gone-endpoint"}), session, tmp_path)
 
 
+def test_answers_that_are_not_used_any_more_are_named_before_all_are_asked_for_again(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+
+    def notes(lines: list[dict[str, Any]], **data: Any) -> str:
+        return " ".join(plan_data(spec_of(lines, **data), session, work).offer.notes)
+
+    assert "not used" not in notes(texts(8))
+    made(spec_of(texts(8)), session, work)
+    (journal,) = work.glob("answers-*.jsonl")
+    assert "not used" not in notes(texts(8))
+    assert "not used" not in notes(texts(9)), "only the new one is asked for"
+    assert "8 answers of an earlier run are not used: they are of another target, endpoint, max_tokens, " in (
+        notes(texts(8), max_tokens=16)
+    )
+    shown = render_data_offer(plan_data(spec_of(texts(8), max_tokens=16), session, work).offer)
+    assert journal.name in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    made(spec_of(texts(8), max_tokens=16), session, work)
+    assert "not used" not in notes(texts(8), max_tokens=16)
+
+
 def test_the_command_sends_over_http_and_shows_what_it_made(
     spec_of: Make, session: Session, tmp_path: Path, server: Server
 ) -> None:

@@ -325,7 +325,16 @@ def test_a_dry_run_beside_another_command_changes_no_file_and_knows_the_folder_s
     place, prefix = s3.split_uri(head)
     for file in HEAD.iterdir():
         session.client("s3").put_object(Bucket=place, Key=prefix + file.name, Body=file.read_bytes())
-    words = ["learn", "prove", path, "--head", head, "--spec", tmp_path / "peagle.yaml", "--dry-run"]
+    words: list[str | Path] = [
+        "learn",
+        "prove",
+        path,
+        "--head",
+        head,
+        "--spec",
+        tmp_path / "peagle.yaml",
+        "--dry-run",
+    ]
     words += ["--format", "json", "--local-port", server.url.rpartition(":")[2]]
     mark = mark_of("team", top / "team") if marked else "team/0123456789ab"
     deploy(arm(learn=mark), session=session, unguarded=True)

@@ -38,6 +38,7 @@ from peagle_sm.learn.sampling import (
     WantedAnswer,
     refuse_without_price,
     turn_off_of,
+    unused_answers,
 )
 from peagle_sm.learn.stored_data import (
     GENERAL,
@@ -179,6 +180,7 @@ def plan_data(
     described = describe_endpoint(session, endpoint)
     origin = origin_of(session, endpoint, described.arm.component)
     journal = Journal.open(work / f"answers-{_settings_hash(spec, origin)}.jsonl")
+    unused = unused_answers(journal)
     wanted = tuple(
         WantedAnswer(read.items[prompt.id], each.key, prompt.turns)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
@@ -218,7 +220,7 @@ def plan_data(
         ends="" if end is None else end.ends,
         ends_early=bool(todo) and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
         uri=data_uri(spec),
-        notes=(*notes, *read.notes),
+        notes=(*notes, *read.notes, *([unused] if todo and unused else [])),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
 

@@ -22,7 +22,7 @@ from peagle_sm.learn.prompts import places_of
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
 from peagle_sm.learn.run import RunStep, StepResult
 from peagle_sm.learn.stored_data import channel_content, origin_of
-from peagle_sm.learn.train import plan_training, train
+from peagle_sm.learn.train import head_exists, plan_training, train
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.compare.measurement import LOCAL_START_UP_MINUTES, SECONDS_A_TOKEN, START_UP_MINUTES
 from peagle_sm.measure.results.records import ArmRecord
@@ -53,7 +53,7 @@ class Loop:
         """Return the steps in order."""
         return (
             RunStep("data", self._data_inputs, self._data_cost, self._data),
-            RunStep("train", self._train_inputs, self._train_cost, self._train),
+            RunStep("train", self._train_inputs, self._train_cost, self._train, self._head_exists),
             RunStep("prove", self._prove_inputs, self._prove_cost, self._prove),
             RunStep("promote", self._promote_inputs, self._promote_cost, self._promote),
         )
@@ -100,11 +100,13 @@ class Loop:
         what = f"{offer.to_ask:,} answers from {offer.endpoint}"
         if offer.ends_early:
             what += f"; not all: its {offer.ending}"
-        if offer.usd is None:  # a budget holds by the price
-            return StepCost("data", what, None, None, unknown=_NO_PRICE)
-        if offer.budget_usd is None:
-            return StepCost("data", what, offer.usd, None, unknown="data.budget_usd limits what it costs")
-        return StepCost("data", what, min(offer.usd, offer.budget_usd), offer.budget_usd)
+        usd, budget = offer.usd, offer.budget_usd
+        if usd is None:  # a budget holds by the price
+            return StepCost("data", what, None, None, unknown=_NO_PRICE, notes=offer.notes)
+        if budget is None:
+            why = "data.budget_usd limits what it costs"
+            return StepCost("data", what, usd, None, unknown=why, notes=offer.notes)
+        return StepCost("data", what, min(usd, budget), budget, notes=offer.notes)
 
     def _data(self, results: Results) -> StepResult:
         made = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
@@ -147,6 +149,9 @@ class Loop:
                 next_step=f"Look at it: `peagle-sm learn status {found.job.name}`.",
             )
         return StepResult({"job": found.job.name, "head": found.job.artifact}, found.usd)
+
+    def _head_exists(self, result: Mapping[str, Any]) -> bool:
+        return head_exists(self.session, str(result["head"]))
 
     def _prove_inputs(self, results: Results) -> Any:
         told = results.get("train", {}).get("head"), results.get("data", {}).get("data")

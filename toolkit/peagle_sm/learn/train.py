@@ -205,7 +205,12 @@ def _is_usable(session: Session, job: TrainingJob) -> bool:
     """Return whether a job runs, or is done and its head was not deleted."""
     if job.status != "Completed" or job.artifact is None:
         return job.running
-    folder, _, name = job.artifact.rpartition("/")
+    return head_exists(session, job.artifact)
+
+
+def head_exists(session: Session, artifact: str) -> bool:
+    """Return whether a job's head is still in S3."""
+    folder, _, name = artifact.rpartition("/")
     try:
         return name in list_sizes(session, *split_uri(f"{folder}/"))
     except NotFound:  # the bucket, too

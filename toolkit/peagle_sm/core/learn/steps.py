@@ -40,11 +40,6 @@ class RunState:
         """Return the file's text."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
-    def result(self, step: Step, inputs: str) -> StepDone | None:
-        """Return a finished step if it was made from the same inputs."""
-        found = self.steps.get(step)
-        return found if found is not None and found.inputs == inputs else None
-
     def with_step(self, step: Step, done: StepDone) -> RunState:
         """Return the state after a step; later steps were made from something else."""
         place = STEPS.index(step)
@@ -103,7 +98,10 @@ def steps_until(until: Step | None) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step costs: the estimate, and the most; None: not known, ``unknown`` says why and what to do."""
+    """What a step costs: the estimate, and the most; None: not known, ``unknown`` says why and what to do.
+
+    ``notes`` are for whoever confirms it.
+    """
 
     step: Step
     what: str
@@ -111,6 +109,7 @@ class StepCost:
     most_usd: float | None
     is_done: bool = False
     unknown: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -251,10 +253,18 @@ def render_data_offer(offer: DataOffer) -> str:
         ("cost", f"about {usd(offer.usd)}{budget}"),
         ("until", _until_words(offer)),
         ("stored", offer.uri),
-        ("note", "\n".join(offer.notes)),
+        ("note", wrapped(offer.notes)),
     ]
     parts = [table, "\n".join(slices), render_fields([(name, value) for name, value in fields if value])]
     return "\n\n".join(part for part in parts if part)
+
+
+def wrapped(notes: Iterable[str]) -> str:
+    """Return notes in lines of a terminal, beside their label."""
+    return "\n".join(
+        textwrap.fill(each, 66, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for each in notes
+    )
 
 
 def _until_words(offer: DataOffer) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +10,7 @@ import click
 from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import open_work
+from peagle_sm.cli.commands.learning.data import open_work, wrapped
 from peagle_sm.cli.commands.learning.prove import endpoint_spec_option
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -84,16 +83,14 @@ def render_run_offer(offer: RunOffer) -> str:
         for each in offer.costs
     ]
     table = render_table(("step", "what", "about", "at most"), rows)
-    unknown = [
-        textwrap.fill(f"{each.step}: {each.unknown}", 66, subsequent_indent="  ", break_on_hyphens=False)
-        for each in offer.costs
-        if each.unknown
-    ]
+    unknown = [f"{each.step}: {each.unknown}" for each in offer.costs if each.unknown]
+    notes = [f"{each.step}: {note}" for each in offer.costs for note in each.notes]
     fields = [
         ("cost", f"about {usd(offer.usd)}, at most {usd(offer.most_usd)}"),
-        ("not known", "\n".join(unknown)),
+        ("not known", wrapped(unknown)),
         ("endpoint", usd(offer.usd_per_hour, "hour")),
         ("paid back", _paid_back(offer)),
+        ("note", wrapped(notes)),
     ]
     return f"{table}\n\n{render_fields([(name, value) for name, value in fields if value])}"
 
