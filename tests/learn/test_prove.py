@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +38,6 @@ from peagle_sm.learn.prove import (
 from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.service import delete, deploy, leftovers, pause
 from scripts.bench.training.damaged_heads import Damage, make
-from tests.cli.running import run
 from tests.learn.test_data import bucket, files_below, made, session, spec_of, texts  # noqa: F401
 from tests.local.serving import Server
 
@@ -312,12 +311,10 @@ def test_a_dry_run_beside_another_command_changes_no_file_and_knows_the_folder_s
     session: Session,  # noqa: F811
     tmp_path: Path,
     server: Server,
-    monkeypatch: pytest.MonkeyPatch,
     marked: bool,
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     path, top = tmp_path / "learn.yaml", tmp_path / ".peagle-learn"
     path.write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
     (tmp_path / "peagle.yaml").write_text(dump_spec(served()))
@@ -325,33 +322,30 @@ def test_a_dry_run_beside_another_command_changes_no_file_and_knows_the_folder_s
     place, prefix = s3.split_uri(head)
     for file in HEAD.iterdir():
         session.client("s3").put_object(Bucket=place, Key=prefix + file.name, Body=file.read_bytes())
-    words: list[str | Path] = [
-        "learn",
-        "prove",
-        path,
-        "--head",
-        head,
-        "--spec",
-        tmp_path / "peagle.yaml",
-        "--dry-run",
-    ]
+    words = ["learn", "prove", path, "--head", head, "--spec", tmp_path / "peagle.yaml", "--dry-run"]
     words += ["--format", "json", "--local-port", server.url.rpartition(":")[2]]
+
+    def dry_run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "peagle_sm", *map(str, words)]
+        environ = {**os.environ, "TMPDIR": str(temporary)}
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
     mark = mark_of("team", top / "team") if marked else "team/0123456789ab"
     deploy(arm(learn=mark), session=session, unguarded=True)
     try:
         with only_one(top / "team", "peagle-sm learn prove"):
             before = files_below(top)
-            tried = run(*words)
+            tried = dry_run()
             assert files_below(top) == before
     finally:
         delete(["team-proof-plain"], session=session)
     if marked:
-        assert tried.exit_code == 0, tried.stderr
+        assert tried.returncode == 0, tried.stderr
         assert json.loads(tried.stdout)["leftovers"] == ["team-proof-plain"]
     else:
         assert "no proof in this folder created it" in tried.stderr
         shutil.rmtree(top)
-        tried = run(*words)
-        assert tried.exit_code == 0, tried.stderr
+        tried = dry_run()
+        assert tried.returncode == 0, tried.stderr
         assert not top.exists()
     assert list(temporary.iterdir()) == []
