@@ -125,3 +125,18 @@ def test_a_second_process_is_refused_and_told_of_the_first_and_a_kill_ends_that(
     for _ in range(2):
         with only_one(folder, "peagle-sm learn prove"):
             pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+def test_a_disk_without_locks_is_named_with_what_to_copy(tmp_path: Path, code: int) -> None:
+    def refuse(_: int, __: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with (
+        pytest.raises(CannotWrite, match=f"lock: cannot be locked: {os.strerror(code)}") as refused,
+        only_one(tmp_path / ".peagle-learn" / "team", "peagle-sm learn run", refuse),
+    ):
+        raise AssertionError("not locked")
+    step = str(refused.value.next_step)
+    assert "Copy learn.yaml, the files that it names and the folder .peagle-learn to a disk" in step
+    assert "another path" not in step

@@ -14,11 +14,11 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.cli.commands.learning.run import render_run_offer
 from peagle_sm.core.learn.price import Duration, epoch_findings
 from peagle_sm.core.learn.spec import LearnSpec, TrainSpec
-from peagle_sm.core.learn.steps import StepCost
+from peagle_sm.core.learn.steps import RunState, StepCost
 from peagle_sm.learn import train as learning
 from peagle_sm.learn.facts import read_price
 from peagle_sm.learn.loop import Loop
-from peagle_sm.learn.run import RunStep, offer_of, open_state
+from peagle_sm.learn.run import RunStep, finished_of, offer_of, open_state
 from peagle_sm.learn.stored_data import COUNTED_BYTES
 from tests.aws.test_prices import INSTANCE, answering, product
 from tests.learn.test_train import scripted, start
@@ -51,7 +51,8 @@ def test_an_unknown_part_makes_the_sum_and_the_pay_back_unknown_and_says_what_to
         StepCost("prove", "", None, None, unknown="set train.usd_per_hour"),
     )
     steps = [RunStep(cost.step, lambda _: [], lambda _, cost=cost: cost, lambda _: None) for cost in costs]  # type: ignore[misc,arg-type,return-value]
-    offer = offer_of("team", steps, open_state(tmp_path / "state.json", "team"), 5.0)
+    finished = finished_of(steps, open_state(tmp_path / "state.json", "team"))
+    offer = offer_of("team", steps, finished, 5.0)
     told = json.loads(json.dumps(offer.to_dict()))
     assert (told["usd"], told["most_usd"]) == (None, None)
     assert {each["days"] for each in told["pays_back"]} == {None}
@@ -82,7 +83,7 @@ def test_the_offer_of_a_run_names_the_jobs_that_run_already(
     )
     train = next(each for each in loop.steps() if each.step == "train")
     step = replace(train, inputs=lambda _: [], cost=lambda _: train.cost(results))
-    offer = offer_of("run-beside", [step], open_state(folder / "state.json", "run-beside"), None)
+    offer = offer_of("run-beside", [step], finished_of([step], RunState("run-beside")), None)
     learning.stop(local, first.job)
     eventually(lambda: not learning.training_state(local, first.job).job.running)
     command = f"`peagle-sm learn stop {first.job}{local.command_flags()}`, {unless}"

@@ -97,6 +97,11 @@ def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
     return make
 
 
+def files_below(folder: Path) -> dict[Path, bytes | None]:
+    """Return all files and folders with their content."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
 def made(spec: LearnSpec, session: Session, work: Path, engine: Any = None) -> DataResult:
     plan = plan_data(spec, session, work)
     return make_data(
@@ -174,14 +179,35 @@ def test_a_second_learn_data_is_refused_while_one_runs(spec_of: Make, server: Se
     path = tmp_path / "learn.yaml"
     path.write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
     port = ("--local-port", server.url.rpartition(":")[2])
-    tried = run("learn", "data", path, "--dry-run", *port)
-    assert tried.exit_code == 0, tried.stderr
-    assert not (tmp_path / ".peagle-learn").exists()
     with only_one(tmp_path / ".peagle-learn" / "team", "peagle-sm learn run"):
-        for option in ("--dry-run", "--yes"):  # a dry run would cut what the other is writing
-            result = run("learn", "data", path, option, *port)
-            assert result.exit_code == 3
-            assert "(peagle-sm learn run) works in" in result.stderr
+        result = run("learn", "data", path, "--yes", *port)
+        assert result.exit_code == 3
+        assert "(peagle-sm learn run) works in" in result.stderr
+
+
+def test_a_dry_run_reads_what_another_command_is_writing_and_changes_nothing(
+    spec_of: Make, session: Session, server: Server, tmp_path: Path
+) -> None:
+    spec, top = spec_of(texts(8)), tmp_path / ".peagle-learn"
+    path, work = tmp_path / "learn.yaml", top / "team"
+    path.write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
+    dry = ("learn", "data", path, "--dry-run", "--local-port", server.url.rpartition(":")[2])
+    tried = run(*dry)
+    assert tried.exit_code == 0, tried.stderr
+    assert not top.exists()
+    made(spec, session, work)
+    (journal,) = work.glob("answers-*.jsonl")
+    lines = [line for line in journal.read_text().splitlines(keepends=True) if '"turns"' in line]
+    half = "".join(lines[:3]) + lines[3][:40]
+    journal.write_text(half)
+    with only_one(work, "peagle-sm learn run"), journal.open("a") as writer:
+        before = files_below(top)
+        tried = run(*dry)
+        assert tried.exit_code == 0, tried.stderr
+        assert "5 to ask for, 3 there" in tried.output
+        assert files_below(top) == before
+        writer.write(lines[3][40:])
+    assert journal.read_text() == "".join(lines[:4])
 
 
 def test_no_held_out_prompt_has_a_relative_in_the_training_file(
@@ -356,6 +382,29 @@ def test_a_missing_bucket_or_endpoint_is_named(spec_of: Make, session: Session, 
         plan_data(spec.model_copy(update={"bucket": "s3://nowhere-at-all/"}), session, tmp_path)
     with pytest.raises(PeagleError, match="gone-endpoint"):
         plan_data(spec.model_copy(update={"endpoint": "gone-endpoint"}), session, tmp_path)
+
+
+def test_answers_that_are_not_used_any_more_are_named_before_all_are_asked_for_again(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+
+    def notes(lines: list[dict[str, Any]], **data: Any) -> str:
+        return " ".join(plan_data(spec_of(lines, **data), session, work).offer.notes)
+
+    assert "not used" not in notes(texts(8))
+    made(spec_of(texts(8)), session, work)
+    (journal,) = work.glob("answers-*.jsonl")
+    assert "not used" not in notes(texts(8))
+    assert "not used" not in notes(texts(9)), "only the new one is asked for"
+    assert "8 answers of an earlier run are not used: they are of another target, endpoint, max_tokens, " in (
+        notes(texts(8), max_tokens=16)
+    )
+    shown = render_data_offer(plan_data(spec_of(texts(8), max_tokens=16), session, work).offer)
+    assert journal.name in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    made(spec_of(texts(8), max_tokens=16), session, work)
+    assert "not used" not in notes(texts(8), max_tokens=16)
 
 
 def test_the_command_sends_over_http_and_shows_what_it_made(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +17,10 @@ import pytest
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control.sagemaker import describe_endpoint
+from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
@@ -34,7 +38,7 @@ from peagle_sm.learn.prove import (
 from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.service import delete, deploy, leftovers, pause
 from scripts.bench.training.damaged_heads import Damage, make
-from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_data import bucket, files_below, made, session, spec_of, texts  # noqa: F401
 from tests.local.serving import Server
 
 NAME = "learn-prove"
@@ -189,6 +193,7 @@ def test_a_candidate_whose_canary_found_a_fault_is_refused_with_that_reason(
 KILLED = """
 import os, sys
 from pathlib import Path
+from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.local_server import session_for
 from peagle_sm.core.learn.spec import parse_learn_spec
 from peagle_sm.core.spec.endpoint_spec import parse_spec
@@ -298,3 +303,49 @@ def test_what_takes_an_arm_s_name_after_the_question_is_not_deleted(
         assert describe_endpoint(session, "team-proof-plain") is not None
     finally:
         delete(["team-proof-plain"], session=session)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_dry_run_beside_another_command_changes_no_file_and_knows_the_folder_s_arms(
+    spec: LearnSpec,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+    server: Server,
+    marked: bool,
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    path, top = tmp_path / "learn.yaml", tmp_path / ".peagle-learn"
+    path.write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
+    (tmp_path / "peagle.yaml").write_text(dump_spec(served()))
+    head = f"{spec.folder}heads/candidate/"
+    place, prefix = s3.split_uri(head)
+    for file in HEAD.iterdir():
+        session.client("s3").put_object(Bucket=place, Key=prefix + file.name, Body=file.read_bytes())
+    words = ["learn", "prove", path, "--head", head, "--spec", tmp_path / "peagle.yaml", "--dry-run"]
+    words += ["--format", "json", "--local-port", server.url.rpartition(":")[2]]
+
+    def dry_run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "peagle_sm", *map(str, words)]
+        environ = {**os.environ, "TMPDIR": str(temporary)}
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+    mark = mark_of("team", top / "team") if marked else "team/0123456789ab"
+    deploy(arm(learn=mark), session=session, unguarded=True)
+    try:
+        with only_one(top / "team", "peagle-sm learn prove"):
+            before = files_below(top)
+            tried = dry_run()
+            assert files_below(top) == before
+    finally:
+        delete(["team-proof-plain"], session=session)
+    if marked:
+        assert tried.returncode == 0, tried.stderr
+        assert json.loads(tried.stdout)["leftovers"] == ["team-proof-plain"]
+    else:
+        assert "no proof in this folder created it" in tried.stderr
+        shutil.rmtree(top)
+        tried = dry_run()
+        assert tried.returncode == 0, tried.stderr
+        assert not top.exists()
+    assert list(temporary.iterdir()) == []

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from peagle_sm.aws.control.sagemaker import target_source
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
+from peagle_sm.cli.commands.learning.run import render_run_offer
 from peagle_sm.core.errors import Declined, PeagleError, PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.core.learn.steps import STEPS, StepCost
+from peagle_sm.core.learn.steps import STEPS, RunState, StepCost, StepDone, inputs_hash
 from peagle_sm.learn.data import plan_data
 from peagle_sm.learn.loop import Loop, content_of
 from peagle_sm.learn.run import RunOffer, RunStep, StepResult, run
@@ -53,6 +54,7 @@ class World:
     def __init__(self) -> None:
         self.made: dict[str, int] = {}
         self.left = 0
+        self.gone: set[str] = set()  #: steps whose results were deleted
 
     def moment(self) -> None:
         self.left -= 1
@@ -76,7 +78,8 @@ class World:
                     self.made[name] += 0
                 return StepResult({"is": name}, 1.0)
 
-            return RunStep(name, inputs, lambda results: StepCost(name, "", 1.0, 2.0), act)
+            cost = StepCost(name, "", 1.0, 2.0)
+            return RunStep(name, inputs, lambda results: cost, act, lambda result: name not in self.gone)
 
         return [step(name, number) for number, name in enumerate(STEPS)]
 
@@ -128,6 +131,77 @@ def test_the_price_is_shown_once_and_a_finished_run_asks_nothing(tmp_path: Path)
     go(world, tmp_path, offers)
     assert len(offers) == 2
     assert offers[0].pays_back[1].days == pytest.approx(2.0 / (2.0 * (1 - 1 / 1.1)) / 24)
+
+
+def test_a_result_that_is_gone_is_made_again_only_if_a_later_step_needs_it(tmp_path: Path) -> None:
+    world, offers = World(), list[RunOffer]()
+    go(world, tmp_path, offers, until="train")
+    world.gone = {"data", "train"}
+    go(world, tmp_path, offers)
+    assert [each.is_done for each in offers[1].costs] == [False, False, False, False]
+    assert offers[1].costs[0].notes == ("done 2026-11-24, but its result is gone; it begins anew",)
+    assert offers[1].costs[1].notes == ("done 2026-11-24, but an earlier step begins anew; it begins anew",)
+    for until in (None, "train", "data"):
+        go(world, tmp_path, offers, until=until)
+    assert len(offers) == 2, "everything is done, so nothing is paid for again"
+
+
+def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    folder: Path,
+    bucket: str,  # noqa: F811
+) -> None:
+    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
+    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
+    own = {"training": "training.tokens.jsonl", "validation": "validation.tokens.jsonl"}
+    spec = LearnSpec.model_validate({**given, **weights, "train": own})
+    work, offers = folder / "work", list[RunOffer]()
+    data, train, *_ = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
+    made = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
+    stored = {"Bucket": bucket, "Key": "x/data/d/prompts/held-out.jsonl"}
+    session.client("s3").put_object(**stored, Body=b"prompts")
+    trained = {"job": "team-1", "head": f"s3://{bucket}/x/team-1/output/model.tar.gz"}
+    state = RunState(spec.name)
+    state = state.with_step("data", StepDone(inputs_hash(data.inputs({})), made, "2026-11-24T01:02:03"))
+    inputs = inputs_hash(train.inputs({"data": made}))
+    state = state.with_step("train", StepDone(inputs, trained, "2026-11-25T01:02:03"))
+    work.mkdir()
+    (work / "state.json").write_text(state.to_json())
+
+    def declined(offer: RunOffer) -> bool:
+        offers.append(offer)
+        return False
+
+    def again() -> None:
+        steps = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
+        run(
+            spec,
+            steps,
+            session,
+            work,
+            until="train",
+            usd_per_hour=None,
+            confirm=declined,
+            progress=lambda _: None,
+        )
+
+    key = "x/team-1/output/model.tar.gz"
+    session.client("s3").put_object(Bucket=bucket, Key=key, Body=b"head")
+    again()
+    assert offers == []
+    session.client("s3").delete_object(Bucket=bucket, Key=key)
+    with pytest.raises(Declined):
+        again()
+    shown = render_run_offer(offers[0])
+    assert "train: done 2026-11-25, but its result is gone; it begins anew" in shown
+    assert "data: " not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    session.client("s3").delete_object(**stored)
+    with pytest.raises(Declined):
+        again()
+    assert "data: done 2026-11-24, but its result is gone; it begins anew" in render_run_offer(offers[1])
 
 
 def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:
@@ -236,6 +310,11 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
     def told(number: int) -> str:
         return offers[number].costs[0].what
 
+    def noted(number: int) -> list[bool]:
+        """Tell whether an offer says that the step begins anew, and that answers are not used."""
+        notes = " ".join(offers[number].costs[0].notes)
+        return [said in notes for said in ("but its inputs changed; it begins anew", "are not used")]
+
     first = again()
     assert told(0) == f"8 answers from {endpoint}"
     assert again() == first
@@ -254,6 +333,15 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
     elsewhere = Elsewhere.from_boto3(session.to_boto3(), session.local)
     assert again(elsewhere) != first
     assert told(3) == f"8 answers from {endpoint}", "an answer of another place is none of this one"
+    assert [noted(number) for number in range(4)] == [
+        [False, False],
+        [True, False],
+        [False, False],
+        [True, True],
+    ]
+    shown = render_run_offer(offers[3])
+    assert "data: 9 answers of an earlier run are not used" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
     source = target_source(session, endpoint)["files"]
     place, prefix = s3.split_uri(source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -73,14 +73,14 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def only_one(folder: Path, what: str) -> Iterator[None]:
-    """Keep other processes out of a folder until the block ends; ``what`` tells them what runs here.
+def only_one(folder: Path, what: str, lock: Callable[[int, int], None] = fcntl.flock) -> Iterator[None]:
+    """Keep other processes out of a work folder beside learn.yaml; ``what`` tells them what runs here.
 
     The operating system ends this with the process, so a kill leaves no lock.
 
     Raises:
         PlanRefused: another process is in the folder; the message names it.
-        CannotWrite: the operating system refuses.
+        CannotWrite: the operating system refuses, or the disk has no locks.
     """
     path = folder / "lock"
     with writing(path):
@@ -88,7 +88,7 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         file = path.open("a+", encoding="utf-8", errors="replace")
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             other = file.readline(200).strip() or "another process"
@@ -99,7 +99,13 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
                 details={"findings": [], "other": other},
             ) from error
         except OSError as error:
-            raise cannot_write(error, path, "locked") from error
+            refused = cannot_write(error, path, "locked")
+            refused.next_step = (
+                "The disk, perhaps a network disk, has no file locks. Copy learn.yaml, the files that it"
+                f" names and the folder {folder.parent.name} to a disk of this machine, and run the command"
+                " there."
+            )
+            raise refused from error
         with writing(path):
             file.truncate(0)
             file.write(f"process {os.getpid()} on {os.uname().nodename} ({what})\n")

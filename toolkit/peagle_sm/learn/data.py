@@ -38,6 +38,7 @@ from peagle_sm.learn.sampling import (
     WantedAnswer,
     refuse_without_price,
     turn_off_of,
+    unused_answers,
 )
 from peagle_sm.learn.stored_data import (
     GENERAL,
@@ -179,6 +180,7 @@ def plan_data(
     described = describe_endpoint(session, endpoint)
     origin = origin_of(session, endpoint, described.arm.component)
     journal = Journal.open(work / f"answers-{_settings_hash(spec, origin)}.jsonl")
+    unused = unused_answers(journal)
     wanted = tuple(
         WantedAnswer(read.items[prompt.id], each.key, prompt.turns)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
@@ -218,7 +220,7 @@ def plan_data(
         ends="" if end is None else end.ends,
         ends_early=bool(todo) and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
         uri=data_uri(spec),
-        notes=(*notes, *read.notes),
+        notes=(*notes, *read.notes, *([unused] if todo and unused else [])),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
 
@@ -237,21 +239,23 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path
     """Read, redact and split the prompts on this machine."""
     data = spec.data
     read = read_prompts(
-        [_place(each, base) for each in data.prompts],
+        data.prompts,
         lambda: session,
         texts,
         max_tokens=data.max_tokens,
         what="data.prompts",
+        base=base,
     )
     general: Read | None = None
     if data.general is not None:
         general = read_prompts(
-            [_place(data.general, base)],
+            [data.general],
             lambda: session,
             texts,
             max_tokens=data.max_tokens,
             what="data.general",
             prefix="general/",
+            base=base,
         )
     divided = split_prompts(
         read.prompts,
@@ -270,11 +274,6 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path
         notes=(*read.notes, *general.notes),
     )
     return whole, divided
-
-
-def _place(source: str, base: Path) -> str:
-    """Return a source of the spec: an ``s3://`` address as it is, a path or glob beside ``base``."""
-    return source if source.startswith("s3://") else str(base / source)
 
 
 def need_endpoint(spec: LearnSpec) -> str:

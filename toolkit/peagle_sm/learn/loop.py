@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +19,17 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import StepCost
 from peagle_sm.learn.data import DataPlan, make_data, need_general, plan_data
 from peagle_sm.learn.promote import promote, settle
+from peagle_sm.learn.prompts import places_of
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
 from peagle_sm.learn.run import RunStep, StepResult
-from peagle_sm.learn.stored_data import origin_of
+from peagle_sm.learn.stored_data import HELD_OUT, channel_content, origin_of
 from peagle_sm.learn.train import RUNNING_JOB, plan_training, train
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.compare.measurement import LOCAL_START_UP_MINUTES, SECONDS_A_TOKEN, START_UP_MINUTES
 from peagle_sm.measure.results.records import ArmRecord
 from peagle_sm.service.progress import Progress
 from peagle_sm.service.spec_to_plan import load_spec
-from peagle_sm.traffic.reading import SUFFIXES
+from peagle_sm.traffic.reading import files_of
 
 Results = Mapping[str, Mapping[str, Any]]
 _SETS, _ARMS = 2, 3  #: sets of prompts, and arms that answer each
@@ -53,8 +53,8 @@ class Loop:
     def steps(self) -> tuple[RunStep, ...]:
         """Return the steps in order."""
         return (
-            RunStep("data", self._data_inputs, self._data_cost, self._data),
-            RunStep("train", self._train_inputs, self._train_cost, self._train),
+            RunStep("data", self._data_inputs, self._data_cost, self._data, self._data_exists),
+            RunStep("train", self._train_inputs, self._train_cost, self._train, self._head_exists),
             RunStep("prove", self._prove_inputs, self._prove_cost, self._prove),
             RunStep("promote", self._promote_inputs, self._promote_cost, self._promote),
         )
@@ -82,9 +82,7 @@ class Loop:
     @cached_property
     def _prompts(self) -> list[str]:
         data = self.spec.data
-        return self._contents((*data.prompts, *(() if data.general is None else (data.general,))))
-
-    def _contents(self, sources: Iterable[str]) -> list[str]:
+        sources = (*data.prompts, *(() if data.general is None else (data.general,)))
         return [content_of(each, self.base, self.session) for each in sources]
 
     def _data_inputs(self, results: Results) -> Any:
@@ -103,11 +101,13 @@ class Loop:
         what = f"{offer.to_ask:,} answers from {offer.endpoint}"
         if offer.ends_early:
             what += f"; not all: its {offer.ending}"
-        if offer.usd is None:  # a budget holds by the price
-            return StepCost("data", what, None, None, unknown=_NO_PRICE)
-        if offer.budget_usd is None:
-            return StepCost("data", what, offer.usd, None, unknown="data.budget_usd limits what it costs")
-        return StepCost("data", what, min(offer.usd, offer.budget_usd), offer.budget_usd)
+        usd, budget = offer.usd, offer.budget_usd
+        if usd is None:  # a budget holds by the price
+            return StepCost("data", what, None, None, unknown=_NO_PRICE, notes=offer.notes)
+        if budget is None:
+            why = "data.budget_usd limits what it costs"
+            return StepCost("data", what, usd, None, unknown=why, notes=offer.notes)
+        return StepCost("data", what, min(usd, budget), budget, notes=offer.notes)
 
     def _data(self, results: Results) -> StepResult:
         made = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
@@ -115,11 +115,15 @@ class Loop:
         usd = None if hourly is None else round(hourly * made.end.spent_s / 3600, 4)
         return StepResult({"data": made.data, "uri": made.uri, "rows": dict(made.rows)}, usd)
 
+    def _data_exists(self, result: Mapping[str, Any]) -> bool:
+        return s3.has_object(self.session, f"{result['uri']}{HELD_OUT}")
+
     def _train_inputs(self, results: Results) -> Any:
         spec = self.spec
         own = [each for each in (spec.train.training, spec.train.validation) if each is not None]
         told = [spec.train.model_dump(mode="json"), spec.head, spec.target.model_dump(mode="json")]
-        return [results.get("data", {}).get("data"), *told, self._contents(own)]
+        contents = [channel_content(each, self.base, self.session) for each in own]
+        return [results.get("data", {}).get("data"), *told, contents]
 
     def _train_cost(self, results: Results) -> StepCost:
         # The steps of the training follow from the rows; all else is known before an answer is paid for.
@@ -150,6 +154,9 @@ class Loop:
                 next_step=f"Look at it: `peagle-sm learn status {found.job.name}`.",
             )
         return StepResult({"job": found.job.name, "head": found.job.artifact}, found.usd)
+
+    def _head_exists(self, result: Mapping[str, Any]) -> bool:
+        return s3.has_object(self.session, str(result["head"]))
 
     def _prove_inputs(self, results: Results) -> Any:
         told = results.get("train", {}).get("head"), results.get("data", {}).get("data")
@@ -224,27 +231,17 @@ def _yes(_: object) -> bool:
 
 
 def content_of(source: str, base: Path, session: Session) -> str:
-    """Hash what a source of learn.yaml has now: a file, a folder, a glob, or what lies below ``s3://``.
+    """Hash what `learn data` would read of a source of learn.yaml: of ``s3://`` the listing.
 
-    Of S3 this takes names, sizes and ETags; nothing is fetched. What cannot be read has the hash of nothing:
-    the step itself says why.
+    Paths count as they are below ``base``, so a copy of the folder has the same hash.
+
+    Raises:
+        PeagleError: there is nothing, or it cannot be read; the step itself would be refused, too.
     """
     found = hashlib.sha256()
-    if source.startswith("s3://"):
-        bucket, prefix = s3.split_uri(source)
-        with s3.absent_is_not_found(f"s3://{bucket}"):
-            listed = session.api("s3").rows("list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
-            rows = sorted([row["Key"], row["Size"], row["ETag"]] for row in listed)
-        found.update(json.dumps(rows).encode())
-        return found.hexdigest()
-    place = base / source
-    named = (
-        [Path(each) for each in glob.glob(str(place), recursive=True)] if glob.has_magic(source) else [place]
-    )
-    for path in sorted(named):
-        below = [each for each in sorted(path.rglob("*")) if each.name.endswith(SUFFIXES)]
-        for each in below if path.is_dir() else [path]:
-            with suppress(OSError), each.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                found.update(f"{each.relative_to(path.parent)} {digest}\n".encode())
+    for place in places_of(source, base):
+        name = place if place.startswith("s3://") else os.path.relpath(place, base)
+        for file in files_of(place, lambda: session):
+            version = file.version or hashlib.sha256(file.load()).hexdigest()
+            found.update(json.dumps([name, file.name, version]).encode())
     return found.hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.session.session import Session
@@ -48,35 +49,42 @@ class Read:
 
 
 def read_prompts(
-    places: Sequence[str],
+    sources: Sequence[str],
     session: Callable[[], Session],
     target: TargetTexts,
     *,
     max_tokens: int,
     what: str,
     prefix: str = "",
+    base: Path = Path(),
 ) -> Read:
     """Read, redact and check the prompts of files, folders, globs and ``s3://`` prefixes.
 
     Args:
-        places: the sources; a prompt's id begins with its source's number if there are several.
+        sources: those of learn.yaml; a prompt's id begins with its place's number if there are several.
         session: opens the session for ``s3://``.
         target: what the prompts must fit.
         max_tokens: most tokens of an answer.
         what: the field of the spec, for messages.
         prefix: begins every prompt's id, so that two sets have different ones.
+        base: folder that paths are relative to.
 
     Raises:
         SpecError: a source does not exist, has no prompts or a bad line, or was made for another model.
         NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     redactor, found, prompts = Redactor(), dict[str, WorkItem](), list[LearnPrompt]()
-    sources: dict[str, str | None] = {}
+    hashes: dict[str, str | None] = {}
     notes: list[str] = []
-    paths = [path for place in places for path in _expanded(place, what)]
+    paths: list[str] = []
+    for source in sources:
+        places = places_of(source, base)
+        if not places:
+            raise SpecError(f"{what}: no file matches {base / source}", next_step="Correct the pattern.")
+        paths += places
     for number, path in enumerate(paths, start=1):
         loaded = load_workload(path, max_tokens=None, session=session)
-        sources[path], begins = loaded.sha256, prefix + (f"{number}/" if len(paths) > 1 else "")
+        hashes[path], begins = loaded.sha256, prefix + (f"{number}/" if len(paths) > 1 else "")
         notes += loaded.notes
         for position, item in enumerate(loaded.items, start=1):
             name = begins + clean_id(item.prompt_id, position, redactor)
@@ -89,16 +97,16 @@ def read_prompts(
             f"{what}: all {len(prompts):,} prompts are token ids, in which secrets cannot be found",
             next_step="Give the prompts as text or as messages.",
         )
-    return Read(kept, found, sources, dict(redactor.counts), len(prompts) - len(kept), tuple(notes))
+    return Read(kept, found, hashes, dict(redactor.counts), len(prompts) - len(kept), tuple(notes))
 
 
-def _expanded(place: str, what: str) -> list[str]:
-    if place.startswith("s3://") or not glob.has_magic(place):
-        return [place]
-    found = sorted(glob.glob(place, recursive=True))
-    if not found:
-        raise SpecError(f"{what}: no file matches {place}", next_step="Correct the pattern.")
-    return found
+def places_of(source: str, base: Path) -> list[str]:
+    """Return what a source of learn.yaml names: an ``s3://`` address, a path, or what its pattern matches."""
+    if source.startswith("s3://"):
+        return [source]
+    if not glob.has_magic(source):
+        return [str(base / source)]
+    return sorted(glob.glob(str(Path(glob.escape(str(base))) / source), recursive=True))
 
 
 def clean_id(name: str, number: int, redactor: Redactor) -> str:

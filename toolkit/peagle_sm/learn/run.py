@@ -9,7 +9,7 @@ step that ran twice does nothing the second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,15 @@ class RunStep:
     """One step of a run: its inputs as plain JSON types, its price, and what it does.
 
     ``inputs`` and ``run`` get the results of the steps before. ``run`` may be repeated at any time. ``cost``
-    is called before anything is done, with the results that exist.
+    is called before anything is done, with the results that exist. ``exists`` tells whether an earlier result
+    can still be used.
     """
 
     step: Step
     inputs: Callable[[Mapping[str, Mapping[str, Any]]], Any]
     cost: Callable[[Mapping[str, Mapping[str, Any]]], StepCost]
     run: Callable[[Mapping[str, Mapping[str, Any]]], StepResult]
+    exists: Callable[[Mapping[str, Any]], bool] = lambda result: True
 
 
 def open_state(path: Path, name: str) -> RunState:
@@ -93,18 +95,55 @@ def open_state(path: Path, name: str) -> RunState:
     return parse_state(text, name, str(path))
 
 
-def offer_of(name: str, steps: Sequence[RunStep], state: RunState, usd_per_hour: float | None) -> RunOffer:
-    """Price the steps that are left."""
-    results, costs = dict[str, Mapping[str, Any]](), list[StepCost]()
-    known = True
+@dataclass(frozen=True)
+class Finished:
+    """Steps whose results are used, and why the result of another one is not, in words."""
+
+    steps: Mapping[Step, StepDone]
+    anew: Mapping[Step, str]
+
+
+def finished_of(steps: Sequence[RunStep], state: RunState) -> Finished:
+    """Return the steps that are done, by their inputs; the result that the next step needs must still exist.
+
+    A result that a finished step was made from is not needed any more: it may be deleted.
+    """
+    done: dict[Step, StepDone] = {}
+    why = ""
     for step in steps:
-        found = state.result(step.step, inputs_hash(step.inputs(results))) if known else None
-        if found is None:
-            known = False
-            costs.append(step.cost(results))
-        else:
-            results[step.step] = found.result
+        inputs, earlier = inputs_hash(step.inputs(_results(done))), state.steps.get(step.step)
+        if earlier is None or earlier.inputs != inputs:
+            why = "its inputs changed"
+            break
+        done[step.step] = earlier
+    for step in reversed(steps[: len(done)]):
+        if step.exists(done[step.step].result):
+            break
+        del done[step.step]
+        why = "its result is gone"
+    anew: dict[Step, str] = {}
+    for step in steps:
+        earlier = state.steps.get(step.step)
+        if step.step not in done and earlier is not None:
+            anew[step.step] = f"done {earlier.at[:10]}, but {why}; it begins anew"
+            why = "an earlier step begins anew"
+    return Finished(done, anew)
+
+
+def _results(done: Mapping[Step, StepDone]) -> dict[str, Mapping[str, Any]]:
+    return {step: each.result for step, each in done.items()}
+
+
+def offer_of(name: str, steps: Sequence[RunStep], finished: Finished, usd_per_hour: float | None) -> RunOffer:
+    """Price the steps that are left."""
+    costs = list[StepCost]()
+    for step in steps:
+        if step.step in finished.steps:
             costs.append(StepCost(step.step, "done", 0.0, 0.0, is_done=True))
+            continue
+        cost = step.cost(_results(finished.steps))
+        anew = finished.anew.get(step.step)
+        costs.append(cost if anew is None else replace(cost, notes=(anew, *cost.notes)))
     usd, most = total(costs)
     days = tuple(pay_back(usd, usd_per_hour, ratio) for ratio in SUPPOSED)
     return RunOffer(name, tuple(costs), usd, most, usd_per_hour, days)
@@ -131,7 +170,8 @@ def run(
     chosen = [each for each in steps if each.step in wanted]
     path = work / STATE
     state = open_state(path, spec.name)
-    offer = offer_of(spec.name, chosen, state, usd_per_hour)
+    finished = finished_of(steps, state)
+    offer = offer_of(spec.name, chosen, finished, usd_per_hour)
     if all(each.is_done for each in offer.costs):
         progress(Event("done", f"every step of {spec.name} is done"))
         return state
@@ -139,9 +179,9 @@ def run(
         raise Declined("Nothing was done: the run was not confirmed.", next_step="Run it again and confirm.")
     results: dict[str, Mapping[str, Any]] = {}
     for number, step in enumerate(chosen, start=1):
-        inputs = inputs_hash(step.inputs(results))
-        done = state.result(step.step, inputs)
+        done = finished.steps.get(step.step)
         if done is None:
+            inputs = inputs_hash(step.inputs(results))
             progress(Event("check", f"step {number} of {len(chosen)}: {step.step}"))
             found = step.run(results)
             at = session.now().isoformat(timespec="seconds")

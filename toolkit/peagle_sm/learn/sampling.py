@@ -176,6 +176,24 @@ class Journal:
         self._take(line)
 
 
+def unused_answers(journal: Journal) -> str | None:
+    """Say that the answers beside a new journal are not used; None without any."""
+    if journal.answers:
+        return None
+    found: dict[str, int] = {}
+    for path in sorted(journal.path.parent.glob("answers-*.jsonl")):
+        with path.open("rb") as lines:
+            found[path.name] = sum(b'"turns":' in line for line in lines)
+    found = {name: count for name, count in found.items() if count}
+    if not found:
+        return None
+    names = ", ".join(found)
+    return (
+        f"{sum(found.values()):,} answers of an earlier run are not used: they are of another target,"
+        f" endpoint, max_tokens, account, region, local server or version of peagle-sm ({names})"
+    )
+
+
 def _sampled(turn: Mapping[str, Any]) -> Sampled:
     ids = {name: tuple(turn[name]) for name in ("prompt_ids", "answer_ids")}
     return Sampled(**{**turn, **ids})

@@ -152,7 +152,7 @@ def read_channel(
     newest = None if given is not None else _newest_set(spec, session)
     if given is None and newest is None:
         return None
-    uri = f"{given.rstrip('/')}/" if given is not None else f"{newest}{name}/"
+    uri = _channel_uri(given) if given is not None else f"{newest}{name}/"
     bucket, prefix = s3.split_uri(uri)
     try:
         rows = [row for row in s3.listed_objects(session, bucket, prefix) if row[0].endswith(SUFFIX)]
@@ -234,8 +234,31 @@ def _newest_set(spec: LearnSpec, session: Session) -> str | None:
     return set_uri(spec, manifest["data"])
 
 
+def channel_content(given: str, base: Path, session: Session) -> str:
+    """Hash what a channel of learn.yaml has now: of ``s3://`` the listing, since a job gets all below it.
+
+    Raises:
+        NotFound: the bucket does not exist.
+    """
+    if given.startswith("s3://"):
+        return prefix_digest(session, _channel_uri(given))
+    total = hashlib.sha256()
+    for file in _local_files(base / given):
+        with suppress(OSError), file.open("rb") as content:  # what cannot be read, `read_channel` refuses
+            total.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _channel_uri(given: str) -> str:
+    return f"{given.rstrip('/')}/"
+
+
+def _local_files(path: Path) -> list[Path]:
+    return sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+
+
 def _local_channel(spec: LearnSpec, name: str, path: Path, vocab: int | None) -> ChannelFacts:
-    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    files = _local_files(path)
     if not files or not all(file.is_file() and file.name.endswith(SUFFIX) for file in files):
         raise SpecError(
             f"train.{name}: {path} is not a file or folder of *{SUFFIX}",

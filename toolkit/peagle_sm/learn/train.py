@@ -18,7 +18,7 @@ from peagle_sm.aws.control.jobs import demand_ours, price_in
 from peagle_sm.aws.control.training import TrainingJob
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import list_sizes, split_uri
+from peagle_sm.aws.storage.s3 import has_object, split_uri
 from peagle_sm.aws.storage.uploads import checksum_of, digests, put_file
 from peagle_sm.core.errors import (
     Declined,
@@ -232,11 +232,7 @@ def _is_usable(session: Session, job: TrainingJob) -> bool:
     """Return whether a job runs, or is done and its head was not deleted."""
     if job.status != "Completed" or job.artifact is None:
         return job.running
-    folder, _, name = job.artifact.rpartition("/")
-    try:
-        return name in list_sizes(session, *split_uri(f"{folder}/"))
-    except NotFound:  # the bucket, too
-        return False
+    return has_object(session, job.artifact)
 
 
 def find_job(session: Session, base: str) -> TrainingJob | None:

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import list_sizes, read_range, split_uri
+from peagle_sm.aws.storage.s3 import listed_objects, read_range, split_uri
 from peagle_sm.core.errors import SpecError
 from peagle_sm.traffic.decryption import Decryption, KmsKeyRefused
 from peagle_sm.traffic.encrypted_lines import EncryptedLine, is_encrypted
 from peagle_sm.traffic.records import TrafficRecord, from_line
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
+WORK_FOLDER = ".peagle-learn"
+"""Folder beside learn.yaml with answers and state of `learn`; nothing in it is traffic."""
 _GZIP = b"\x1f\x8b"
 _MOST_BYTES = 4 * 1024**3  #: below one prefix; more does not fit into memory
 
@@ -114,20 +116,21 @@ def read_lines(target: str | Path, session: Callable[[], Session] | None = None)
         SpecError: there is no file, or too much of it.
         NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
-    name = str(target)
-    files = _in_s3(name, session) if name.startswith("s3://") else _on_disk(Path(target))
+    files = files_of(target, session)
     lines: list[RecordedLine] = []
     damage, digest, decryption = Damage(), hashlib.sha256(), Decryption(session)
-    for where, load in files:
-        content = load()
+    for file in files:
+        content = file.load()
         digest.update(hashlib.sha256(content).digest())
-        lines += _decrypted(where, _lines_of(where, content, damage), decryption, damage)
+        lines += _decrypted(file.where, _lines_of(file.where, content, damage), decryption, damage)
     refusal = decryption.refusal()
     if refusal is not None and not lines:
         raise refusal
     why = "cannot be read (a writer may have been stopped, or still writes)"
     notes = damage.notes(f"place {why}", f"places {why}")
-    return RecordedLines(name, tuple(lines), len(files), digest.hexdigest(), (*notes, *decryption.notes()))
+    return RecordedLines(
+        str(target), tuple(lines), len(files), digest.hexdigest(), (*notes, *decryption.notes())
+    )
 
 
 def first_line(path: Path) -> RecordedLine | None:
@@ -148,20 +151,45 @@ def first_line(path: Path) -> RecordedLine | None:
     return None
 
 
-_File = tuple[str, Callable[[], bytes]]
+@dataclass(frozen=True)
+class RecordedFile:
+    """A file that the reader opens: its path below the target or key, its whole address, and its content.
+
+    ``version`` changes with the content; None: only the content itself says so.
+    """
+
+    name: str
+    where: str
+    load: Callable[[], bytes]
+    version: str | None = None
 
 
-def _on_disk(path: Path) -> list[_File]:
-    if path.is_dir():
-        paths = sorted(each for each in path.rglob("*") if each.is_file() and each.name.endswith(SUFFIXES))
-        if not paths:
-            raise SpecError(
-                f"{path} has no capture files ({' or '.join(SUFFIXES)})",
-                next_step="give the folder or the file that was recorded",
-            )
-    else:
-        paths = [path]
-    return [(str(each), lambda each=each: _file_content(each)) for each in paths]  # type: ignore[misc]
+def files_of(target: str | Path, session: Callable[[], Session] | None = None) -> list[RecordedFile]:
+    """List the files that `read_lines` opens, in its order; nothing is read.
+
+    Raises:
+        SpecError: there is no file, or too much of it.
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    name = str(target)
+    return _in_s3(name, session) if name.startswith("s3://") else _on_disk(Path(target))
+
+
+def _on_disk(path: Path) -> list[RecordedFile]:
+    if not path.is_dir():
+        return [RecordedFile(path.name, str(path), lambda: _file_content(path))]
+    below = {each: each.relative_to(path) for each in sorted(path.rglob("*"))}
+    found = [
+        RecordedFile(str(name), str(each), lambda each=each: _file_content(each))  # type: ignore[misc]
+        for each, name in below.items()
+        if each.is_file() and each.name.endswith(SUFFIXES) and WORK_FOLDER not in name.parts
+    ]
+    if not found:
+        raise SpecError(
+            f"{path} has no capture files ({' or '.join(SUFFIXES)})",
+            next_step="give the folder or the file that was recorded",
+        )
+    return found
 
 
 def _file_content(path: Path) -> bytes:
@@ -173,30 +201,26 @@ def _file_content(path: Path) -> bytes:
         raise SpecError(f"{path} cannot be read: {error}", next_step="check the file") from error
 
 
-def _in_s3(uri: str, open_session: Callable[[], Session] | None) -> list[_File]:
+def _in_s3(uri: str, open_session: Callable[[], Session] | None) -> list[RecordedFile]:
     if open_session is None:
         raise SpecError(
             f"{uri} is in S3, and no AWS session was given", next_step="give session=… to the call"
         )
     session = open_session()
     bucket, prefix = split_uri(uri)
-    if prefix and not prefix.endswith(("/", *SUFFIXES)):
-        prefix += "/"  # traffic is not traffic-2
-    sizes = {
-        prefix + name: size
-        for name, size in sorted(list_sizes(session, bucket, prefix).items())
-        if (prefix + name).endswith(SUFFIXES)
-    }
-    # A single object's key is the whole prefix, which `list_sizes` leaves out as a folder's own marker.
-    if not sizes and prefix.endswith(SUFFIXES):
-        sizes = {prefix: 1 << 40}
-    if not sizes:
+    rows: list[tuple[str, int, str]] = []
+    if prefix.endswith(SUFFIXES):  # one object; a listing of its whole key would leave it out
+        rows = [row for row in _listed(session, bucket, prefix[:-1]) if row[0] == prefix]
+    if not rows:
+        folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"  # traffic is not traffic-2
+        rows = [row for row in _listed(session, bucket, folder) if row[0].endswith(SUFFIXES)]
+    if not rows:
         raise SpecError(
             f"no objects ending with {' or '.join(SUFFIXES)} exist below {uri}",
             next_step=f"list them with aws s3 ls --recursive {uri}; records arrive about a minute after their"
             " requests",
         )
-    total = sum(size for size in sizes.values() if size < 1 << 40)
+    total = sum(size for _, size, _ in rows)
     if total > _MOST_BYTES:
         raise SpecError(
             f"{uri} has {total / 1e9:,.1f} GB; allowed: {_MOST_BYTES / 1e9:,.1f} GB at once",
@@ -207,9 +231,15 @@ def _in_s3(uri: str, open_session: Callable[[], Session] | None) -> list[_File]:
         return read_range(session, bucket, key, 0, size) if size else b""
 
     return [
-        (f"s3://{bucket}/{key}", lambda key=key, size=size: load(key, size))  # type: ignore[misc]
-        for key, size in sizes.items()
+        RecordedFile(key, f"s3://{bucket}/{key}", lambda key=key, size=size: load(key, size), f"{size} {tag}")  # type: ignore[misc]
+        for key, size, tag in rows
     ]
+
+
+def _listed(session: Session, bucket: str, prefix: str) -> list[tuple[str, int, str]]:
+    """Return key, size and ETag of the objects below a prefix, by key."""
+    rows = sorted(listed_objects(session, bucket, prefix))
+    return [(prefix + name, size, tag) for name, size, tag in rows]
 
 
 def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[RecordedLine]:

@@ -15,6 +15,7 @@ class LocalStatus:
     """One running server.
 
     ``run_id`` is new with each start: a port and a process id may be the same again, as in a container.
+    A server of an older version has none.
     ``artifacts`` names the S3 URIs of the stand-in target and heads (empty when the weights are not
     there; ``weights`` says so). ``clock`` is the local time in ISO 8601, ``clock_ahead_s`` how far it
     was moved. ``engines`` has one entry a running engine, ``faults`` one a fault that is set.
@@ -28,7 +29,6 @@ class LocalStatus:
     image_uris: Mapping[str, str]
     artifacts: Mapping[str, str]
     weights: str
-    run_id: str
     pid: int
     port: int
     log_path: str
@@ -36,6 +36,7 @@ class LocalStatus:
     clock_ahead_s: float
     engines: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
+    run_id: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""

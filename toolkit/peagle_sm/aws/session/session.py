@@ -265,7 +265,7 @@ class Session:
         same, as in a container.
         """
         if self.is_local:
-            return f"{self.local_url} run {self.admin('status')['run_id']}"
+            return f"{self.local_url} run {self.admin('status').get('run_id')}"
         return f"{self.account()} {self.region}"
 
     def now(self) -> datetime:

@@ -228,6 +228,19 @@ def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
     return {name: size for name, size, _ in listed_objects(session, bucket, prefix)}
 
 
+def has_object(session: Session, uri: str) -> bool:
+    """Return whether the object at an address exists; not if its bucket is gone.
+
+    Raises:
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    folder, _, name = uri.rpartition("/")
+    try:
+        return name in list_sizes(session, *split_uri(f"{folder}/"))
+    except NotFound:
+        return False
+
+
 def listed_objects(session: Session, bucket: str, prefix: str) -> list[tuple[str, int, str]]:
     """Return name below the prefix, size and ETag of all objects, without folder markers.
 

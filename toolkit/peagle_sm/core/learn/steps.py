@@ -40,11 +40,6 @@ class RunState:
         """Return the file's text."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
-    def result(self, step: Step, inputs: str) -> StepDone | None:
-        """Return a finished step if it was made from the same inputs."""
-        found = self.steps.get(step)
-        return found if found is not None and found.inputs == inputs else None
-
     def with_step(self, step: Step, done: StepDone) -> RunState:
         """Return the state after a step; later steps were made from something else."""
         place = STEPS.index(step)
@@ -106,6 +101,7 @@ class StepCost:
     """What a step costs: the estimate, and the most; None: not known, ``unknown`` says why and what to do.
 
     ``findings`` name what is billed beside it, such as running jobs of an earlier run.
+    ``notes`` are for whoever confirms it.
     """
 
     step: Step
@@ -115,6 +111,7 @@ class StepCost:
     is_done: bool = False
     unknown: str = ""
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -28,21 +33,29 @@ if TYPE_CHECKING:
     from peagle_sm.learn.stored_data import StoredData
 
 
-def open_work(path: Path, spec: LearnSpec, *, looks_only: bool = False) -> Path:
+def open_work(path: Path, spec: LearnSpec, *, dry_run: bool = False) -> Path:
     """Return the folder beside learn.yaml that keeps answers and state, alone in it until the command ends.
 
-    ``looks_only``: a command that creates nothing makes no folder either.
+    A dry run gets a copy that goes with the command: it changes nothing, and waits for no other command.
 
     Raises:
         PlanRefused: another process works in it.
     """
     from peagle_sm.aws.files import only_one
+    from peagle_sm.traffic.reading import WORK_FOLDER
 
-    folder = path.absolute().parent / ".peagle-learn" / spec.name
-    if not looks_only or folder.exists():
-        context = click.get_current_context()
+    folder = path.absolute().parent / WORK_FOLDER / spec.name
+    context = click.get_current_context()
+    if not dry_run:
         context.with_resource(only_one(folder, context.command_path))
-    return folder
+        return folder
+    context.with_resource(termination_is_ctrl_c())  # so that the copy is deleted then, too
+    copy = Path(context.with_resource(TemporaryDirectory(prefix="peagle-learn-")))
+    for file in folder.iterdir() if folder.is_dir() else ():
+        if file.is_file():  # answers and marks; what is in folders is fetched or made again
+            with suppress(FileNotFoundError):  # a file that another command had for a moment
+                shutil.copyfile(file, copy / file.name)
+    return copy
 
 
 @click.command(cls=Command)
@@ -91,7 +104,7 @@ def data(
         state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}"
     )
     session = open_session(state)
-    work = open_work(spec_path, spec, looks_only=dry_run)
+    work = open_work(spec_path, spec, dry_run=dry_run)
     prepared = None
     if processing:
         prepared = prepare_in_jobs(state, spec, session, dry_run=dry_run, yes=yes, unguarded=unguarded)
@@ -240,10 +253,18 @@ def render_data_offer(offer: DataOffer) -> str:
         ("cost", f"about {usd(offer.usd)}{budget}"),
         ("until", _until_words(offer)),
         ("stored", offer.uri),
-        ("note", "\n".join(offer.notes)),
+        ("note", wrapped(offer.notes)),
     ]
     parts = [table, "\n".join(slices), render_fields([(name, value) for name, value in fields if value])]
     return "\n\n".join(part for part in parts if part)
+
+
+def wrapped(notes: Iterable[str]) -> str:
+    """Return notes in lines of a terminal, beside their label."""
+    return "\n".join(
+        textwrap.fill(each, 66, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for each in notes
+    )
 
 
 def _until_words(offer: DataOffer) -> str:

@@ -77,7 +77,7 @@ def prove(
         f"peagle-sm learn prove {quote(str(spec_path))} --head {quote(head)} --dry-run{state.flags}",
     )
     session = open_session(state, served.placement.region)
-    work = open_work(spec_path, spec, looks_only=dry_run)
+    work = open_work(spec_path, spec, dry_run=dry_run)
     plan = plan_prove(spec, served, head, session, work)
     if dry_run:
         emit(
@@ -119,7 +119,7 @@ def render_prove_offer(offer: ProveOffer) -> str:
         ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
         ("beside", f"{offer.endpoint}, which is not changed"),
         ("creates", "\n".join(_place(offer, name) for name in offer.deploys)),
-        ("deletes", ", ".join(f"{name} (left by a killed proof)" for name in offer.leftovers)),
+        ("deletes", ", ".join(f"{name} (of an earlier proof)" for name in offer.leftovers)),
         ("prompts", f"{offer.held_out:,} held out, {offer.general:,} general, and long ones"),
         ("time", f"about {offer.minutes:.0f} min"),
         ("price", _prices(offer)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,14 +10,18 @@ import click
 from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import open_work
-from peagle_sm.cli.commands.learning.prove import endpoint_spec_option
-from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
+from peagle_sm.cli.commands.learning.data import open_work, wrapped
+from peagle_sm.cli.commands.learning.prove import endpoint_spec_option, proof_data, render_proof
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages
 
 if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.learn.proof import Proof
+    from peagle_sm.core.learn.spec import LearnSpec
     from peagle_sm.core.learn.steps import RunState
     from peagle_sm.learn.run import RunOffer
 
@@ -69,7 +72,20 @@ def run(
             confirm=ask,
             progress=follow,
         )
-    emit(state, table=lambda: render_run(found), data=lambda: run_data(found), names=list(found.steps))
+    proof = proof_of(state, spec, session, found) if until == "prove" else None
+    table = render_run(found) if proof is None else f"{render_run(found)}\n\n{render_proof(proof)}"
+    emit(state, table=lambda: table, data=lambda: run_data(found, proof), names=list(found.steps))
+
+
+def proof_of(state: State, spec: LearnSpec, session: Session, found: RunState) -> Proof | None:
+    """Return the proof with which a run ended; None, with a note, if it cannot be read."""
+    from peagle_sm.learn.prove import stored_proof
+
+    try:
+        return stored_proof(spec, session, str(found.steps["prove"].result["head"]))
+    except PeagleError as error:
+        note(state, f"the proof cannot be shown: {error.message}")
+        return None
 
 
 def render_run_offer(offer: RunOffer) -> str:
@@ -84,31 +100,31 @@ def render_run_offer(offer: RunOffer) -> str:
         for each in offer.costs
     ]
     table = render_table(("step", "what", "about", "at most"), rows)
-    unknown = [_wrapped(f"{each.step}: {each.unknown}") for each in offer.costs if each.unknown]
+    unknown = [f"{each.step}: {each.unknown}" for each in offer.costs if each.unknown]
     # A command stays in one line, so that it can be copied.
     others = [
-        f"{_wrapped(finding.message)}\n  {finding.next_step}".rstrip()
+        f"{wrapped([finding.message])}\n  {finding.next_step}".rstrip()
         for each in offer.costs
         for finding in each.findings
     ]
+    notes = [f"{each.step}: {note}" for each in offer.costs for note in each.notes]
     fields = [
         ("cost", f"about {usd(offer.usd)}, at most {usd(offer.most_usd)}"),
-        ("not known", "\n".join(unknown)),
+        ("not known", wrapped(unknown)),
         ("other jobs", "\n".join(others)),
         ("endpoint", usd(offer.usd_per_hour, "hour")),
-        ("paid back", _paid_back(offer)),
+        ("paid back", wrapped([_paid_back(offer)])),
+        ("note", wrapped(notes)),
     ]
     return f"{table}\n\n{render_fields([(name, value) for name, value in fields if value])}"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 66, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _paid_back(offer: RunOffer) -> str:
     """Say after how many days of full use each speed-up has saved the cost."""
     if offer.usd is None or offer.usd_per_hour is None:
         return f"unknown, as the {'cost' if offer.usd is None else 'price of the endpoint'} is"
+    if offer.usd == 0:
+        return "at once: nothing is billed"
     days = ", ".join(
         f"{each.ratio:g} times as fast: " + ("never" if each.days is None else f"{each.days:,.1f} days")
         for each in offer.pays_back
@@ -135,8 +151,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:16] + "…"
 
 
-def run_data(found: RunState) -> dict[str, object]:
-    """Return the state for --format json."""
+def run_data(found: RunState, proof: Proof | None) -> dict[str, object]:
+    """Return the state for --format json, and the proof of a run that ended with it."""
     from dataclasses import asdict
 
-    return asdict(found)
+    return asdict(found) | ({} if proof is None else {"proof": proof_data(proof)})
