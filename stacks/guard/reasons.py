@@ -68,7 +68,7 @@ WILDCARDS: dict[str, dict[str, str]] = {
         **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It deletes those of endpoints that no longer exist."),
         **dict.fromkeys(
             _ALARMS,
-            "Alarms of updates have their endpoint's name. It deletes them once the endpoint no longer exists.",
+            "Alarms of updates are named after their endpoint. It deletes them once the endpoint is gone.",
         ),
         _SCALING: _SCALING_IDS,
     },
