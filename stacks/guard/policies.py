@@ -87,6 +87,7 @@ _STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
 _SCHEDULES = [
     arn("scheduler", f"schedule/default/peagle-{end}") for end in ("*-lifetime", "*-hard", "*-hard-*")
 ]
+_ALARMS = [arn("cloudwatch", f"alarm:{name}") for name in tags.alarm_names("*")]
 _DEAD_LETTERS = arn("sqs", guard.DEAD_LETTERS)
 
 
@@ -227,6 +228,7 @@ def switch() -> list[Statement]:
         ),
         _forget_scaling(),
         allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], _SCHEDULES),
+        allow("EndAlarms", ["cloudwatch:DeleteAlarms"], _ALARMS),
         _use_register("GetItem", "UpdateItem"),
     ]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
+from peagle_sm.core.plan.tags_and_schedules import alarm_names
+
 _NO_RESOURCE_LEVEL = "AWS supports no resource-level permissions for these read-only calls: "
 _ANY_NAME = "Users choose the names of their endpoints, so the name cannot be restricted. "
 _JOB_NAME = "The name of a training or processing job begins as its user chose. "
@@ -29,6 +31,10 @@ _STACKS = "arn:<AWS::Partition>:cloudformation:<AWS::Region>:<AWS::AccountId>:st
 _SCHEDULES = tuple(
     f"arn:<AWS::Partition>:scheduler:<AWS::Region>:<AWS::AccountId>:schedule/default/peagle-{end}"
     for end in ("*-lifetime", "*-hard", "*-hard-*")
+)
+_ALARMS = tuple(
+    f"arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:{name}"
+    for name in alarm_names("*")
 )
 _SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
 _SCALING_IDS = "AWS chooses the ids of scalable targets; the condition allows only those of SageMaker."
@@ -60,6 +66,10 @@ WILDCARDS: dict[str, dict[str, str]] = {
         _STACKS: "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. "
         "Only the switch may update them, and only without another role or template URL.",
         **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It deletes those of endpoints that no longer exist."),
+        **dict.fromkeys(
+            _ALARMS,
+            "Alarms of updates are named after their endpoint. It deletes them once the endpoint is gone.",
+        ),
         _SCALING: _SCALING_IDS,
     },
     "ModelProviderRole": {

@@ -7,14 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
+from peagle_sm.service.lifecycle.updating import own_alarms
 from tests.cli.conftest import Run
+from tests.local.serving import Server
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
-    peagle: Run, spec: Callable[..., str]
+    peagle: Run, spec: Callable[..., str], server: Server
 ) -> None:
+    cloudwatch = server.client("cloudwatch")
     try:
         deployed = peagle("deploy", spec(), "--yes")
         assert deployed.exit_code == 0, deployed.stderr
@@ -30,8 +33,15 @@ def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
         assert row["keep_until"] == row["expires_at"]
         swept = peagle("guard", "sweep", "--format", "json")
         assert swept.exit_code == 0, swept.stderr
+        for alarm in own_alarms("demo", 2.0):  # as a killed promotion leaves them
+            cloudwatch.put_metric_alarm(**alarm)
+        assert peagle("guard", "sweep").exit_code == 0
+        assert len(cloudwatch.describe_alarms(AlarmNamePrefix="peagle-demo-")["MetricAlarms"]) == 2
         paused = peagle("pause", "demo", "--yes")
         assert paused.exit_code == 0, paused.stderr
+        settled = peagle("guard", "sweep", "--format", "json")
+        assert settled.exit_code == 0, settled.stderr
+        assert cloudwatch.describe_alarms(AlarmNamePrefix="peagle-demo-")["MetricAlarms"] == []
         assert json.loads(peagle("list", "--format", "json").stdout)[0]["off_why"] == "by hand"
         resumed = peagle("resume", "demo", "--yes", "--format", "quiet")
         assert resumed.exit_code == 0, resumed.stderr

@@ -10,10 +10,10 @@ import pytest
 
 from peagle_sm.aws.control.guard_resources import Watched
 from peagle_sm.cli.base import Settings, State
-from peagle_sm.cli.commands.guard import render_guard_status, render_installed
+from peagle_sm.cli.commands.guard import render_guard_status, render_installed, render_sweep
 from peagle_sm.core.guard import guard_price
 from peagle_sm.service.guard.installation import InstallPlan, InstallReport
-from peagle_sm.service.guard.status import GuardStatus
+from peagle_sm.service.guard.status import GuardStatus, SweepReport
 from tests.cli.running import run
 from tests.cli.samples import NOW
 
@@ -24,6 +24,8 @@ OLD_GUARD = GuardStatus(
     available="0.1.0",
     package="0a1b2c3d",
     current=False,
+    renewal="peagle-sm guard install --local-port 7070",
+    jobs=("training",),
     last_sweep_at=None,
     alarms=(),
     dead_letters=0,
@@ -73,7 +75,7 @@ def test_the_guards_times_are_relative_and_a_column_of_dashes_is_left_out() -> N
         Watched("gpt-oss-120b-p-eagle", keep_until=NOW + timedelta(hours=20)),
     )
     status = replace(OLD_GUARD, last_sweep_at=NOW - timedelta(minutes=3), endpoints=endpoints)
-    shown = render_guard_status(status, NOW, "")
+    shown = render_guard_status(status, NOW)
     assert shown.endswith(
         "ENDPOINT              STATE    IDLE SINCE  KEPT UNTIL\n"
         "gpt-oss-20b-p-eagle   watched  7 min ago   -\n"
@@ -86,5 +88,16 @@ def test_what_the_guards_commands_suggest_keeps_the_place() -> None:
     plan = InstallPlan("123456789012", "us-east-1", "bucket", "0.1.0", False, guard_price(), None, local=True)
     installed = render_installed(InstallReport("created", plan, "0a1b2c3d"), " --local-port 7070")
     assert "`peagle-sm guard status --local-port 7070`" in installed
-    shown = render_guard_status(OLD_GUARD, NOW, " --local-port 7070")
+    shown = render_guard_status(OLD_GUARD, NOW)
     assert "run `peagle-sm guard install --local-port 7070`" in shown
+
+
+def test_guard_status_says_which_jobs_an_older_guard_does_not_watch() -> None:
+    told = "endpoints, training jobs; not processing jobs: run `peagle-sm guard install --local-port 7070`"
+    assert told in render_guard_status(OLD_GUARD, NOW)
+
+
+def test_a_sweep_shows_the_jobs_that_it_stops() -> None:
+    jobs = ({"name": "team-a-0123", "action": "stop", "reason": "its deadline passed"},)
+    shown = render_sweep(SweepReport("2026-11-20T08:00:00+00:00", True, (), {}, jobs=jobs))
+    assert "JOB          ACTION  REASON\nteam-a-0123  stop    its deadline passed" in shown

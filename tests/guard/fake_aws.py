@@ -126,6 +126,7 @@ class FakeAws:
         self.processing: dict[str, tuple[Job, dict[str, str]]] = {}
         self.targets: dict[str, str] = {}
         self.schedules: dict[str, datetime] = {}
+        self.alarms: set[str] = set()
         # LastModificationDate of those that were written after START.
         self.rewritten: dict[str, datetime] = {}
         self.points: dict[tuple[str, str], dict[datetime, float]] = defaultdict(dict)
@@ -391,6 +392,10 @@ class FakeAws:
     def delete_schedule(self, name: str) -> None:
         self.called("DeleteSchedule")
         self.schedules.pop(name, None)
+
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        self.called("DeleteAlarms")
+        self.alarms.difference_update(names)
 
     def _paged(self, rows: Sequence[Any], token: str | None) -> Page[Any]:
         first = int(token or 0)

@@ -1,10 +1,12 @@
-"""Which lifetime schedules a sweep removes once an endpoint is gone: its own, and never the next one's."""
+"""Which schedules and alarms a sweep removes once an endpoint is gone: its own, never the next one's."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.guard.fake_aws import START, FakeAws
+from peagle_guard.sweeper import sweep
+from peagle_guard.switch import turn
+from tests.guard.fake_aws import SETTINGS, START, FakeAws
 from tests.guard.test_sweep import HOUR, at, entry, idle, run
 
 
@@ -62,3 +64,40 @@ def test_what_a_redeploy_armed_while_the_failed_endpoint_was_there_stays() -> No
     run(aws, 5)
     assert aws.endpoints == {}
     assert aws.schedules
+
+
+ALARMS = {"peagle-chat-update", "peagle-chat-acceptance"}
+OTHERS = {"peagle-chat2-update", "peagle-guard-errors", "Peagle-chat-slow"}
+
+
+def test_the_alarms_of_a_killed_update_go_once_the_guard_has_deleted_its_endpoint() -> None:
+    aws = idle()
+    aws.alarms = ALARMS | OTHERS
+    for minutes in (0, 5, 10, 15):
+        run(aws, minutes)
+        assert aws.alarms == (ALARMS | OTHERS if aws.endpoints else OTHERS)
+    assert aws.endpoints == {}
+
+
+def test_alarms_that_cannot_be_deleted_keep_no_endpoint_alive_and_are_reported_with_the_command() -> None:
+    aws = idle()
+    aws.alarms = set(ALARMS)
+    run(aws, 0)
+    del aws.endpoints["chat"]
+    aws.faults["DeleteAlarms"] = [RuntimeError("not authorized")]
+    aws.now = at(5)
+    told = entry(sweep(aws, SETTINGS, at(5)))
+    (fault,) = told.faults
+    assert "`aws cloudwatch delete-alarms --alarm-names peagle-chat-update peagle-chat-acceptance`" in fault
+    assert "RuntimeError: not authorized" in fault
+    assert aws.register.records["chat"].gone_at == at(5)
+
+
+def test_the_alarms_of_the_next_endpoint_of_the_name_stay() -> None:
+    aws = idle()
+    run(aws, 0)
+    event = {"endpoint": "chat", "arn": aws.endpoints["chat"].view.arn, "expires_at": at(600).isoformat()}
+    aws.alarms = set(ALARMS)
+    earlier = (START - 9 * HOUR).isoformat()
+    assert turn(aws, {"action": "off", "created_at": earlier, **event})["state"] == "done"
+    assert aws.alarms == ALARMS

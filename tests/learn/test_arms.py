@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control.sagemaker import (
@@ -17,7 +18,7 @@ from peagle_sm.aws.control.sagemaker import (
     describe_model,
     remove_tags,
 )
-from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.cli.commands.learning.prove import render_prove_offer
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, PlanRefused, ServiceFault
 from peagle_sm.core.heads.reading import parse_manifest
@@ -30,7 +31,7 @@ from peagle_sm.learn.promote import promote, promotions, rollback
 from peagle_sm.learn.prove import ProveDependencies, ProvePlan, plan_prove, prove
 from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.service import delete
-from peagle_sm.service.progress import Pacing, Reporter
+from peagle_sm.service.progress import Event, Pacing, Reporter
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
 from tests.learn.test_promote import store_proof
@@ -264,12 +265,57 @@ def test_a_component_without_its_tag_is_deleted_by_the_run_that_created_it_and_k
         for name in ARMS:
             found = describe_component(session, name) or {}
             remove_tags(session, found["InferenceComponentArn"], ["learn"])
+        for made_plan in plans.values():
+            model = describe_model(session, made_plan.names.model)
+            assert model is not None
+            remove_tags(session, model.arn, ["learn"])
         marks = {name: plan.arms[name.removeprefix("team-proof-")].tags["learn"] for name in ARMS}
         with pytest.raises(BillableLeft, match="without the tag learn that says whose it is"):
             remove_components(session, marks, pacing, Reporter(None, pacing))
         assert left(session, plan) == before
         assert len(limits(session)) == len(ARMS)
     assert left(session, plan) == []
+
+
+def test_an_arm_is_deleted_by_the_run_that_created_it_although_its_tags_must_not_be_read(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    server: Server,
+    tmp_path: Path,
+) -> None:
+    def denied(**_: object) -> None:
+        said = {"Error": {"Code": "AccessDeniedException", "Message": "no sagemaker:ListTags"}}
+        raise ClientError(said, "ListTags")  # type: ignore[arg-type]
+
+    store_proof(plan, session, tmp_path)
+    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
+    mine = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    with running(plans, plan.homes, mine, fleet=Fleet, unguarded=True, progress=lambda event: None):
+        mine.client("sagemaker").meta.events.register("before-call.sagemaker.ListTags", denied)
+    assert left(session, plan) == []
+
+
+def test_a_model_that_may_be_another_s_is_kept_and_named_with_the_command_that_deletes_it(
+    plan: ProvePlan,
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    store_proof(plan, session, tmp_path)
+    plans = {"candidate": plan_for(plan.arms["candidate"], session)}
+    name = plans["candidate"].names.model
+    _, model, _ = component_requests(plans["candidate"], plan.homes["candidate"], "v")
+    theirs = {key: value for key, value in model.items() if key != "Tags"}
+    session.api("sagemaker").create_model(**theirs)
+    events: list[str] = []
+
+    def note(event: Event) -> None:
+        events.append(event.message)
+
+    with pytest.raises(ServiceFault):  # there is a model of that name
+        Components(plans, plan.homes, session, unguarded=True, progress=note).__enter__()
+    assert left(session, plan) == ["model candidate"]
+    assert f"`aws sagemaker delete-model --region {session.region} --model-name {name}`" in events[-1]
+    session.api("sagemaker").delete_model(ModelName=name)
 
 
 def test_a_component_whose_canary_found_a_fault_is_refused_with_that_reason(

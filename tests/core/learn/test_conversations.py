@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations
+from itertools import combinations, islice
 
 import pytest
 from hypothesis import given
@@ -13,8 +13,9 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.conversations import (
     NEAR,
     LearnPrompt,
+    Shingles,
     _alike,
-    _sets_of,
+    _shingles_of,
     compared_texts,
     first_turn,
     group,
@@ -23,6 +24,7 @@ from peagle_sm.core.learn.conversations import (
     similarity,
     split,
     user_text,
+    whole,
 )
 
 WORDS = [
@@ -124,7 +126,7 @@ def test_the_split_of_a_conversation_does_not_depend_on_the_order(seed: int, cou
     st.lists(st.frozensets(st.integers(0, 30), max_size=12), max_size=25), st.sampled_from([0.5, 0.8, 1.0])
 )
 def test_the_join_finds_exactly_the_near_pairs(sets: list[frozenset[int]], threshold: float) -> None:
-    found = {tuple(sorted(pair)) for pair in near_pairs(sets, threshold)}
+    found = {tuple(sorted(pair)) for pair in near_pairs([whole(one) for one in sets], threshold)}
     full = [place for place, one in enumerate(sets) if one]
     wanted = {
         (one, other)
@@ -226,9 +228,24 @@ def test_the_sets_of_turns_are_those_of_their_texts(seed: int, count: int) -> No
         rng.choice(["", "Straße ΟΔΟΣ", "日本", words(rng, rng.randint(1, 9))]) for _ in range(count)
     )
     texts = compared_texts(LearnPrompt("c", {"messages": []}, turns=turns))
-    assert list(_sets_of(LearnPrompt("c", {"messages": []}, turns=turns), texts)) == list(
-        map(shingles, texts)
-    )
+    found = _shingles_of(LearnPrompt("c", {"messages": []}, turns=turns), texts)
+    assert [(set(islice(shared, size)), size) for shared, size in found] == [
+        (shingles(text), len(shingles(text))) for text in texts
+    ]
+
+
+@given(st.lists(st.lists(st.frozensets(st.integers(0, 20), max_size=6), max_size=6), max_size=6))
+def test_the_join_of_turns_is_that_of_their_sets(conversations: list[list[frozenset[int]]]) -> None:
+    """Each turn shares its mapping with the turns before it; the join finds what sets of their own give."""
+    shared: list[Shingles] = []
+    for turns in conversations:
+        items: dict[int, int] = {}
+        for turn in turns:
+            new = turn - items.keys()
+            items |= dict.fromkeys(new, len(items) + len(new))
+            shared.append((items, len(items)))
+    sets = [whole(frozenset(islice(items, size))) for items, size in shared]
+    assert list(near_pairs(shared)) == list(near_pairs(sets))
 
 
 @given(
@@ -237,11 +254,11 @@ def test_the_sets_of_turns_are_those_of_their_texts(seed: int, count: int) -> No
     )
 )
 def test_sets_of_one_owner_are_no_pair(owned: list[tuple[frozenset[int], int | None]]) -> None:
-    sets, owners = [one for one, _ in owned], [owner for _, owner in owned]
+    texts, owners = [whole(one) for one, _ in owned], [owner for _, owner in owned]
     apart = {
-        pair for pair in near_pairs(sets) if owners[pair[0]] is None or owners[pair[0]] != owners[pair[1]]
+        pair for pair in near_pairs(texts) if owners[pair[0]] is None or owners[pair[0]] != owners[pair[1]]
     }
-    assert set(near_pairs(sets, owners=owners)) == apart
+    assert set(near_pairs(texts, owners=owners)) == apart
 
 
 def test_a_long_conversation_is_not_compared_with_itself() -> None:

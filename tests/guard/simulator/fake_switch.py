@@ -114,3 +114,7 @@ class FakeSwitch:
         """DeleteSchedule; none of that name is fine."""
         self.account.call("DeleteSchedule")
         self.account.scheduler.remove(name)
+
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        """DeleteAlarms; those that do not exist are fine."""
+        self.account.call("DeleteAlarms")

@@ -151,7 +151,7 @@ def test_idle_instances_a_small_memory_and_a_short_time_are_said() -> None:
     small = replace(FACTS, sources=(SourceFacts("s3://t/p/", "d", 2_000_000_000, 2),))
     found = {one.check: one.message for one in plan(small, max_hours=0.1).findings}
     assert "2 instances read, not 3" in found["instances"]
-    assert "needs about 100 GB of memory; ml.m5.2xlarge has 32 GB" in found["memory"]
+    assert "needs about 120 GB of memory; ml.m5.2xlarge has 32 GB" in found["memory"]
     assert "the longer job takes about 0.8 h" in found["time"]
     larger = plan(small, split_instance_type="ml.r5.8xlarge")
     assert "memory" not in {one.check for one in larger.findings}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import alarm_names, hard_schedule_name, schedule_name
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -65,6 +65,7 @@ SCHEDULES = tuple(
     arn("scheduler", f"schedule/default/{name}")
     for name in (schedule_name("demo"), hard_schedule_name("demo"), hard_schedule_name("e" * 63, 12))
 )
+ALARMS = tuple(arn("cloudwatch", f"alarm:{name}") for name in alarm_names("demo"))
 
 
 def _function(name: str) -> str:
@@ -138,6 +139,7 @@ SWITCH = [
     DEREGISTER,
     Call("scheduler:GetSchedule", SCHEDULES),
     Call("scheduler:DeleteSchedule", SCHEDULES),
+    Call("cloudwatch:DeleteAlarms", ALARMS),
     *_register("GetItem", "UpdateItem"),
 ]
 

@@ -23,7 +23,14 @@ from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.errors import is_refused_now
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.errors import (
+    BillableLeft,
+    CredentialsError,
+    EndpointFailed,
+    NotFound,
+    PeagleError,
+    PlanRefused,
+)
 from peagle_sm.core.learn.homes import HOST_SHARE, Home, Needs, ServingHost, homes, needs_of
 from peagle_sm.core.plan.payloads import component
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, partition, sagemaker_target
@@ -221,7 +228,7 @@ class Components:
         self._pacing = pacing or Pacing.for_session(session)
         self._report = Reporter(progress, self._pacing, 0.0)
         self._made: list[Plan] = []
-        self._created: set[str] = set()  # components whose creation SageMaker confirmed
+        self._created: set[str] = set()  # components and models whose creation SageMaker confirmed
 
     def __enter__(self) -> Self:
         """Create the components and wait until they are in service.
@@ -268,6 +275,7 @@ class Components:
         self._made.append(plan)
         lifetime.arm(self._session, schedule)
         control.create_model(self._session, model)
+        self._created.add(plan.names.model)
         self._session.api("sagemaker", once=True).create_inference_component(**asked)
         self._created.add(name)
         self._report("endpoint", f"inference component {name} created on {home.host}")
@@ -296,14 +304,41 @@ class Components:
         marks = {plan.names.endpoint: plan.tags()[MARK] for plan in self._made}
         remove_components(self._session, marks, self._pacing, self._report, created=self._created)
         for plan in self._made:
-            facts = control.describe_model(self._session, plan.names.model)
-            if facts is not None and _is_marked(self._session, facts.arn, plan.tags()[MARK]):
-                with suppress(NotFound):
-                    control.delete_model(self._session, plan.names.model)
+            name = plan.names.model
+            why = _remove_model(self._session, name, plan.tags()[MARK], name in self._created)
+            if why is not None:
+                command = f"aws sagemaker delete-model --region {self._session.region} --model-name {name}"
+                self._report("delete", f"model {name} may remain, at no cost ({why}); `{command}` deletes it")
 
 
-def _is_marked(session: Session, arn: str, mark: str) -> bool:
-    return (control.tags_of(session, arn) or {}).get(MARK) == mark
+def _mark_of(session: Session, arn: str, default: str | None) -> str | None:
+    """Return the tag of an arm; ``default`` if it cannot be seen.
+
+    Raises:
+        CredentialsError: the tags must not be read, and there is no default.
+    """
+    try:
+        return (control.tags_of(session, arn) or {}).get(MARK, default)
+    except CredentialsError:
+        if default is None:
+            raise
+        return default
+
+
+def _remove_model(session: Session, name: str, mark: str, created: bool) -> str | None:
+    """Delete a model unless it is another's; return why one of ours may remain."""
+    try:
+        facts = control.describe_model(session, name)
+        found = None if facts is None else _mark_of(session, facts.arn, mark if created else None)
+        if facts is not None and found is None:
+            return f"without the tag {MARK} that says whose it is"
+        if found == mark:
+            control.delete_model(session, name)
+    except NotFound:
+        return None
+    except PeagleError as error:
+        return error.message
+    return None
 
 
 def remove_components(
@@ -364,8 +399,7 @@ def _remove(
     while (facts := control.describe_component(session, name)) is not None:
         state = facts["InferenceComponentStatus"]
         try:
-            tags = control.tags_of(session, facts["InferenceComponentArn"]) or {}
-            found = tags.get(MARK, mark if created else None)
+            found = _mark_of(session, facts["InferenceComponentArn"], mark if created else None)
             if found is None and state != "Deleting":
                 return f"{state}, without the tag {MARK} that says whose it is"
             if found not in (None, mark):

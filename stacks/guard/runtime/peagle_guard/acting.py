@@ -120,11 +120,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class SwitchResponse:
-    """Response of the switch or provider; ``started`` is False while it waits for something else to end."""
+    """Response of the switch or provider; ``started`` is False while it waits for something else to end.
+
+    ``fault``: what failed although the rest was done.
+    """
 
     state: str
     detail: str
     started: bool = True
+    fault: str = ""
 
 
 def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> SwitchResponse:
@@ -138,11 +142,11 @@ def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record)
 
 
 def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> SwitchResponse:
-    """Remove the lifetime schedules of a deleted endpoint through the switch.
+    """Remove the lifetime schedules and alarms of a deleted endpoint through the switch.
 
-    CloudFormation removes them with a stack's endpoint, but not if it failed to delete the endpoint or if the
-    endpoint was deleted by hand. ``expires_at`` and ``last_seen_at`` protect newer schedules: a new endpoint
-    of the name has created them later.
+    CloudFormation removes a stack's schedules with the endpoint, but not if it failed to delete the endpoint
+    or if the endpoint was deleted by hand. ``expires_at`` and ``last_seen_at`` protect newer schedules: a new
+    endpoint of the name has created them later.
 
     Raises:
         Refused: the switch refused.
@@ -195,7 +199,7 @@ def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> SwitchResponse:
     state, detail = str(answer.get("state")), str(answer.get("detail", ""))
     if state not in (DONE, IN_PROGRESS):
         raise Refused(f"{function} answered {state}: {detail}")
-    return SwitchResponse(state, detail, bool(answer.get("started", True)))
+    return SwitchResponse(state, detail, bool(answer.get("started", True)), str(answer.get("fault", "")))
 
 
 _NOBODY = Evidence(Kind.UNKNOWN)
@@ -242,9 +246,9 @@ class Actor:
             return _stood_down(decision, record, "the endpoint still exists"), ()
         if decision.action is Action.WAKE:
             return self._wake(record, lifecycle)
-        if record.gone_at is None:
-            settle(self.aws, self.settings, lifecycle, record)
-        return self._note(decision, record, lifecycle)
+        fault = "" if record.gone_at is not None else settle(self.aws, self.settings, lifecycle, record).fault
+        decision, faults = self._note(decision, record, lifecycle)
+        return decision, (fault, *faults) if fault else faults
 
     def _note(
         self, decision: Decision, read: Record, lifecycle: Lifecycle

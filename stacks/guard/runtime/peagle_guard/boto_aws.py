@@ -194,6 +194,14 @@ def is_missing(error: ClientError) -> bool:
     )
 
 
+def is_refusal(error: Exception) -> bool:
+    """Decide whether AWS has certainly not executed the request."""
+    if not isinstance(error, ClientError):
+        return False
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+    return status < 500
+
+
 def described(sagemaker: Any, name: str) -> Endpoint | None:
     """DescribeEndpoint; None where there is none of that name."""
     try:

@@ -19,11 +19,11 @@ from botocore.exceptions import ClientError
 from peagle_guard import settings as environment
 from peagle_guard import training
 from peagle_guard.aws import JobKind, same_arn, same_time
-from peagle_guard.boto_aws import client, described, is_missing, tags_of
+from peagle_guard.boto_aws import client, described, is_missing, is_refusal, tags_of
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
 from peagle_guard.register import Claims, DynamoRegister, claim, is_later, is_parting, moved_to, unclaim
 from peagle_guard.settings import Settings, parse_time
-from peagle_sm.core.plan.tags_and_schedules import hard_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import alarm_names, hard_name, schedule_name
 
 PARAMETER = "EndpointState"
 # Stacks in these states can be updated.
@@ -88,6 +88,9 @@ class SwitchAws(Claims, training.JobSwitch, Protocol):
     def delete_schedule(self, name: str) -> None:
         """DeleteSchedule; none of that name is fine."""
 
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        """DeleteAlarms; those that do not exist are fine."""
+
 
 Answer = dict[str, Any]
 
@@ -149,7 +152,7 @@ def _off(aws: SwitchAws, stack: Stack | None, stack_name: str, name: str, event:
 
 
 def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
-    """Turn off an endpoint without a stack; after its deletion remove its schedules."""
+    """Turn off an endpoint without a stack; after its deletion remove its schedules and alarms."""
     created_at = _moment(event.get("created_at"))
     arn = str(event.get("arn", ""))
     if created_at is None or not arn:
@@ -161,7 +164,23 @@ def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
     if expires_at is not None:
         hard_expires_at = _moment(event.get("hard_expires_at")) or expires_at
         _disarm(aws, name, expires_at, hard_expires_at, _moment(event.get("last_seen_at")) or created_at)
+        if endpoint is None:  # else they may belong to an update of the next endpoint
+            return _done(f"{name} is gone") | {"fault": _silence(aws, name)}
     return _done(f"{name} is gone")
+
+
+def _silence(aws: SwitchAws, name: str) -> str:
+    """Delete the alarms of a killed update; return why they may remain.
+
+    Not an error: the sweep would not record that the endpoint is gone, and its timetable would not wake it.
+    """
+    names = alarm_names(name)
+    try:
+        aws.delete_alarms(names)
+    except Exception as error:
+        told = " ".join(names)
+        return f"run `aws cloudwatch delete-alarms --alarm-names {told}`: {type(error).__name__}: {error}"
+    return ""
 
 
 def _disarm(
@@ -243,17 +262,9 @@ def _dismantle(
             aws.delete_component(component)
             begun = True
     except Exception as error:
-        if not begun and _is_refusal(error):
+        if not begun and is_refusal(error):
             unclaim(aws, endpoint)
         raise
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Decide whether AWS has certainly not executed the request."""
-    if not isinstance(error, ClientError):
-        return False
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-    return status < 500
 
 
 def _variants(endpoint: Endpoint) -> list[str]:
@@ -348,6 +359,7 @@ class BotoSwitch:
         self._sagemaker = client("sagemaker", session)
         self._scheduler = client("scheduler", session)
         self._scaling = client("application-autoscaling", session)
+        self._cloudwatch = client("cloudwatch", session)
 
     @property
     def register(self) -> DynamoRegister:
@@ -472,6 +484,10 @@ class BotoSwitch:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ResourceNotFoundException":
                 raise
+
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        """DeleteAlarms; those that do not exist are fine."""
+        self._cloudwatch.delete_alarms(AlarmNames=list(names))
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:

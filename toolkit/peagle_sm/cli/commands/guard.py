@@ -18,6 +18,7 @@ from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import asking, confirmed, emit, need_terminal, note, say
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined, GuardMissing
+from peagle_sm.core.guard import WATCHED_JOBS
 from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 ENTRIES = (
     Entry("install", "commands.guard:install", "Install the guard, or bring it up to date."),
     Entry("status", "commands.guard:status", "Show the guard's version, last sweep, alarms and endpoints."),
-    Entry("sweep", "commands.guard:sweep", "Make the guard check every endpoint now."),
+    Entry("sweep", "commands.guard:sweep", "Make the guard check every endpoint and job now."),
     Entry("uninstall", "commands.guard:uninstall", "Remove the guard from this region."),
 )
 
@@ -45,7 +46,7 @@ def guard() -> None:
 
     One guard serves all endpoints of peagle-sm in an account and region. It checks them every five minutes
     and turns off those that are idle by their metrics, past their lifetime or over their budget. It sends a
-    notification first.
+    notification first. It also stops training and processing jobs of peagle-sm that run past their limit.
     """
 
 
@@ -144,7 +145,7 @@ def status(state: State) -> None:
     found = guard_status(session)
     emit(
         state,
-        table=lambda: render_guard_status(found, session.now(), session.command_flags()),
+        table=lambda: render_guard_status(found, session.now()),
         data=found.to_dict,
         names=[row.name for row in found.endpoints],
     )
@@ -155,10 +156,10 @@ def status(state: State) -> None:
 @global_options
 @click.pass_obj
 def sweep(state: State, dry_run: bool) -> None:
-    """Make the guard check every endpoint now.
+    """Make the guard check every endpoint and job now.
 
     Runs the deployed function with the same rules as the scheduled sweep. Without --dry-run it may turn
-    endpoints off.
+    endpoints off and stop jobs.
     """
     from peagle_sm.service.guard.status import sweep as run
 
@@ -271,16 +272,17 @@ def render_uninstalled(report: UninstallReport) -> str:
     return "\n".join(lines)
 
 
-def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
-    """Render one guard: its version, alarms, warnings and endpoints."""
+def render_guard_status(found: GuardStatus, now: datetime) -> str:
+    """Render one guard: its version, what it watches, alarms and warnings."""
     version = found.version or "unknown"
     if not found.current:
-        version += f"; this peagle-sm has {found.available}: run `peagle-sm guard install{flags}`"
+        version += f"; this peagle-sm has {found.available}: run `{found.renewal}`"
     notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in found.notices]
     fields = [
         ("guard", f"{found.region}, stack {found.stack_status}"),
         ("version", version),
         ("package", found.package or "deployed by the CDK"),
+        ("watches", _watches(found)),
         ("last sweep", when_to(found.last_sweep_at, now) if found.last_sweep_at else "none yet"),
         ("alarms", "\n".join(f"{one.name}: {one.state}" for one in found.alarms) or "none"),
         ("dead letters", str(found.dead_letters)),
@@ -295,6 +297,12 @@ def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
     shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
     table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
     return f"{text}\n\n{table}"
+
+
+def _watches(found: GuardStatus) -> str:
+    missing = [f"{kind} jobs" for kind in WATCHED_JOBS if kind not in found.jobs]
+    watched = ", ".join(["endpoints", *(f"{kind} jobs" for kind in found.jobs)])
+    return f"{watched}; not {', '.join(missing)}: run `{found.renewal}`" if missing else watched
 
 
 def _row(one: Watched, now: datetime) -> tuple[str, ...]:
@@ -313,7 +321,7 @@ def _row(one: Watched, now: datetime) -> tuple[str, ...]:
 
 
 def render_sweep(report: SweepReport) -> str:
-    """Render one line for each endpoint, and the number of AWS calls."""
+    """Render one line for each endpoint and job, and the number of AWS calls."""
     title = f"{'Dry run' if report.dry_run else 'Sweep'} at {report.time}"
     if report.skipped:
         return f"{title}: skipped: {report.skipped}"
@@ -321,6 +329,9 @@ def render_sweep(report: SweepReport) -> str:
     rows = [_swept(row) for row in report.endpoints]
     body = render_table(headers, rows) if rows else "no endpoints of peagle-sm"
     calls = ", ".join(f"{name} {count}" for name, count in sorted(report.calls.items()))
+    jobs = [[str(row.get(key, "-")) for key in ("name", "action", "reason")] for row in report.jobs]
+    if jobs:
+        body += "\n\n" + render_table(("job", "action", "reason"), jobs)
     lines = [title, "", body, "", f"AWS calls: {calls or 'none'}"]
     return "\n".join([*lines, *(f"failed: {fault}" for fault in report.faults)])
 

@@ -18,7 +18,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
@@ -114,19 +114,36 @@ def shingles(text: str) -> frozenset[int]:
     return frozenset(_number(" ".join(gram)) for gram in grams)
 
 
-def _sets_of(prompt: LearnPrompt, texts: Sequence[str]) -> Iterator[frozenset[int]]:
-    """Yield the shingles of a prompt's compared texts; of many turns each word is hashed once."""
+Shingles = tuple[Mapping[int, int], int]
+"""Shingles of a text: a mapping, and how many of its first keys they are.
+
+The turns of a conversation share the mapping, since each has all shingles of the turn before. The value of a
+shingle is the number of keys of the first text that has it.
+"""
+
+
+def whole(one: frozenset[int]) -> Shingles:
+    """Return a set as the shingles of a text that shares them with no other."""
+    return dict.fromkeys(one, len(one)), len(one)
+
+
+def _shingles_of(prompt: LearnPrompt, texts: Sequence[str]) -> Iterator[Shingles]:
+    """Yield the shingles of a prompt's compared texts; of many turns each is made once."""
     if not prompt.turns:
-        yield from map(shingles, texts)
+        yield from (whole(shingles(text)) for text in texts)
         return
     words: list[str] = []
-    ends: list[int] = []
+    shared: dict[int, int] = {}
+    sizes: list[int] = []
     for turn in prompt.turns:
+        first = max(0, len(words) - _GRAM + 1)
         words += _WORDS.findall(turn.casefold())
-        ends.append(len(words))
-    numbers = [_number(" ".join(words[at : at + _GRAM])) for at in range(len(words) - _GRAM + 1)]
-    for text, end in zip(texts, reversed(ends), strict=True):
-        yield frozenset(numbers[: end - _GRAM + 1]) if end >= _GRAM else shingles(text)
+        grams = (words[at : at + _GRAM] for at in range(first, len(words) - _GRAM + 1))
+        new = {_number(" ".join(gram)) for gram in grams} - shared.keys()
+        sizes.append(len(shared) + len(new))
+        shared |= dict.fromkeys(new, sizes[-1])
+    for text, size in zip(texts, reversed(sizes), strict=True):
+        yield (shared, size) if size else whole(shingles(text))  # fewer words than a shingle has
 
 
 def _number(text: str) -> int:
@@ -142,36 +159,34 @@ def similarity(one: frozenset[int], other: frozenset[int]) -> float:
 
 
 def near_pairs(
-    sets: Sequence[frozenset[int]], threshold: float = NEAR, owners: Sequence[int | None] = ()
+    texts: Sequence[Shingles], threshold: float = NEAR, owners: Sequence[int | None] = ()
 ) -> Iterator[tuple[int, int]]:
-    """Yield every pair of places whose sets are at least ``threshold`` similar; none is missed.
+    """Yield every pair of places whose shingles are at least ``threshold`` similar; none is missed.
 
-    ``owners`` has the owner of each set: two sets of one owner are no pair. None is an owner of its own.
+    ``owners`` has the owner of each text: two texts of one owner are no pair. None is an owner of its own.
     """
-    counts = Counter(item for one in sets for item in one)
-    rank = {
-        item: place
-        for place, (item, _) in enumerate(sorted(counts.items(), key=lambda each: (each[1], each[0])))
-    }
+    mappings = {id(shared): shared for shared, _ in texts}
+    counts = Counter(chain.from_iterable(mappings.values()))
+    ordered = {key: sorted(shared, key=lambda item: (counts[item], item)) for key, shared in mappings.items()}
     index: dict[int, list[int]] = defaultdict(list)
-    for place in sorted(range(len(sets)), key=lambda each: (len(sets[each]), each)):
-        one, owner = sets[place], owners[place] if owners else None
-        least = threshold * len(one) - 1e-9  # items; a smaller set is too small for all that follow, too
-        # A pair at the threshold shares at least this many items, so their rarest items cannot all differ.
-        shared = math.ceil(threshold * len(one) - 1e-9)
-        rarest = sorted(one, key=rank.__getitem__)[: len(one) - shared + 1]
+    for place in sorted(range(len(texts)), key=lambda each: (texts[each][1], each)):
+        (shared, size), owner = texts[place], owners[place] if owners else None
+        least = threshold * size - 1e-9  # items; a smaller set is too small for all that follow, too
+        # A pair at the threshold shares at least `least` items, so their rarest items cannot all differ.
+        own = (item for item in ordered[id(shared)] if shared[item] <= size)
+        rarest = list(islice(own, size - math.ceil(least) + 1))
         candidates: set[int] = set()
         for item in rarest:
-            if (places := index[item]) and len(sets[places[0]]) < least:
-                places[:] = [other for other in places if len(sets[other]) >= least]
+            if (places := index[item]) and texts[places[0]][1] < least:
+                places[:] = [other for other in places if texts[other][1] >= least]
             candidates.update(places)
+            places.append(place)
+        if owner is not None:
+            candidates = {other for other in candidates if owners[other] != owner}
+        one = frozenset(islice(shared, size)) if candidates else frozenset()
         for other in sorted(candidates):
-            if owner is not None and owners[other] == owner:
-                continue
-            if similarity(one, sets[other]) >= threshold:
+            if similarity(one, frozenset(islice(*texts[other]))) >= threshold:
                 yield other, place
-        for item in rarest:
-            index[item].append(place)
 
 
 class _Together:
@@ -264,18 +279,18 @@ def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
     """
     owners: dict[bytes, list[int]] = defaultdict(list)
     wholes: dict[bytes, list[int]] = defaultdict(list)
-    sets: dict[bytes, frozenset[int]] = {}
+    compared: dict[bytes, Shingles] = {}
     for place, prompt in enumerate(prompts):
         every = compared_texts(prompt)
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in every]
         wholes[keys[0]].append(place)
-        for key, one_set in zip(keys, _sets_of(prompt, every), strict=True):
+        for key, found in zip(keys, _shingles_of(prompt, every), strict=True):
             owners[key].append(place)
-            sets.setdefault(key, one_set)
+            compared.setdefault(key, found)
     texts = list(owners)
     alone = [found[0] if len(found) == 1 else None for found in owners.values()]
     same = ((place, place) for place in range(len(texts)))
-    for one, other in chain(same, near_pairs(list(sets.values()), owners=alone)):
+    for one, other in chain(same, near_pairs(list(compared.values()), owners=alone)):
         for of, are_wholes in ((owners, False), (wholes, True)):
             some, others = of.get(texts[one], []), of.get(texts[other], [])
             if some and others:

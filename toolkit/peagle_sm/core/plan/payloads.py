@@ -371,7 +371,7 @@ def deployment_config(alarms: Sequence[str], canary: Canary | None = None) -> di
 def update_alarm(endpoint: str) -> dict[str, Any]:
     """Return the PutMetricAlarm request of an update: any 5xx rolls it back."""
     return {
-        "AlarmName": f"peagle-{endpoint}-update",
+        "AlarmName": keys.alarm_names(endpoint)[0],
         "AlarmDescription": f"peagle-sm: undoes an update of endpoint {endpoint} whose engine fails requests",
         "Namespace": "AWS/SageMaker",
         "MetricName": "Invocation5XXErrors",
@@ -395,7 +395,7 @@ def acceptance_alarm(endpoint: str, least_length: float) -> dict[str, Any]:
     two fleets serve, it is the mean of both. Without the gate there is no data, and the alarm stays silent.
     """
     return {
-        "AlarmName": f"peagle-{endpoint}-acceptance",
+        "AlarmName": keys.alarm_names(endpoint)[1],
         "AlarmDescription": f"peagle-sm: undoes a promotion of endpoint {endpoint} whose head drafts worse",
         "Namespace": acceptance_namespace(endpoint),
         "MetricName": "AcceptanceLength",
@@ -407,11 +407,6 @@ def acceptance_alarm(endpoint: str, least_length: float) -> dict[str, Any]:
         "ComparisonOperator": "LessThanThreshold",
         "TreatMissingData": "notBreaching",
     }
-
-
-def alarm_names(endpoint: str) -> tuple[str, ...]:
-    """Return the names of the alarms that an update or a promotion of this endpoint puts."""
-    return tuple(str(each["AlarmName"]) for each in (update_alarm(endpoint), acceptance_alarm(endpoint, 1.0)))
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Tags and lifetime schedules of endpoints: what the guard's Lambdas read and write too.
+"""Tags, lifetime schedules and alarms of endpoints: what the guard's Lambdas read and write too.
 
 The Lambdas have this file in their zip, so it imports the standard library alone.
 
@@ -53,9 +53,9 @@ IDLE = "peagle-sm:idle"
 PAUSED = "peagle-sm:paused"
 """On the config of an endpoint that `peagle-sm pause` turned off: the ISO time of the pause."""
 LEARN = "peagle-sm:learn"
-"""On a training job: the name of its learn.yaml."""
+"""On a training or processing job: the name of its learn.yaml."""
 DEADLINE = "peagle-sm:deadline"
-"""On a training job: the ISO time from which on the guard stops it."""
+"""On a training or processing job: the ISO time from which on the guard stops it."""
 SCHEDULER_ROLE = "peagle-sm:scheduler-role"
 """Together with `PAUSED`: the role of the lifetime schedule, which `resume` needs."""
 
@@ -108,6 +108,11 @@ def hard_name(schedule: str, number: int | None = None) -> str:
 def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
     """Return the name of a second schedule by its endpoint; see `hard_name`."""
     return hard_name(schedule_name(endpoint), number)
+
+
+def alarm_names(endpoint: str) -> tuple[str, str]:
+    """Return the names of the alarms of an update and of a promotion; a killed one leaves them."""
+    return f"peagle-{endpoint}-update", f"peagle-{endpoint}-acceptance"
 
 
 def sagemaker_target(partition: str, action: str) -> str:

@@ -22,7 +22,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core import guard
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
 from peagle_sm.core.guard import digest, object_key, package_files, zipped
-from peagle_sm.service.inventory.guard_state import install_step
+from peagle_sm.service.inventory.guard_state import install_step, renewal
 from peagle_sm.service.inventory.listing import plain
 from peagle_sm.service.progress import Pacing
 
@@ -99,7 +99,8 @@ class GuardStatus:
     """State of the installed guard.
 
     ``package`` is None if the CDK deployed it. ``current`` is False if this peagle-sm would install another
-    version. ``last_sweep_at`` is None until the first sweep has ended. ``warnings`` are sentences to show.
+    version; ``renewal`` is the command for that. ``jobs`` are the kinds of jobs that it watches.
+    ``last_sweep_at`` is None until the first sweep has ended. ``warnings`` are sentences to show.
     """
 
     region: str
@@ -108,6 +109,8 @@ class GuardStatus:
     available: str
     package: str | None
     current: bool
+    renewal: str
+    jobs: tuple[str, ...]
     last_sweep_at: datetime | None
     alarms: tuple[Alarm, ...]
     dead_letters: int
@@ -145,6 +148,8 @@ def guard_status(session: Session, guard_files: GuardFiles | None = None) -> Gua
         available=sent.version,
         package=None if key is None else key.rpartition("/")[2].removesuffix(".zip"),
         current=installed == sent.version and key in (None, sent.key),
+        renewal=renewal(stack, session.command_flags()),
+        jobs=tuple(stack.outputs.get(guard.WATCHES, "").split()),
         last_sweep_at=last,
         alarms=alarms,
         dead_letters=letters,
@@ -225,6 +230,7 @@ class SweepReport:
     calls: Mapping[str, int]
     faults: tuple[str, ...] = ()
     skipped: str | None = None
+    jobs: tuple[Mapping[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -260,4 +266,5 @@ def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = No
         calls=answer.get("calls", {}),
         faults=tuple(answer.get("faults", ())),
         skipped=answer.get("skipped"),
+        jobs=tuple(answer.get("training", ())),
     )

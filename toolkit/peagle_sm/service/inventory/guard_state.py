@@ -18,7 +18,7 @@ from peagle_sm.aws.control import guard_resources
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
-from peagle_sm.aws.control.stacks import GONE, describe, stack_status
+from peagle_sm.aws.control.stacks import GONE, StackFacts, describe, stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, GuardMissing, PeagleError
 from peagle_sm.core.guard import GUARD_STACK, WATCHES, scheduler_role
@@ -75,6 +75,12 @@ def install_step(session: Session) -> str:
     return f"Install it once{cost}: `peagle-sm guard install{session.command_flags()}`."
 
 
+def renewal(stack: StackFacts, flags: str) -> str:
+    """Return the command that brings an installed guard up to date."""
+    by_cdk = "AssetKey" not in stack.parameters
+    return f"cdk deploy {GUARD_STACK}" if by_cdk else f"peagle-sm guard install{flags}"
+
+
 def require_guard(session: Session, job: Literal["training", "processing"] | None = None) -> None:
     """Refuse a deploy if no guard works, or a ``job`` of a kind that the installed guard does not watch.
 
@@ -91,8 +97,8 @@ def require_guard(session: Session, job: Literal["training", "processing"] | Non
         raise GuardMissing(
             f"The guard in {session.region} is an older one, which does not watch {job} jobs: it would not "
             "stop one that runs past its limit. Nothing was created.",
-            next_step=f"Renew it: `peagle-sm guard install{session.command_flags()}`. To go on without it, "
-            "add --unguarded (unguarded=True); SageMaker's own limits still hold.",
+            next_step=f"Renew it: `{renewal(stack, session.command_flags())}`. To go on without it, add "
+            " --unguarded (unguarded=True); SageMaker's own limits still hold.",
             details=details,
         )
     found = "is not installed" if status is None else f"does not work (its stack is {status})"

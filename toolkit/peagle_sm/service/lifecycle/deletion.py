@@ -16,8 +16,12 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.payloads import alarm_names
-from peagle_sm.core.plan.tags_and_schedules import USD_PER_HOUR, hard_schedule_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import (
+    USD_PER_HOUR,
+    alarm_names,
+    hard_schedule_name,
+    schedule_name,
+)
 from peagle_sm.service.inventory.guard_state import forget
 from peagle_sm.service.inventory.resources import (
     Belongings,

@@ -25,7 +25,6 @@ from peagle_sm.core.plan.payloads import (
     BAKING_S,
     Canary,
     acceptance_alarm,
-    alarm_names,
     deployment_config,
     stale_tags,
     update_alarm,
@@ -193,7 +192,7 @@ class InPlace:
             new = ToRemove(run.name, (names.config,), (names.model,))
             Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
             left = dict(gone.left)
-            cloudwatch.remove_alarms(run.session, alarm_names(run.name))
+            cloudwatch.remove_alarms(run.session, keys.alarm_names(run.name))
             if self._limit is not None and self._limit.expires_at is not None:
                 lifetime.move(run.session, self._limit, self._limit.expires_at)
                 self._remember(self._limit.expires_at)
@@ -328,7 +327,7 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     session = run.session
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
-        cloudwatch.remove_alarms(session, alarm_names(run.name))
+        cloudwatch.remove_alarms(session, keys.alarm_names(run.name))
     one = belongings_of(session, run.name)
     _write_tags(run, one, offer)
     _remove_old(run, one)
