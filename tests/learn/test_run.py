@@ -139,7 +139,9 @@ def test_a_result_that_is_gone_is_made_again_only_if_a_later_step_needs_it(tmp_p
     world.gone = {"data", "train"}
     go(world, tmp_path, offers)
     assert [each.is_done for each in offers[1].costs] == [False, False, False, False]
-    assert offers[1].costs[0].notes == ("done 2026-11-24, but its result is gone; it begins anew",)
+    assert offers[1].costs[0].notes == (
+        "done 2026-11-24, but its result was deleted or replaced; it begins anew",
+    )
     assert offers[1].costs[1].notes == ("done 2026-11-24, but an earlier step begins anew; it begins anew",)
     for until in (None, "train", "data"):
         go(world, tmp_path, offers, until=until)
@@ -162,6 +164,12 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     made = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
     stored = {"Bucket": bucket, "Key": "x/data/d/prompts/held-out.jsonl"}
     session.client("s3").put_object(**stored, Body=b"prompts")
+
+    def store_manifest(data: str) -> None:
+        text = json.dumps({"schema": "peagle-sm/learn-data/1", "data": data, "files": {}})
+        session.client("s3").put_object(Bucket=bucket, Key="x/team/data/manifest.json", Body=text.encode())
+
+    store_manifest("d")
     trained = {"job": "team-1", "head": f"s3://{bucket}/x/team-1/output/model.tar.gz"}
     state = RunState(spec.name)
     state = state.with_step("data", StepDone(inputs_hash(data.inputs({})), made, "2026-11-24T01:02:03"))
@@ -191,17 +199,29 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     session.client("s3").put_object(Bucket=bucket, Key=key, Body=b"head")
     again()
     assert offers == []
+    for change in (
+        lambda: store_manifest("of `learn data` with other prompts"),
+        lambda: session.client("s3").delete_object(Bucket=bucket, Key="x/team/data/manifest.json"),
+    ):
+        change()  # the proof, which is left, reads the newest set
+        with pytest.raises(Declined):
+            again()
+        assert "data: done 2026-11-24, but its result was deleted" in render_run_offer(offers.pop())
+    store_manifest("d")
+    again()
+    assert offers == []
     session.client("s3").delete_object(Bucket=bucket, Key=key)
     with pytest.raises(Declined):
         again()
     shown = render_run_offer(offers[0])
-    assert "train: done 2026-11-25, but its result is gone; it begins anew" in shown
+    told = "train: done 2026-11-25, but its result was deleted or replaced; it begins anew"
+    assert told in " ".join(shown.split())
     assert "data: " not in shown
     assert max(map(len, shown.splitlines())) <= 80
     session.client("s3").delete_object(**stored)
     with pytest.raises(Declined):
         again()
-    assert "data: done 2026-11-24, but its result is gone; it begins anew" in render_run_offer(offers[1])
+    assert "data: done 2026-11-24, but its result was deleted" in render_run_offer(offers[1])
 
 
 def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
-from peagle_sm.core.errors import NotFound, NotOffered
+from peagle_sm.core.errors import NotFound, NotOffered, SpecError
 from peagle_sm.core.learn.proof import Proof, faults_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import StepCost
@@ -22,7 +22,7 @@ from peagle_sm.learn.promote import promote, settle
 from peagle_sm.learn.prompts import places_of
 from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
 from peagle_sm.learn.run import RunStep, StepResult
-from peagle_sm.learn.stored_data import HELD_OUT, channel_content, origin_of
+from peagle_sm.learn.stored_data import HELD_OUT, channel_content, origin_of, stored_manifest
 from peagle_sm.learn.train import RUNNING_JOB, plan_training, train
 from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
 from peagle_sm.measure.compare.measurement import LOCAL_START_UP_MINUTES, SECONDS_A_TOKEN, START_UP_MINUTES
@@ -54,7 +54,7 @@ class Loop:
         """Return the steps in order."""
         return (
             RunStep("data", self._data_inputs, self._data_cost, self._data, self._data_exists),
-            RunStep("train", self._train_inputs, self._train_cost, self._train, self._head_exists),
+            RunStep("train", self._train_inputs, self._train_cost, self._train, self._head_exists, "prove"),
             RunStep("prove", self._prove_inputs, self._prove_cost, self._prove),
             RunStep("promote", self._promote_inputs, self._promote_cost, self._promote),
         )
@@ -116,7 +116,13 @@ class Loop:
         return StepResult({"data": made.data, "uri": made.uri, "rows": dict(made.rows)}, usd)
 
     def _data_exists(self, result: Mapping[str, Any]) -> bool:
-        return s3.has_object(self.session, f"{result['uri']}{HELD_OUT}")
+        """Return whether it is the newest set, which is the one that all later steps read."""
+        try:
+            manifest = stored_manifest(self.spec, self.session)
+        except (NotFound, SpecError):
+            return False
+        is_newest = manifest["data"] == result["data"]
+        return is_newest and s3.has_object(self.session, f"{result['uri']}{HELD_OUT}")
 
     def _train_inputs(self, results: Results) -> Any:
         spec = self.spec

@@ -68,7 +68,7 @@ class RunStep:
 
     ``inputs`` and ``run`` get the results of the steps before. ``run`` may be repeated at any time. ``cost``
     is called before anything is done, with the results that exist. ``exists`` tells whether an earlier result
-    can still be used.
+    can still be used; ``last_use`` is the last step that reads it.
     """
 
     step: Step
@@ -76,6 +76,7 @@ class RunStep:
     cost: Callable[[Mapping[str, Mapping[str, Any]]], StepCost]
     run: Callable[[Mapping[str, Mapping[str, Any]]], StepResult]
     exists: Callable[[Mapping[str, Any]], bool] = lambda result: True
+    last_use: Step = "promote"
 
 
 def open_state(path: Path, name: str) -> RunState:
@@ -104,9 +105,9 @@ class Finished:
 
 
 def finished_of(steps: Sequence[RunStep], state: RunState) -> Finished:
-    """Return the steps that are done, by their inputs; the result that the next step needs must still exist.
+    """Return the steps that are done, by their inputs; a result that a step that is left reads must exist.
 
-    A result that a finished step was made from is not needed any more: it may be deleted.
+    A result that finished steps alone have read is not needed any more: it may be deleted.
     """
     done: dict[Step, StepDone] = {}
     why = ""
@@ -116,11 +117,12 @@ def finished_of(steps: Sequence[RunStep], state: RunState) -> Finished:
             why = "its inputs changed"
             break
         done[step.step] = earlier
-    for step in reversed(steps[: len(done)]):
-        if step.exists(done[step.step].result):
+    left = [each.step for each in steps[len(done) :]]
+    for number, step in enumerate(steps[: len(done)]):
+        if step.last_use in left and not step.exists(done[step.step].result):
+            done = {each.step: done[each.step] for each in steps[:number]}
+            why = "its result was deleted or replaced"
             break
-        del done[step.step]
-        why = "its result is gone"
     anew: dict[Step, str] = {}
     for step in steps:
         earlier = state.steps.get(step.step)
