@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from peagle_sm.aws.control.sagemaker import target_source
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.cli.commands.learning.run import render_run_offer
-from peagle_sm.core.errors import Declined, PeagleError, PlanRefused
+from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import STEPS, RunState, StepCost, StepDone, inputs_hash
 from peagle_sm.learn.data import plan_data
-from peagle_sm.learn.loop import Loop, content_of
+from peagle_sm.learn.loop import Loop
 from peagle_sm.learn.run import RunOffer, RunStep, StepResult, run
 from peagle_sm.learn.sampling import Journal
 from tests.core.learn.test_conversations import words
@@ -146,6 +147,20 @@ def test_a_result_that_is_gone_is_made_again_only_if_a_later_step_needs_it(tmp_p
     for until in (None, "train", "data"):
         go(world, tmp_path, offers, until=until)
     assert len(offers) == 2, "everything is done, so nothing is paid for again"
+
+
+def test_a_run_asks_nothing_of_the_steps_after_its_last_one(tmp_path: Path) -> None:
+    world = World()
+    clock: Any = Clock()
+
+    def refuse(_: Results) -> Any:
+        raise NotFound("s3://later does not exist", next_step="Create it.")
+
+    steps = [step if step.step == "data" else replace(step, inputs=refuse) for step in world.steps()]
+    told: Any = {"usd_per_hour": None, "confirm": lambda _: True, "progress": lambda _: None}
+    for _ in range(2):
+        run(SPEC, steps, clock, tmp_path, until="data", **told)
+    assert list(world.made) == ["data"]
 
 
 def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
@@ -372,35 +387,6 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
         assert told(4) == f"8 answers from {endpoint}", "nor of other weights at the same address"
     finally:
         client.delete_object(Bucket=place, Key=f"{prefix.rstrip('/')}/other.safetensors")
-
-
-@pytest.mark.parametrize("where", ["file", "folder", "glob", "s3"])
-def test_the_hash_of_a_source_is_that_of_its_content(
-    session: Session,  # noqa: F811
-    bucket: str,  # noqa: F811
-    tmp_path: Path,
-    where: str,
-) -> None:
-    names = {"file": "a.jsonl", "folder": "f", "glob": "f/*.jsonl", "s3": f"s3://{bucket}/f/"}
-
-    def write(name: str, text: str) -> None:
-        path = tmp_path / "a.jsonl" if where == "file" else tmp_path / "f" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        session.client("s3").put_object(Bucket=bucket, Key=f"f/{name}", Body=text.encode())
-
-    def now() -> str:
-        return content_of(names[where], tmp_path, session)
-
-    write("a.jsonl", "one")
-    first = now()
-    write("a.jsonl", "two")
-    second = now()
-    write("a.jsonl", "one")
-    assert now() == first != second
-    if where != "file":
-        write("b.jsonl", "one")
-        assert now() not in (first, second)
 
 
 @pytest.mark.parametrize(("budget", "told"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")])

@@ -112,8 +112,8 @@ def finished_of(steps: Sequence[RunStep], state: RunState) -> Finished:
     done: dict[Step, StepDone] = {}
     why = ""
     for step in steps:
-        inputs, earlier = inputs_hash(step.inputs(_results(done))), state.steps.get(step.step)
-        if earlier is None or earlier.inputs != inputs:
+        earlier = state.steps.get(step.step)
+        if earlier is None or earlier.inputs != inputs_hash(step.inputs(_results(done))):
             why = "its inputs changed"
             break
         done[step.step] = earlier
