@@ -90,6 +90,7 @@ def test_a_job_needs_a_guard_that_watches_jobs_and_an_older_one_is_to_be_renewed
         require_guard(session, "training")
     assert "is an older one, which does not watch training jobs" in caught.value.message
     assert "`peagle-sm guard install --region us-east-1`" in (caught.value.next_step or "")
+    assert " To go on without it, add --unguarded (unguarded=True); " in (caught.value.next_step or "")
     watches = {"OutputKey": WATCHES, "OutputValue": " ".join(WATCHED_JOBS)}
     aws.stack = {**stack, "Outputs": [*outputs, watches]}
     require_guard(session, "training")

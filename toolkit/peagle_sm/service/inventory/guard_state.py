@@ -98,7 +98,7 @@ def require_guard(session: Session, job: Literal["training", "processing"] | Non
             f"The guard in {session.region} is an older one, which does not watch {job} jobs: it would not "
             "stop one that runs past its limit. Nothing was created.",
             next_step=f"Renew it: `{renewal(stack, session.command_flags())}`. To go on without it, add "
-            " --unguarded (unguarded=True); SageMaker's own limits still hold.",
+            "--unguarded (unguarded=True); SageMaker's own limits still hold.",
             details=details,
         )
     found = "is not installed" if status is None else f"does not work (its stack is {status})"
