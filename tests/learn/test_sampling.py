@@ -92,6 +92,19 @@ def test_a_journal_that_is_cut_anywhere_loses_only_what_was_cut(
     assert sorted(keys) == sorted({each.key for each in prompts})
 
 
+@pytest.mark.parametrize(
+    "damage", [b"\0\0\0", b'{"prompt": ', b"[]", b"{}", b"\xff", b'{"prompt": "a", "turns": [{}]}']
+)
+def test_a_damaged_line_is_named_with_what_to_do(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "answers.jsonl"
+    sampling(Journal.open(path), ByteEngine()).run(wanted("one text", "another text"))
+    path.write_bytes(path.read_bytes() + damage + b"\n")
+    number = len(path.read_bytes().splitlines())
+    with pytest.raises(SpecError, match=f"line {number} of answers.jsonl .* is damaged") as refused:
+        Journal.open(path)
+    assert "Delete that line" in (refused.value.next_step or "")
+
+
 def test_the_budget_and_the_lifetime_stop_it_and_the_next_run_continues(tmp_path: Path) -> None:
     prompts = wanted(*(f"text {number}" for number in range(30)))
     seconds = itertools.count()

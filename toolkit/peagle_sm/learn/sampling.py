@@ -146,14 +146,24 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """Read a journal, or begin one; a cut end is removed."""
+        """Read a journal, or begin one; a cut end is removed.
+
+        Raises:
+            SpecError: a whole line is damaged.
+        """
         found = cls(path)
         if not path.exists():
             return found
         content = path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            found._take(json.loads(line))
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                found._take(json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                raise SpecError(  # a dry run reads a copy, so the message has no folder
+                    f"line {number} of {path.name} in the folder .peagle-learn is damaged",
+                    next_step="Delete that line there; only its prompt is asked again.",
+                ) from error
         if len(whole) < len(content):
             with writing(path), path.open("r+b") as file:
                 file.truncate(len(whole))
