@@ -15,7 +15,7 @@ from botocore.response import StreamingBody
 from botocore.stub import ANY, Stubber
 
 from peagle_guard.aws import Query, Result, Unanswered
-from peagle_guard.boto_aws import BotoAws, FunctionFailed
+from peagle_guard.boto_aws import ONCE, BotoAws, FunctionFailed
 from peagle_guard.switch import BotoSwitch, NoUpdates, Stack
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, arn_of
 
@@ -168,6 +168,14 @@ def test_the_switch_updates_with_the_previous_template_and_nothing_else(session:
     stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
     with pytest.raises(NoUpdates):
         aws.update_stack("Peagle-chat", parameters)
+
+
+def test_alarms_that_cloudwatch_does_not_answer_about_do_not_hang_the_sweep(session: Session) -> None:
+    BotoSwitch(SETTINGS, session)
+    config: Any = session.stubs["cloudwatch"].client.meta.config
+    waits: Any = ONCE
+    longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
+    assert longest < waits.read_timeout / 1.5, "the sweeper waits for the switch, and must hear of the fault"
 
 
 ANY_STACK = {"StackName": "Peagle-chat"}

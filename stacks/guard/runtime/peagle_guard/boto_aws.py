@@ -23,6 +23,8 @@ from peagle_sm.core.plan.tags_and_schedules import MANAGED_BY, MANAGER
 PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})
 # An invocation is not repeated: the next sweep is the retry. One that hangs must leave time for the others.
 ONCE = Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 1})
+# Whoever invoked the function must hear of it if this call hangs.
+BRIEF = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
 
 
 def client(service: str, session: boto3.Session | None = None, config: Config = PATIENT) -> Any:

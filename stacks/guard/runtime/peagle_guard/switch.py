@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from peagle_guard import settings as environment
 from peagle_guard import training
 from peagle_guard.aws import JobKind, same_arn, same_time
-from peagle_guard.boto_aws import client, described, is_missing, is_refusal, tags_of
+from peagle_guard.boto_aws import BRIEF, client, described, is_missing, is_refusal, tags_of
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
 from peagle_guard.register import Claims, DynamoRegister, claim, is_later, is_parting, moved_to, unclaim
 from peagle_guard.settings import Settings, parse_time
@@ -359,7 +359,7 @@ class BotoSwitch:
         self._sagemaker = client("sagemaker", session)
         self._scheduler = client("scheduler", session)
         self._scaling = client("application-autoscaling", session)
-        self._cloudwatch = client("cloudwatch", session)
+        self._cloudwatch = client("cloudwatch", session, BRIEF)
 
     @property
     def register(self) -> DynamoRegister:
