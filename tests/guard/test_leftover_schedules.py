@@ -88,7 +88,8 @@ def test_alarms_that_cannot_be_deleted_keep_no_endpoint_alive_and_are_reported_w
     aws.now = at(5)
     told = entry(sweep(aws, SETTINGS, at(5)))
     (fault,) = told.faults
-    assert "`aws cloudwatch delete-alarms --alarm-names peagle-chat-update peagle-chat-acceptance`" in fault
+    command = "aws cloudwatch delete-alarms --region us-east-1 --alarm-names"
+    assert f"`{command} peagle-chat-update peagle-chat-acceptance`" in fault
     assert "RuntimeError: not authorized" in fault
     assert aws.register.records["chat"].gone_at == at(5)
 

@@ -241,5 +241,6 @@ def train(
         raise RuntimeError(
             f"the trainer ended with {done.returncode}: {done.stdout[-500:]} {done.stderr[-500:]}"
         )
+    (root / "model" / "training.json").unlink()  # a head of other data than the newest set is refused before
     lines = [line for line in done.stdout.splitlines() if " step=" in line and "loss=" in line]
     return root / "model", {**told, "first": lines[0], "last": lines[-1]}

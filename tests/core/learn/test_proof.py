@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.proof import (
     FEWEST_PROMPTS,
+    UNKNOWN_TRAINING,
     Bound,
     Proof,
     ProofCheck,
@@ -33,6 +34,7 @@ GOOD = ProofEvidence(
     general=SetEvidence(40, Ratio(1.0, 0.985, 1.015), Ratio(1.0, 0.95, 1.05), 3.0, 3.0),
     long_context=SetEvidence(20, Ratio(1.0, 0.9, 1.1), None, 2.5, 2.5),
     identity=(ProofCheck("greedy", True), ProofCheck("long-context", True)),
+    trained_apart=True,
 )
 WANTED = Thresholds()
 BOUND = Bound("ab" * 32, "s3://b/h/", "cd" * 32, "tiny-code", None, "demo", "demo-1", 11)
@@ -45,6 +47,13 @@ def proof(evidence: ProofEvidence = GOOD, **more: Any) -> Proof:
 
 def test_a_good_head_is_offered() -> None:
     assert decide(GOOD, WANTED) == ProofDecision(True, ())
+
+
+def test_a_proof_of_a_version_that_had_other_notes_is_read() -> None:
+    unknown = replace(GOOD, trained_apart=None)
+    assert decide(unknown, WANTED) == ProofDecision(True, (), (UNKNOWN_TRAINING,))
+    older = replace(proof(unknown), decision=ProofDecision(True, ()))
+    assert parse_proof(older.to_json(), "proof.json") == older
 
 
 def held_out(**more: Any) -> ProofEvidence:

@@ -47,6 +47,7 @@ from peagle_sm.learn.stored_data import (
     SCHEMA,
     TRAINING,
     VALIDATION,
+    channel_digest,
     data_uri,
     origin_of,
     set_uri,
@@ -468,6 +469,7 @@ def _manifest(
             "without_answer": end.waiting,
         },
         "redacted": dict(offer.redacted),
+        "channel_sha256": channel_digest(TRAINING, files[TRAINING]),
         "files": {
             name: {
                 "sha256": hashlib.sha256(content).hexdigest(),

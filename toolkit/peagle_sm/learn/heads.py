@@ -18,10 +18,12 @@ from typing import Any
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
-from peagle_sm.core.errors import NotFound, PeagleError, SpecError
+from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import head_hash
+from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.learn.stored_data import set_uri
 from peagle_sm.service.heads.checking import Sources, check_head
 from peagle_sm.service.heads.staging import plan_staging, stage
 
@@ -77,6 +79,29 @@ def open_candidate(
     )
     sums = {file.name: str(file.sha256) for file in report.files}
     return Candidate(folder, head_hash(sums), report, _training(folder))
+
+
+def trained_apart(candidate: Candidate, manifest: Mapping[str, Any], spec: LearnSpec) -> bool | None:
+    """Return whether a head was trained on the training part of the newest set; None if that is not known.
+
+    Raises:
+        PlanRefused: it was trained on another set, which may have the held-out prompts of this one.
+    """
+    with suppress(AttributeError, KeyError, TypeError):  # another trainer's file, or none
+        learned = candidate.training["data"]["training"]["sha256"]
+        stored = manifest["channel_sha256"]
+        if learned == stored:
+            return True
+        if spec.train.training is None:
+            raise PlanRefused(
+                f"the head was trained on other data than the newest set, {set_uri(spec, manifest['data'])}:"
+                " it may have learned the held-out prompts of that, so a proof would show nothing. Nothing"
+                " was created.",
+                next_step="Train with the newest set: `peagle-sm learn train`. Or make the head's own set the"
+                " newest: `peagle-sm learn data` with its prompts and settings asks for no answer twice.",
+                details={"findings": [], "found": learned, "allowed": stored},
+            )
+    return None
 
 
 def _training(folder: Path) -> Mapping[str, Any]:

@@ -155,9 +155,10 @@ class Loop:
             base=self.base,
         )
         if found.job.artifact is None:
+            look = f"peagle-sm learn status {found.job.name}{self.session.command_flags()}"
             raise NotFound(
                 f"job {found.job.name} has no head",
-                next_step=f"Look at it: `peagle-sm learn status {found.job.name}`.",
+                next_step=f"Look at it: `{look}`.",
             )
         return StepResult({"job": found.job.name, "head": found.job.artifact}, found.usd)
 

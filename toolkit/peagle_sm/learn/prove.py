@@ -24,6 +24,7 @@ from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PlanRefuse
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.learn.homes import Home
 from peagle_sm.core.learn.proof import (
+    UNKNOWN_TRAINING,
     Bound,
     Proof,
     ProofEvidence,
@@ -55,7 +56,7 @@ from peagle_sm.learn.evidence import (
     hopeless_ratio,
     set_evidence,
 )
-from peagle_sm.learn.heads import Candidate, canary_fault, open_candidate, stage_candidate
+from peagle_sm.learn.heads import Candidate, canary_fault, open_candidate, stage_candidate, trained_apart
 from peagle_sm.learn.stored_data import GENERAL, HELD_OUT, set_uri, stored_manifest
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_sm.measure.compare.analysis import Measured
@@ -123,6 +124,7 @@ class ProvePlan:
     held_out: Workload | None
     general: Workload | None
     offer: ProveOffer
+    trained_apart: bool | None = None
 
 
 def thresholds_of(spec: LearnSpec) -> Thresholds:
@@ -195,7 +197,8 @@ def plan_prove(
 
     Raises:
         SpecError, NotFound: the spec, the head, the data or the endpoint does not fit or exist.
-        PlanRefused: an arm's plan has an error, a name is taken, or the proof costs more than its budget.
+        PlanRefused: the head learned another set, an arm's plan has an error, a name is taken, or the proof
+            costs more than its budget.
     """
     opened = sources or Sources(lambda: session)
     served = serving_spec(spec, served, session)
@@ -212,6 +215,7 @@ def plan_prove(
             candidate.sha256, uri, endpoint.arm.endpoint, (), 0, 0, 0, 0, 0, 0, _warnings(candidate.report)
         )
         return ProvePlan(spec, candidate, bound, {}, {}, None, None, offer)
+    apart = trained_apart(candidate, manifest, spec)
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     need_general(GENERAL in manifest["files"])
     general = _workload(spec, session, work, manifest, GENERAL)
@@ -233,8 +237,9 @@ def plan_prove(
     needs = {arm: needs_with(plan, heads[arm]) for arm, plan in plans.items()}
     homes = homes_of(session, endpoint.arm.endpoint, plans, needs, hours)
     offer = _offer(candidate, uri, endpoint, plans, homes, held_out, general, leftovers)
+    offer = replace(offer, warnings=(*offer.warnings, *([] if apart else [UNKNOWN_TRAINING])))
     refuse_the_price(offer.most_usd, spec.prove.budget_usd)
-    return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer)
+    return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer, apart)
 
 
 def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
@@ -373,7 +378,7 @@ def prove(
     else:
         errors = [fault.message for fault in plan.candidate.report.faults if fault.severity == "error"]
         evidence, usd = ProofEvidence(head_faults=tuple(errors)), 0.0
-    wanted = thresholds_of(plan.spec)
+    wanted, evidence = thresholds_of(plan.spec), replace(evidence, trained_apart=plan.trained_apart)
     proof = Proof(
         bound=plan.bound,
         thresholds=wanted,

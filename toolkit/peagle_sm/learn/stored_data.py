@@ -45,6 +45,11 @@ def data_uri(spec: LearnSpec) -> str:
     return f"{spec.folder}data/"
 
 
+def channel_digest(name: str, content: bytes) -> str:
+    """Hash a channel of one file as the trainer does, which writes it into the head's ``training.json``."""
+    return hashlib.sha256(name.rpartition("/")[2].encode() + b"\n" + content).hexdigest()
+
+
 def set_uri(spec: LearnSpec, data: str) -> str:
     """Return the S3 prefix of the set with a hash; ends with a slash."""
     return f"{data_uri(spec)}{data[:_HASH_CHARACTERS]}/"

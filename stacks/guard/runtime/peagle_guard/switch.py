@@ -165,11 +165,11 @@ def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
         hard_expires_at = _moment(event.get("hard_expires_at")) or expires_at
         _disarm(aws, name, expires_at, hard_expires_at, _moment(event.get("last_seen_at")) or created_at)
         if endpoint is None:  # else they may belong to an update of the next endpoint
-            return _done(f"{name} is gone") | {"fault": _silence(aws, name)}
+            return _done(f"{name} is gone") | {"fault": _silence(aws, name, arn)}
     return _done(f"{name} is gone")
 
 
-def _silence(aws: SwitchAws, name: str) -> str:
+def _silence(aws: SwitchAws, name: str, arn: str) -> str:
     """Delete the alarms of a killed update; return why they may remain.
 
     Not an error: the sweep would not record that the endpoint is gone, and its timetable would not wake it.
@@ -178,8 +178,8 @@ def _silence(aws: SwitchAws, name: str) -> str:
     try:
         aws.delete_alarms(names)
     except Exception as error:
-        told = " ".join(names)
-        return f"run `aws cloudwatch delete-alarms --alarm-names {told}`: {type(error).__name__}: {error}"
+        told = f"--region {arn.split(':')[3]} --alarm-names {' '.join(names)}"
+        return f"run `aws cloudwatch delete-alarms {told}`: {type(error).__name__}: {error}"
     return ""
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -99,8 +99,9 @@ class ProofEvidence:
 
     ``head_faults`` are errors of `heads check`; with one, nothing else was measured. ``canary_fault`` is why
     the gate's canary kept the candidate from serving. ``hopeless`` is the acceptance ratio, with an interval
-    of `SURE`, for which the measurement ended early. ``long_context`` is a set of long prompts. Each is None
-    if it does not apply or was not measured.
+    of `SURE`, for which the measurement ended early. ``long_context`` is a set of long prompts.
+    ``trained_apart``: the head was trained on the training part of the same set as the prompts. Each is None
+    if it does not apply, was not measured or is not known.
     """
 
     head_faults: tuple[str, ...] = ()
@@ -110,6 +111,12 @@ class ProofEvidence:
     identity: tuple[ProofCheck, ...] = ()
     canary_fault: str | None = None
     hopeless: Ratio | None = None
+    trained_apart: bool | None = None
+
+
+UNKNOWN_TRAINING = (
+    "what the head was trained on is not known: if it learned the held-out prompts, this shows nothing"
+)
 
 
 @dataclass(frozen=True)
@@ -148,8 +155,9 @@ def decide(evidence: ProofEvidence, wanted: Thresholds) -> ProofDecision:
         *_general_reasons(evidence.general, wanted),
         *_long_reasons(evidence.long_context, wanted),
     ]
-    notes = () if evidence.long_context is not None else ("long contexts were not measured",)
-    return ProofDecision(not reasons, tuple(reasons), notes)
+    notes = [] if evidence.long_context is not None else ["long contexts were not measured"]
+    notes += [] if evidence.trained_apart else [UNKNOWN_TRAINING]
+    return ProofDecision(not reasons, tuple(reasons), tuple(notes))
 
 
 def is_hopeless(ratio: Ratio | None, wanted: Thresholds) -> bool:
@@ -301,7 +309,8 @@ def parse_proof(text: str | bytes, origin: str) -> Proof:
         raise _no_proof(origin, first_fault(error)) from error
     except (ValueError, RecursionError) as error:
         raise _no_proof(origin, str(error)) from error
-    if decide(proof.evidence, proof.thresholds) != proof.decision:
+    again = decide(proof.evidence, proof.thresholds)
+    if replace(again, notes=proof.decision.notes) != proof.decision:  # an older version had other notes
         raise _no_proof(origin, "its decision does not follow from its evidence")
     return proof
 

@@ -13,7 +13,7 @@ from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.deploy import render_update
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.learning.data import open_work
+from peagle_sm.cli.commands.learning.data import open_work, wrapped
 from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.words import usd
@@ -124,7 +124,7 @@ def render_prove_offer(offer: ProveOffer) -> str:
         ("time", f"about {offer.minutes:.0f} min"),
         ("price", _prices(offer)),
         ("cost", f"about {usd(offer.usd)}{most}"),
-        ("note", "\n".join(offer.warnings)),
+        ("note", wrapped(offer.warnings)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
 
@@ -177,7 +177,7 @@ def render_proof(proof: Proof) -> str:
             textwrap.fill(f"- {each}", 78, subsequent_indent="  ") for each in proof.decision.reasons
         )
         parts.append(f"head {proof.bound.head[:16]} is not offered:\n{reasons}")
-    parts += [f"note: {each}" for each in proof.decision.notes]
+    parts += [textwrap.fill(f"note: {each}", 78, subsequent_indent="  ") for each in proof.decision.notes]
     return "\n\n".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -53,7 +54,7 @@ def run(
 
     need_packages()
     spec, served = load_learn_spec(spec_path), load_spec(endpoint_path, locks=False)
-    need_terminal(state, yes, f"peagle-sm learn data --dry-run{state.flags}")
+    need_terminal(state, yes, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
     session = open_session(state, served.placement.region)
     work = open_work(spec_path, spec)
     with termination_is_ctrl_c(), follower(state) as follow:
@@ -135,20 +136,18 @@ def _paid_back(offer: RunOffer) -> str:
 def render_run(found: RunState) -> str:
     """Render the finished steps."""
     rows = [
-        (
-            name,
-            each.at,
-            usd(each.usd),
-            ", ".join(f"{key} {_short(value)}" for key, value in each.result.items()),
-        )
+        (name, each.at[:16].replace("T", " "), usd(each.usd), key, _short(str(value)))
         for name, each in found.steps.items()
+        for key, value in each.result.items()
+        if isinstance(value, str | int)
     ]
-    return render_table(("step", "done", "cost", "result"), rows)
+    table = render_table(("step", "done", "cost"), list(dict.fromkeys(row[:3] for row in rows)))
+    return f"{table}\n\n{render_fields([(f'{row[0]}.{row[3]}', row[4]) for row in rows])}"
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else text[:16] + "…"
+def _short(value: str) -> str:
+    """Shorten hashes; an address stays whole, so that it can be copied."""
+    return value[:16] if len(value) == 64 and value.isalnum() else value
 
 
 def run_data(found: RunState, proof: Proof | None) -> dict[str, object]:
