@@ -97,6 +97,13 @@ def plan(
     return plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
 
 
+@pytest.fixture
+def plans(plan: ProvePlan, session: Session, tmp_path: Path) -> dict[str, Plan]:  # noqa: F811
+    """The plans of the arms, whose head is stored."""
+    store_proof(plan, session, tmp_path)
+    return {name: plan_for(spec, session) for name, spec in plan.arms.items()}
+
+
 def asked(server: Server, component: str) -> dict[str, Any]:
     answer = server.client("sagemaker-runtime").invoke_endpoint(
         EndpointName=NAME,
@@ -173,12 +180,11 @@ def test_the_arms_are_measured_beside_the_serving_component_and_deleted(
 
 def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_schedules(
     plan: ProvePlan,
+    plans: dict[str, Plan],
     session: Session,  # noqa: F811
     server: Server,
     tmp_path: Path,
 ) -> None:
-    store_proof(plan, session, tmp_path)
-    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
     running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
     # Nothing leaves the context, as if the process had been killed.
     again = plan_prove(plan.spec, served(), str(HEAD), session, tmp_path / "work")
@@ -200,11 +206,10 @@ def test_a_killed_proof_s_components_are_found_by_the_next_and_deleted_by_their_
 
 def test_the_rest_of_a_killed_proof_whose_folder_is_lost_is_deleted_with_the_command_that_is_told(
     plan: ProvePlan,
+    plans: dict[str, Plan],
     session: Session,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    store_proof(plan, session, tmp_path)
-    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
     running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
     for limit in limits(session):
         lifetime.bring_forward(session, limit, session.now() + timedelta(seconds=3))
@@ -226,11 +231,10 @@ def limits(session: Session) -> list[lifetime.Lifetime]:  # noqa: F811
 
 def test_a_component_of_another_proof_is_neither_left_over_nor_replaced_nor_deleted(
     plan: ProvePlan,
+    plans: dict[str, Plan],
     session: Session,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    store_proof(plan, session, tmp_path)
-    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
     theirs = running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
     with theirs:
         before = left(session, plan)
@@ -254,11 +258,9 @@ def test_a_component_of_another_proof_is_neither_left_over_nor_replaced_nor_dele
 
 def test_a_component_without_its_tag_is_deleted_by_the_run_that_created_it_and_keeps_its_schedule_else(
     plan: ProvePlan,
+    plans: dict[str, Plan],
     session: Session,  # noqa: F811
-    tmp_path: Path,
 ) -> None:
-    store_proof(plan, session, tmp_path)
-    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
     pacing = Pacing.for_session(session)
     with running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None):
         before = left(session, plan)
@@ -279,16 +281,14 @@ def test_a_component_without_its_tag_is_deleted_by_the_run_that_created_it_and_k
 
 def test_an_arm_is_deleted_by_the_run_that_created_it_although_its_tags_must_not_be_read(
     plan: ProvePlan,
+    plans: dict[str, Plan],
     session: Session,  # noqa: F811
     server: Server,
-    tmp_path: Path,
 ) -> None:
     def denied(**_: object) -> None:
         said = {"Error": {"Code": "AccessDeniedException", "Message": "no sagemaker:ListTags"}}
         raise ClientError(said, "ListTags")  # type: ignore[arg-type]
 
-    store_proof(plan, session, tmp_path)
-    plans = {name: plan_for(spec, session) for name, spec in plan.arms.items()}
     mine = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     with running(plans, plan.homes, mine, fleet=Fleet, unguarded=True, progress=lambda event: None):
         mine.client("sagemaker").meta.events.register("before-call.sagemaker.ListTags", denied)

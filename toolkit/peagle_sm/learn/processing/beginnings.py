@@ -88,9 +88,8 @@ def check_beginnings(
     count = sum(len(each.prompts) for each in samples.values())
     read = sum(each.files for each in samples.values())
     rest = "" if all(each.whole for each in samples.values()) else "; the jobs check the rest"
-    return tuple(
-        doubts
-    ), f"checked: {count:,} prompts at the beginning of {read:,} of {len(files):,} files{rest}"
+    told = f"checked: {count:,} prompts at the beginning of {read:,} of {len(files):,} files{rest}"
+    return tuple(doubts), told
 
 
 def _refuse(sample: Sample, target: TargetTexts, what: str) -> tuple[Finding, ...]:

@@ -74,8 +74,12 @@ def run(
             progress=follow,
         )
     proof = proof_of(state, spec, session, found) if until == "prove" else None
-    table = render_run(found) if proof is None else f"{render_run(found)}\n\n{render_proof(proof)}"
-    emit(state, table=lambda: table, data=lambda: run_data(found, proof), names=list(found.steps))
+    emit(
+        state,
+        table=lambda: "\n\n".join([render_run(found), *([] if proof is None else [render_proof(proof)])]),
+        data=lambda: run_data(found, proof),
+        names=list(found.steps),
+    )
 
 
 def proof_of(state: State, spec: LearnSpec, session: Session, found: RunState) -> Proof | None:
@@ -134,15 +138,15 @@ def _paid_back(offer: RunOffer) -> str:
 
 
 def render_run(found: RunState) -> str:
-    """Render the finished steps."""
-    rows = [
-        (name, each.at[:16].replace("T", " "), usd(each.usd), key, _short(str(value)))
+    """Render the finished steps, and what each gives to the next one."""
+    rows = [(name, each.at[:16].replace("T", " "), usd(each.usd)) for name, each in found.steps.items()]
+    results = [
+        (f"{name}.{key}", _short(str(value)))
         for name, each in found.steps.items()
         for key, value in each.result.items()
         if isinstance(value, str | int)
     ]
-    table = render_table(("step", "done", "cost"), list(dict.fromkeys(row[:3] for row in rows)))
-    return f"{table}\n\n{render_fields([(f'{row[0]}.{row[3]}', row[4]) for row in rows])}"
+    return f"{render_table(('step', 'done', 'cost'), rows)}\n\n{render_fields(results)}"
 
 
 def _short(value: str) -> str:
