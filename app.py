@@ -14,9 +14,10 @@ import jsii
 from aws_cdk import App, Environment
 
 from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.plan.resolve import DEFAULT_REGION
 from stacks.endpoint_stack import EndpointStack
 from stacks.guard.guard_stack import GuardStack
-from stacks.specs import DEFAULT_REGION, plan_for, read_context
+from stacks.specs import plan_for, read_context
 
 
 def build(app: App, environment: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from peagle_sm import load_spec
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.plan.resolve import Context
+from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
@@ -169,9 +169,6 @@ def _stand_ins(value: Any) -> StandIns:
 
 EXECUTION_ROLE = "${ExecutionRoleArn}"
 SCHEDULER_ROLE = "${SchedulerRoleArn}"
-DEFAULT_REGION = "us-east-1"
-
-_NO_ACCOUNT = "000000000000"
 
 
 def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
@@ -182,7 +179,7 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
         SpecError: the catalogue does not have something that the spec names.
     """
     context = Context(
-        account=_NO_ACCOUNT,
+        account=PLACEHOLDER_ACCOUNT,
         region=spec.placement.region or region,
         image_uris=stand_ins.image_uris,
         artifacts=stand_ins.artifacts,

@@ -8,6 +8,12 @@ cd "$ROOT" || exit 1
 # A line of progress. Results go to stdout, progress to stderr.
 say() { printf '%s\n' "$*" >&2; }
 
+# Whether the script was called for its help: then nothing is built that the help does not need.
+case " $* " in
+  *" --help "* | *" -h "*) ASKS_HELP=1 ;;
+  *) ASKS_HELP= ;;
+esac
+
 # Prints the path of a Python that can build the environment: 3.11 to 3.13 first, then anything newer.
 # A name on PATH proves nothing (version managers put shims there), so each candidate is run.
 find_python() {
@@ -35,12 +41,14 @@ ensure_venv() {
 
 # The engine's environment (a real vLLM on CPU), in the user's cache: built once per lock and Python.
 ensure_engine() {
+  [[ -z $ASKS_HELP ]] || return 0
   "$ROOT/.venv/bin/python" -m sagemaker_local.engine.env >/dev/null || exit 1
 }
 
 # The CDK's command line, from package-lock.json: installed when it is not there in that version. Its Python is
 # compiled here and not with .venv: it is as much as the rest together, and few scripts need it.
 ensure_cdk() {
+  [[ -z $ASKS_HELP ]] || return 0
   local python_of_cdk
   for python_of_cdk in "$ROOT"/.venv/lib/python3*/site-packages/aws_cdk; do
     if [[ ! -d $python_of_cdk/__pycache__ ]]; then

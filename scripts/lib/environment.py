@@ -65,11 +65,20 @@ def tell(message: str) -> None:
 
 @contextlib.contextmanager
 def held(lock_file: Path) -> Iterator[None]:
-    """Hold a lock between processes, so that two scripts do not build the environment at once."""
+    """Hold a lock between processes, so that two scripts do not build one environment at once."""
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     with lock_file.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"Waiting for another process, which builds {VENV} (lock: {lock_file})")
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def is_built() -> bool:
+    """Return whether .venv was built from these inputs."""
+    return STAMP.is_file() and STAMP.read_text(encoding="utf-8") == stamp()
 
 
 def python_of(venv: Path) -> str | None:
@@ -102,8 +111,11 @@ def build(python: str) -> None:
 
 def main() -> None:
     """Build .venv if it is missing or was built from other inputs."""
-    with held(cache_dir() / "venv.lock"):
-        if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == stamp():
+    if is_built():
+        return
+    # A lock for each checkout: what another one builds is no reason to wait.
+    with held(cache_dir() / "venv-locks" / hashlib.sha256(str(ROOT).encode()).hexdigest()[:16]):
+        if is_built():
             return
         started = time.monotonic()
         say(f"Building .venv with Python {sys.version.split()[0]} (once; later runs skip this)")

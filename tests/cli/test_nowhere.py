@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.core.checks import SPEC_CHECKS
+from peagle_sm.core.guard import execution_role
 from tests.cli.running import run
 
 SPEC = "name: demo\nmodel: tiny-code\n"
@@ -115,11 +117,45 @@ def test_a_complete_spec_is_planned_without_an_account(root: Path, words: list[s
     assert "123456789012" in result.stdout
 
 
-def test_a_spec_that_names_no_role_is_planned_for_whoever_asks(in_empty_folder: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [["plan"], ["plan", "--dry-run"], ["plan", "--stack"], ["deploy", "--dry-run"]]
+)
+def test_the_first_plan_needs_neither_account_nor_region_and_names_its_assumptions(
+    in_empty_folder: Path, words: list[str]
+) -> None:
+    assert run("init", "gpt-oss-20b").exit_code == 0
+    result = run(*words)
+    assert result.exit_code == 0, result.stderr
+    everything = result.stdout + result.stderr
+    for fact in ("us-east-1", "AWS_REGION", "000000000000", "no AWS credentials were found"):
+        assert fact in everything
+    assert f"arn:aws:iam::000000000000:role/{execution_role('us-east-1')}" in run("plan", "--dry-run").stdout
+
+
+def test_a_plan_as_json_lists_its_assumptions(in_empty_folder: Path) -> None:
     Path("peagle.yaml").write_text("name: demo\nmodel: gpt-oss-20b\n")
-    result = run("plan", "--region", "us-east-1")
+    document = json.loads(run("plan", "--format", "json", "--region", "eu-west-1").stdout)
+    (assumption,) = document["assumed"]
+    assert (document["account"], document["region"]) == ("000000000000", "eu-west-1")
+    assert "000000000000" in assumption
+
+
+def test_a_deploy_assumes_nothing(in_empty_folder: Path) -> None:
+    Path("peagle.yaml").write_text("name: demo\nmodel: gpt-oss-20b\n")
+    assert run("deploy", "--yes").exit_code == 5
+    assert run("deploy", "--yes", "--region", "us-east-1").exit_code == 5
+
+
+@pytest.mark.parametrize("options", [[], ["--region", "us-east-1"], ["--profile", "nobody"]])
+def test_doctor_checks_the_spec_without_an_account(in_empty_folder: Path, options: list[str]) -> None:
+    Path("peagle.yaml").write_text(
+        "name: demo\nmodel: gpt-oss-20b\nplacement: {instance_types: [ml.g5.12xlarge]}\n"
+    )
+    result = run("doctor", "peagle.yaml", "--format", "json", *options)
     assert result.exit_code == 5
-    assert "credentials" in result.stderr.lower()
+    checked = {each["check"]: each["status"] for each in json.loads(result.stdout)}
+    assert checked["credentials"] == "error"
+    assert {each.id for each in SPEC_CHECKS} <= checked.keys()
 
 
 def test_the_catalogue_and_the_schema_need_nothing() -> None:

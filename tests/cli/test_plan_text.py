@@ -73,6 +73,7 @@ def test_the_plan_as_json() -> None:
         "account": "123456789012",
         "region": "us-west-2",
         "local": False,
+        "assumed": [],
         "stand_in_weights": False,
         "names": {
             "endpoint": "coder",

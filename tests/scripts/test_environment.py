@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from scripts.lib import environment
@@ -35,8 +35,21 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
     )
     with environment.held(lock):
         waiting = subprocess.Popen(
-            [sys.executable, "-c", program, str(root), str(lock)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, str(root), str(lock)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        time.sleep(0.5)
+        assert waiting.stderr is not None
+        assert str(lock) in waiting.stderr.readline()  # it says what it waits for
         assert waiting.poll() is None
     assert waiting.communicate(timeout=20)[0] == "held\n"
+
+
+def test_help_of_the_tests_builds_and_runs_nothing(root: Path, tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    shutil.copytree(root / "scripts" / "lib", scripts / "lib")
+    shutil.copy(root / "scripts" / "test", scripts / "test")
+    ended = subprocess.run([scripts / "test", "--help"], capture_output=True, text=True, check=True)
+    assert "--all" in ended.stdout
+    assert not (tmp_path / ".venv").exists()

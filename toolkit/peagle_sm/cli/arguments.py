@@ -44,10 +44,11 @@ def need_local_extra() -> None:
         )
 
 
-def open_session(state: State, spec_region: str | None = None) -> Session:
+def open_session(state: State, spec_region: str | None = None, default_region: str | None = None) -> Session:
     """Open a session for AWS or the local SageMaker, as the global options say.
 
-    Region: the flag, else the environment, else the spec, else the profile. A local server has its own.
+    Region: the flag, else the environment, else the spec, else the profile, else ``default_region``. A local
+    server has its own.
 
     Raises:
         CredentialsError: no or unknown region or profile, or a --region other than the local server's.
@@ -65,6 +66,7 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
         local=asked.local,
         port=asked.local_port,
         spec_region=spec_region or state.spec_region,
+        default_region=default_region,
     )
 
 

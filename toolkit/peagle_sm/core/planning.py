@@ -141,6 +141,7 @@ class Plan(Shown):
             "account": self.context.account,
             "region": self.context.region,
             "local": self.context.local,
+            "assumed": list(self.context.assumed),
             "stand_in_weights": self.stand_in_weights,
             "names": asdict(self.names),
             "spec_hash": self.spec_hash,
@@ -215,6 +216,7 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("at most", at_most(plan)),
         ("price from", plan.price_source),
         ("hours", spec.hours or ""),
+        ("assumed", "\n".join(plan.context.assumed)),
         (
             "locked",
             f"{locked.model_id} {locked.version}, config {locked.config}, on {lock.written_at[:10]}"

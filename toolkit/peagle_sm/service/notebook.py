@@ -13,6 +13,7 @@ from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of, is_builder, sp
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.plan.resolve import DEFAULT_REGION
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.lifecycle.deployment import deploy as deploy_with
@@ -102,10 +103,16 @@ def plan(
     region: str | None = None,
     sagemaker_session: Any = None,
 ) -> Plan:
-    """Return what `deploy` would do, with price and findings; creates nothing."""
+    """Return what `deploy` would do, with price and findings; creates nothing.
+
+    It needs no account: without a region or credentials it takes a default and a placeholder, which
+    ``Plan.context.assumed`` names.
+    """
     chosen = as_spec(spec)
-    place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
-    return plan_for(chosen, place, account_from_spec=True)
+    place = session or _session_for(
+        spec, local, profile, region, sagemaker_session, chosen.placement.region, DEFAULT_REGION
+    )
+    return plan_for(chosen, place, without_credentials=True)
 
 
 def doctor(
@@ -166,6 +173,7 @@ def _session_for(
     region: str | None,
     sagemaker_session: Any,
     from_spec: str | None = None,
+    default_region: str | None = None,
 ) -> Session:
     """Return the session of the arguments, of an SDK object, or of the environment."""
     if sagemaker_session is not None:
@@ -179,7 +187,7 @@ def _session_for(
         brought = session_of(thing)
         if brought is not None and (region or from_spec) in (None, brought.region):
             return brought
-    return session_at(profile, region, local, from_spec)
+    return session_at(profile, region, local, from_spec, default_region)
 
 
 def make_session(
@@ -208,13 +216,24 @@ def make_session(
 
 
 def session_at(
-    profile: str | None, region: str | None, local: Local | None, from_spec: str | None = None
+    profile: str | None,
+    region: str | None,
+    local: Local | None,
+    from_spec: str | None = None,
+    default_region: str | None = None,
 ) -> Session:
-    """Do the same as `make_session`; ``from_spec`` is the region of last resort."""
+    """Do the same as `make_session`; ``from_spec``, then ``default_region`` are regions of last resort."""
     if isinstance(local, LocalTarget):
         return make_aws_session(region=region, local=local)
     if local is None or isinstance(local, bool):
-        return session_for(os.environ, profile=profile, region=region, local=local, spec_region=from_spec)
+        return session_for(
+            os.environ,
+            profile=profile,
+            region=region,
+            local=local,
+            spec_region=from_spec,
+            default_region=default_region,
+        )
     return session_for(os.environ, region=region, port=local)
 
 

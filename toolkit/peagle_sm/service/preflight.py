@@ -83,14 +83,17 @@ def preflight(
     return judge(ALL_CHECKS, facts, draft, skip)
 
 
-def machine_only(problem: PeagleError, machine: Any, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
-    """Check only this machine; ``problem``, why no session opened, is reported, too."""
+def without_session(
+    problem: PeagleError, plan: Plan | None, machine: Any, *, skip: Collection[str] = ()
+) -> tuple[Result, ...]:
+    """Check the spec and this machine; ``problem``, why no session opened, is reported, too."""
     known_ids(skip)
     identity = next(each for each in ALL_CHECKS if each.id == "credentials")
     error = Result(
         identity.id, "error", problem.message, identity.what, identity.why, problem.next_step or ""
     )
-    return (error, *judge(ALL_CHECKS, {"machine": machine}, None, skip))
+    draft = None if plan is None else draft_of(plan)
+    return (error, *judge(ALL_CHECKS, {"machine": machine}, draft, skip))
 
 
 def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
@@ -391,21 +394,14 @@ class Checkup(Shown):
 
 
 def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
-    """Return the spec's plan; None without a spec or credentials.
+    """Return the spec's plan; None without a spec.
 
-    A check reports missing credentials.
+    A check reports missing credentials; the plan then has a placeholder account.
 
     Raises:
         CredentialsError: the spec and the session have different regions.
     """
-    if spec is None:
-        return None
-    try:
-        return plan_for(spec, session, account_from_spec=True)
-    except CredentialsError as error:
-        if "wanted" in error.details:
-            raise
-        return None
+    return None if spec is None else plan_for(spec, session, without_credentials=True)
 
 
 def _by_cause(results: Sequence[Result]) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, SpecError
+from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
-from peagle_sm.core.plan.resolve import Context
+from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
@@ -51,13 +51,13 @@ def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
 
 
 def plan_for(
-    spec: EndpointSpec, session: Session, *, stack: bool = False, account_from_spec: bool = False
+    spec: EndpointSpec, session: Session, *, stack: bool = False, without_credentials: bool = False
 ) -> Plan:
     """Make the plan of ``spec`` for the account and region of ``session``.
 
-    ``stack`` plans for `cdk deploy` instead of a deploy by this program: if the spec names no roles, the
-    guard's roles are used. ``account_from_spec`` takes the account from the spec's roles, if it names one, so
-    that planning a complete spec needs no credentials.
+    If the spec names no roles, the guard's roles are used. ``stack`` plans for `cdk deploy` instead of a
+    deploy by this program. ``without_credentials`` is for a plan that nobody deploys: the account comes from
+    the spec's roles, else from the credentials, else it is a placeholder that ``Plan.context.assumed`` names.
 
     Otherwise this calls STS, and for the local server its status page. It creates nothing.
 
@@ -67,10 +67,12 @@ def plan_for(
     """
     _same_region(spec, session)
     local = session.local
-    account = (account_from_spec and not local and _account_of(spec)) or session.account()
-    roles = (local.role_arn, local.scheduler_role_arn) if local else (None, None)
-    if stack:
-        roles = guards_roles(account, session.region)
+    account, assumed = (
+        _account_or_placeholder(spec, session) if without_credentials else (session.account(), ())
+    )
+    if session.region_is_default:
+        assumed = (_default_region_note(session.region), *assumed)
+    roles = (local.role_arn, local.scheduler_role_arn) if local else guards_roles(account, session.region)
     context = Context(
         account=account,
         region=session.region,
@@ -81,8 +83,50 @@ def plan_for(
         role_arn=roles[0] or None,
         scheduler_role_arn=roles[1] or None,
         stack=endpoint_stack(spec.name) if stack else None,
+        assumed=assumed,
     )
     return make_plan(spec, context)
+
+
+def plan_without_session(spec: EndpointSpec, problem: PeagleError) -> Plan:
+    """Plan with a placeholder account, for a spec whose session could not be opened.
+
+    ``problem`` says why; the region is the spec's or the default.
+    """
+    region = spec.placement.region or DEFAULT_REGION
+    account, assumed = _placeholder(spec, problem)
+    if spec.placement.region is None:
+        assumed = (_default_region_note(region), *assumed)
+    role_arn, scheduler_role_arn = guards_roles(account, region)
+    return make_plan(
+        spec,
+        Context(
+            account=account,
+            region=region,
+            role_arn=role_arn,
+            scheduler_role_arn=scheduler_role_arn,
+            assumed=assumed,
+        ),
+    )
+
+
+def _account_or_placeholder(spec: EndpointSpec, session: Session) -> tuple[str, tuple[str, ...]]:
+    if session.is_local:
+        return session.account(), ()
+    try:
+        return _account_of(spec) or session.account(), ()
+    except CredentialsError as error:
+        return _placeholder(spec, error)
+
+
+def _placeholder(spec: EndpointSpec, problem: PeagleError) -> tuple[str, tuple[str, ...]]:
+    if account := _account_of(spec):
+        return account, ()
+    return PLACEHOLDER_ACCOUNT, (f"account {PLACEHOLDER_ACCOUNT} is a placeholder: {problem.message}",)
+
+
+def _default_region_note(region: str) -> str:
+    return f"region {region} is a default: --region, AWS_REGION or placement.region selects another"
 
 
 def _account_of(spec: EndpointSpec) -> str | None:

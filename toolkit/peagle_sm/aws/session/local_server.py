@@ -86,10 +86,12 @@ def session_for(
     local: bool | None = None,
     port: int | None = None,
     spec_region: str | None = None,
+    default_region: str | None = None,
 ) -> Session:
     """Return the session for AWS or the local SageMaker that a command or a call in Python names.
 
-    What was given decides, then the environment, then the spec (its region), then the profile (its region).
+    What was given decides, then the environment, the spec (its region), the profile (its region), and
+    last ``default_region``.
 
     Raises:
         CredentialsError: no such profile, no region, or a region that AWS or the local server does not have.
@@ -97,7 +99,7 @@ def session_for(
         NotFound: no local SageMaker runs, or several.
     """
     if not wants_local(local, port, environ):
-        return make_session(profile, region_of(region, environ, spec_region))
+        return make_session(profile, region_of(region, environ, spec_region), default_region=default_region)
     target = LocalTarget.from_status(find_server(local_port(port, environ)).to_dict())
     return make_session(region=region, local=target)
 

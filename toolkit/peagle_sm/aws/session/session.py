@@ -119,6 +119,8 @@ class Session:
         self._guest: boto3.Session | None = None
         self.region = region
         self.local = local
+        self.region_is_default = False
+        """True if nothing names a region and `make_session` took its ``default_region``."""
 
     @classmethod
     def from_boto3(
@@ -329,11 +331,13 @@ def make_session(
     region: str | None = None,
     local: LocalTarget | None = None,
     *,
+    default_region: str | None = None,
     sagemaker_session: Any = None,
 ) -> Session:
     """Create a session; call nothing and read no credentials yet.
 
-    The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile.
+    The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile, else
+    ``default_region``, which only a plan has: what creates or reads resources needs a region by choice.
     ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
     unless ``region`` is given, its region are used, and no profile.
 
@@ -350,10 +354,12 @@ def make_session(
     with aws_errors("profile"):
         chosen = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION"))
         found = chosen.region_name
-    if not found:
+    if not found and default_region is None:
         raise _no_region()
-    _check_region(found, chosen)
-    return Session(chosen, found)
+    session = Session(chosen, found or str(default_region))
+    session.region_is_default = not found
+    _check_region(session.region, chosen)
+    return session
 
 
 def _guest_session(guest: Any, profile: str | None, region: str | None, local: LocalTarget | None) -> Session:

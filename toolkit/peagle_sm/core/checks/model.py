@@ -9,28 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
-from peagle_sm.core.guard import execution_role, scheduler_role
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.words import Finding
 
 if TYPE_CHECKING:
     from peagle_sm.core.heads.layout import HeadLook
-
-
-def _guards_roles(draft: Draft) -> Edits:
-    """Set the roles that `guard install` creates, if the account is known."""
-    account, missing = draft.context.account, {one.field for one in draft.missing_fields}
-    if not account.isdigit() or draft.context.local:
-        return {}
-    names = {
-        "execution_role_arn": execution_role(draft.region),
-        "scheduler_role_arn": scheduler_role(draft.region),
-    }
-    prefix = f"arn:{partition(draft.region)}:iam::{account}:role/"
-    return {field: prefix + name for field, name in names.items() if field in missing}
 
 
 @check(
@@ -38,7 +23,6 @@ def _guards_roles(draft: Draft) -> Edits:
     why="A request cannot be built without it, and a guess could cost money.",
     source="this project: the catalogue",
     remedy="Set the field in the message.",
-    fix=Fix("set the guard's roles", edits=_guards_roles),
 )
 def missing_fact(draft: Draft) -> Findings:
     """Facts that the spec, the catalogue and the session all lack."""

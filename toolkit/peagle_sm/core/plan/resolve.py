@@ -22,6 +22,10 @@ from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
 
 CONTAINER_CHANNEL = "eagle"
+PLACEHOLDER_ACCOUNT = "000000000000"
+"""Account of a plan that is made without credentials, and of a template before CloudFormation fills it in."""
+DEFAULT_REGION = "us-east-1"
+"""Region of a plan if neither option, environment, spec nor profile names one."""
 JUMPSTART_HEAD = "jumpstart"
 """Name for a draft head of a JumpStart config that is not in the catalogue."""
 
@@ -39,6 +43,8 @@ class Context:
 
     ``stack`` is the name of the plan's CloudFormation stack, None for a deploy by boto3. For a stack, account
     and roles may be placeholders such as "${ExecutionRoleArn}", which the payloads contain unchanged.
+
+    ``assumed`` has a sentence for each of account and region that is a placeholder or a default.
     """
 
     account: str
@@ -50,6 +56,7 @@ class Context:
     role_arn: str | None = None
     scheduler_role_arn: str | None = None
     stack: str | None = None
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

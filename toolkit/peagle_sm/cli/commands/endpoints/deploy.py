@@ -67,6 +67,7 @@ def deploy(
     next one of the same spec continues with the resources that exist. If the endpoint is already in service
     with this spec, nothing is created and you are not asked. To change its spec, use `peagle-sm update`.
     """
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
     from peagle_sm.service.preflight import known_ids
@@ -74,10 +75,10 @@ def deploy(
     spec = read_spec(spec_path)
     if not dry_run:
         need_terminal(state, yes, f"peagle-sm plan{given(spec_path)}{state.flags}")
-    session = open_session(state, spec.placement.region)
+    session = open_session(state, spec.placement.region, DEFAULT_REGION if dry_run else None)
     if dry_run:
         known_ids(skip)
-        made = plan_for(spec, session, account_from_spec=True)
+        made = plan_for(spec, session, without_credentials=True)
         print_dry_run(state, made, skip)
         return
     states: list[str] = ["absent"]

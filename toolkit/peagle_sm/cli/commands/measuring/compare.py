@@ -351,7 +351,7 @@ def measure_modes(
 
 
 def plans_of(
-    specs: Mapping[SpecMode, EndpointSpec], session: Session, *, account_from_spec: bool = False
+    specs: Mapping[SpecMode, EndpointSpec], session: Session, *, without_credentials: bool = False
 ) -> list[Plan]:
     """Plan each mode.
 
@@ -361,7 +361,7 @@ def plans_of(
     from peagle_sm.measure.compare.arms import in_terms_of_the_options
     from peagle_sm.service import plan_for
 
-    plans = [plan_for(spec, session, account_from_spec=account_from_spec) for spec in specs.values()]
+    plans = [plan_for(spec, session, without_credentials=without_credentials) for spec in specs.values()]
     for mode, made in zip(specs, plans, strict=True):
         try:
             refuse_if_needed(made)

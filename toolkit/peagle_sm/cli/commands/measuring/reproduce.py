@@ -216,7 +216,7 @@ def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, 
     session = open_session(state)
     roles = None if state.local else guards_roles(_DOCUMENTATION_ACCOUNT, session.region)
     specs = _specs(name, table, modes, ks, setup, options, artifacts, roles)
-    plans = plans_of(specs[0], session, account_from_spec=True)
+    plans = plans_of(specs[0], session, without_credentials=True)
     found = estimated(plans, specs, setup, options)
     stage = [] if artifacts is None else list(staging(table, modes, artifacts, load_catalog()).values())
     commands = [f"{each}{state.flags}" for each in dict.fromkeys(stage)]

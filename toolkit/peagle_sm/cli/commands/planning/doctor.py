@@ -77,15 +77,17 @@ def doctor(
     Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
     price of those that cost money, and asks first.
     """
-    from peagle_sm.service.preflight import machine_only, planned, read_machine
+    from peagle_sm.service.preflight import planned, read_machine, without_session
+    from peagle_sm.service.spec_to_plan import plan_without_session
 
     state: State = ctx.obj
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
     spec = read_spec(path) if path is not None else None
     try:
         session = open_session(state, spec.placement.region if spec else None)
-    except CredentialsError as error:  # the checks of this machine need no session
-        _show(state, machine_only(error, read_machine(), skip=skip), verbose)
+    except CredentialsError as error:  # the checks of the spec and of this machine need no session
+        offline = plan_without_session(spec, error) if spec else None
+        _show(state, without_session(error, offline, read_machine(), skip=skip), verbose)
         return
     plan = planned(session, spec)
     results = _check(session, plan, skip, timeout_s)

@@ -38,15 +38,17 @@ if TYPE_CHECKING:
 def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: bool) -> None:
     """Show what a spec would create, and what it would cost.
 
-    SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. Exit code 3 if a finding
-    has the severity "error". No credentials are needed if the spec has role ARNs: they contain the account.
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created, and no AWS account is
+    needed: without a region or credentials the plan has us-east-1 and a placeholder account, and says so.
+    Exit code 3 if a finding has the severity "error".
     """
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
     from peagle_sm.service import plan_for
     from peagle_sm.service.preflight import refuse_errors, results_data
 
     spec = read_spec(spec_path)
-    session = open_session(state, spec.placement.region)
-    made = plan_for(spec, session, stack=stack, account_from_spec=True)
+    session = open_session(state, spec.placement.region, DEFAULT_REGION)
+    made = plan_for(spec, session, stack=stack, without_credentials=True)
     results = _preflight(session, made) if preflight and not made.refused else ()
     checked = f"\n\n{render_results(results, state.flags, verbose=True)}" if results else ""
     if dry_run:
@@ -80,6 +82,8 @@ def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
         PlanRefused: a finding has the severity "error"; its message has these findings alone.
     """
     click.echo(to_json(made.to_dict()["requests"]))
+    for assumption in made.context.assumed:
+        note(state, f"note: {assumption}")
     refuse_if_needed(made, skip=skip)
     for each in made.findings:
         if each.severity == "warning" and each.check not in skip:
