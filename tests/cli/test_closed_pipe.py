@@ -1,4 +1,4 @@
-"""Standard streams whose other end is gone, as with `head` (exit code 141), or that are closed from the start."""
+"""Streams whose reader is gone, as with `head` (exit code 141), or that are closed from the start."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def test_a_closed_pipe_is_exit_code_141(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(
-    ("words", "code"), [("models", 0), ("plan -", 2), ("delete x --yes", 5)]
-)
+@pytest.mark.parametrize(("words", "code"), [("models", 0), ("plan -", 2), ("delete x --yes", 5)])
 def test_a_stream_that_is_closed_from_the_start_is_no_unexpected_error(
     closed: str, words: str, code: int
 ) -> None:

@@ -41,7 +41,7 @@ Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
 
 Planning:
   init        Write a commented peagle.yaml for a model.
-  models      List the models and draft heads in the catalogue.
+  models      List the models in the catalogue.
   engines     List the known vLLM versions and their model runners.
   heads       List draft heads, check them, or copy them to S3.
   schema      Print the JSON schema of peagle.yaml.

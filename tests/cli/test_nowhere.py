@@ -162,5 +162,5 @@ def test_the_catalogue_and_the_schema_need_nothing() -> None:
     models = json.loads(run("models", "--format", "json").stdout)
     assert {"tiny-code", "gpt-oss-20b"} <= {each["id"] for each in models}
     assert run("models", "--format", "quiet").stdout.splitlines() == [each["id"] for each in models]
-    assert run("models").stdout.splitlines()[0].split()[:2] == ["MODEL", "TITLE"]
+    assert run("models").stdout.splitlines()[0].split()[:2] == ["MODEL", "SOURCE"]
     assert json.loads(run("schema").stdout)["title"] == "EndpointSpec"

@@ -34,18 +34,32 @@ _ROWS = (
 
 
 def test_a_table_that_is_too_wide_wraps_its_widest_columns() -> None:
-    assert render_table(_HEADS, _ROWS, right=("age",), width=80) == (
-        "NAME                 STATUS     MODE         INSTANCE         AGE  WHY\n"
-        "gpt-oss-20b-p-eagle  InService  p-eagle K=7  ml.p6-         3h02m  kept until\n"
-        "                                             b200.48xlarge         2026-11-22\n"
-        "                                                                   18:00 UTC by\n"
-        "                                                                   the timetable\n"
-        "                                                                   of the spec\n"
-        "demo                 Failed     none         ml.g7e.2xlarg     2m  the container\n"
-        "                                             e                     did not pass\n"
-        "                                                                   the ping\n"
-        "                                                                   health check"
-    )
+    text = render_table(_HEADS, _ROWS, right=("age",), width=80)
+    assert text.splitlines()[0].split() == [head.upper() for head in _HEADS]
+    assert max(map(len, text.splitlines())) <= 80
+    for word in (word for row in _ROWS for cell in row for word in cell.split()):
+        assert word in text  # no name, type or id is broken
+
+
+def test_spare_columns_are_left_out_before_a_row_becomes_a_block() -> None:
+    name = "a-name-of-sixty-three-characters-which-is-the-longest-allowed-x"
+    heads, row = ("name", "status", "age", "instance"), (name, "InService", "3h02m", "ml.g7e.2xlarge")
+    everything = render_table(heads, [row], width=120, spare=("age", "instance"))
+    assert everything.split() == [*(head.upper() for head in heads), *row]
+    narrow = render_table(heads, [row], width=80, spare=("age", "instance"))
+    assert narrow.split() == ["NAME", "STATUS", name, "InService"]
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "3h02m" in render_table(heads, [row], width=40, spare=("age", "instance"))  # a block has all
+
+
+@given(
+    st.lists(st.lists(st.text("ab-. ", max_size=30), min_size=4, max_size=4), min_size=1, max_size=4),
+    st.integers(20, 100),
+)
+def test_no_word_of_a_table_is_broken(rows: list[list[str]], width: int) -> None:
+    text = render_table(tuple("ABCD"), rows, right=("D",), width=width)
+    for word in {word for row in rows for cell in row for word in cell.split()}:
+        assert word in text.split()
 
 
 def test_a_table_that_fits_is_left_alone() -> None:

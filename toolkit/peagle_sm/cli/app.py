@@ -105,7 +105,11 @@ def _forget_closed_pipes() -> None:
 _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Planning": (
         ("init", "commands.planning.init:init", "Write a commented peagle.yaml for a model."),
-        ("models", "commands.planning.catalog:models", "List the models and draft heads in the catalogue."),
+        (
+            "models",
+            "commands.planning.catalog:models",
+            "List the models in the catalogue.",
+        ),
         (
             "engines",
             "commands.planning.catalog:engines",

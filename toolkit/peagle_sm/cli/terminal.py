@@ -116,26 +116,30 @@ def paint(text: str) -> str:
 def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[int] | None:
     """Return a width for each column so that the table fits, or None if it cannot.
 
-    Columns of figures (``right``) keep their width. The widest of the other columns are narrowed first.
+    Columns of figures (``right``) keep their width, and no column is narrower than its longest word: users
+    copy names and ids. The widest of the other columns are narrowed first.
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(right))]
+    least = [
+        max(_NARROWEST, *(len(word) for row in rows for word in row[i].split() or [""]))
+        for i in range(len(right))
+    ]
     excess = sum(widths) + _GAP * (len(widths) - 1) - width
     while excess > 0:
-        open_ = [i for i, fixed in enumerate(right) if not fixed and widths[i] > _NARROWEST]
+        open_ = [i for i, fixed in enumerate(right) if not fixed and widths[i] > least[i]]
         if not open_:
             return None
         widest = max(open_, key=lambda i: (widths[i], i))  # the last of equal ones: the first are names
-        others = sorted((widths[i] for i in open_), reverse=True)
-        second = others[1] if len(others) > 1 else _NARROWEST
-        cut = min(excess, max(1, widths[widest] - max(second, _NARROWEST)))
+        second = max((widths[i] for i in open_ if i != widest), default=0)
+        cut = min(excess, max(1, widths[widest] - max(second, least[widest])))
         widths[widest] -= cut
         excess -= cut
     return widths
 
 
 def cell_lines(cell: str, width: int) -> list[str]:
-    """Break a cell into lines between words; cut words longer than the column."""
-    return textwrap.wrap(cell, width, break_on_hyphens=True) or [""]
+    """Break a cell into lines at its spaces; a name with hyphens stays whole."""
+    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def render_table(
@@ -143,20 +147,25 @@ def render_table(
     rows: Sequence[Sequence[str]],
     right: Sequence[str] = (),
     width: int | None = None,
+    spare: Sequence[str] = (),
 ) -> str:
     """Align `rows` under `headers`; align columns in `right` to the right.
 
-    If the table is wider than `width` (default: the terminal), cells get several lines. If there are too many
-    columns for that, each row becomes a block of `name  value` lines.
+    If the table is wider than `width` (default: the terminal), cells get several lines. If that is not
+    enough, the columns in `spare` are left out, in this order. If there are still too many columns, each row
+    becomes a block of `name  value` lines, with all columns.
     """
     limit = width if width is not None else table_width(sys.stderr)
     lines = [[header.upper() for header in headers], *(list(row) for row in rows)]
     align = [header in right for header in headers]
     widths = [max(len(row[i]) for row in lines) for i in range(len(headers))]
     if limit is not None and sum(widths) + 2 * (len(widths) - 1) > limit:
-        # Users copy names, so the first column is broken only if nothing else helps.
-        whole_names = [True, *align[1:]]
-        narrower = column_widths(lines, whole_names, limit) or column_widths(lines, align, limit)
+        narrower = column_widths(lines, align, limit)
+        for left_out in range(1, len(spare) + 1) if narrower is None else ():
+            kept = [at for at, header in enumerate(headers) if header not in spare[:left_out]]
+            fewer = [[row[at] for at in kept] for row in lines]
+            if column_widths(fewer, [align[at] for at in kept], limit) is not None:
+                return render_table([headers[at] for at in kept], fewer[1:], right, limit)
         if narrower is None:
             return "\n\n".join(render_fields(list(zip(headers, row, strict=True))) for row in rows)
         widths = narrower

@@ -15,58 +15,40 @@ if TYPE_CHECKING:
     from peagle_sm.core.engines import EngineEntry
 
 
-_MODEL_HEADERS = (
-    "model",
-    "title",
-    "source",
-    "weights GB",
-    "context",
-    "draft head",
-    "mode",
-    "trained K",
-    "default K",
-)
+_MODEL_HEADERS = ("model", "source", "weights GB", "context", "draft heads")
 
 
 @click.command(cls=Command)
 @global_options
 @click.pass_obj
 def models(state: State) -> None:
-    """List the models and draft heads in the catalogue.
+    """List the models in the catalogue.
 
-    A dash means unknown. --format json has all facts with their sources and dates.
+    The last column has the modes for which the catalogue has a draft head; `peagle-sm heads list` names the
+    heads. A dash means none, or unknown. --format json has all facts with their sources and dates.
     """
     from peagle_sm.core.catalog import load_catalog
 
     catalog = load_catalog()
     emit(
         state,
-        table=lambda: render_table(
-            _MODEL_HEADERS, list(_rows(catalog)), right=("weights GB", "context", "trained K", "default K")
-        ),
+        table=lambda: render_table(_MODEL_HEADERS, list(_rows(catalog)), right=("weights GB", "context")),
         data=lambda: _data(catalog),
         names=catalog.models,
     )
 
 
 def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for name, entry in catalog.models.items():
-        facts: tuple[str, ...] = (
+    return [
+        (
             name,
-            entry.title,
             entry.sources[0],
             _text(entry.weights_gb),
             _text(entry.max_context),
+            ", ".join(dict.fromkeys(head.method for head in catalog.heads_for(name).values())) or "-",
         )
-        heads = catalog.heads_for(name)
-        if not heads:
-            rows.append((*facts, "-", "-", "-", "-"))
-        for head_name, head in heads.items():
-            default = entry.default_num_speculative_tokens.get(head.method)
-            rows.append((*facts, head_name, head.method, _text(head.trained_depth), _text(default)))
-            facts = ("", "", "", "", "")  # only in the first row of a model
-    return rows
+        for name, entry in catalog.models.items()
+    ]
 
 
 def _text(value: float | None) -> str:
