@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.endpoint_spec import parse_spec
-from peagle_sm.core.spec.validation import line_of
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.core.spec.validation import SpecPart, line_of
 
 BAD = """\
 # a comment
@@ -70,3 +72,50 @@ def test_any_field_of_any_text_has_a_line_of_the_text_or_none(tree: dict[str, ob
     assert line is None or 1 <= line <= text.count("\n")
     for name in tree:
         assert line_of(text, name) is not None
+
+
+def _scalars(part: type[SpecPart], prefix: str = "") -> Iterator[tuple[str, set[type]]]:
+    """Yield each field of a number, boolean or text alone, with its types; independent of the validator."""
+    for name, info in part.model_fields.items():
+        hints = str(info.annotation)
+        if isinstance(info.annotation, type) and issubclass(info.annotation, SpecPart):
+            yield from _scalars(info.annotation, f"{prefix}{name}.")
+        elif not set("[(.").intersection(hints.replace(" | None", "")):
+            words = {"bool": bool, "int": int, "float": float}
+            kinds = {kind for word, kind in words.items() if word in hints}
+            if kinds:
+                yield f"{prefix}{name}", kinds
+
+
+SCALARS = [*_scalars(EndpointSpec)]
+
+
+def test_the_fields_of_numbers_and_booleans_are_found() -> None:
+    names = {name for name, _ in SCALARS}
+    assert {"accept_eula", "placement.instance_count", "lifecycle.max_lifetime_hours"} <= names
+    assert len(names) > 15
+
+
+@pytest.mark.parametrize(("field", "kinds"), SCALARS, ids=[name for name, _ in SCALARS])
+def test_a_value_of_another_kind_is_refused_with_what_to_do(field: str, kinds: set[type]) -> None:
+    wrong = ['"yes"', '"8"', *([] if bool in kinds else ["yes"]), *(["1"] if kinds == {bool} else [])]
+    for value in wrong:
+        *parents, name = field.split(".")
+        text = "name: demo\nmodel: gpt-oss-20b\n" + "".join(
+            f"{'  ' * i}{p}:\n" for i, p in enumerate(parents)
+        )
+        with pytest.raises(SpecError) as caught:
+            parse_spec(f"{text}{'  ' * len(parents)}{name}: {value}\n", "peagle.yaml")
+        assert f"{field}: found" in caught.value.message
+        assert ("without quotes" in str(caught.value.next_step)) == value.startswith('"')
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("name: yes", "true"), ("hours: 9", "9"), ("tags: {a: off}", "false")]
+)
+def test_a_text_that_yaml_reads_otherwise_asks_for_quotes(text: str, value: str) -> None:
+    start = "" if text.startswith("name") else "name: demo\n"
+    with pytest.raises(SpecError) as caught:
+        parse_spec(f"{start}model: gpt-oss-20b\n{text}\n", "peagle.yaml")
+    assert f"found {value};" in caught.value.message
+    assert "in quotes" in str(caught.value.next_step)

@@ -34,20 +34,37 @@ SLICES_DESCRIPTION = (
 )
 
 
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """Return the types of a field: those of a union, without what annotates them."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return {kind for each in get_args(annotation) for kind in _kinds(each)}
+    return {annotation}
+
+
 class SpecPart(BaseModel):
-    """A part of a spec: no unknown field, no change after reading, no yes or no where a number is meant."""
+    """A part of a spec: no unknown field, no change after reading, and no value of another kind.
+
+    pydantic would read yes as 1, 1 as true, and "yes" and "8" in quotes as true and 8. Here a text is never
+    a number or a boolean, and a boolean is never a number.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse YAML's yes, on and true where a number is meant: pydantic reads them as 1."""
-        if isinstance(value, bool) and info.field_name is not None:
-            annotation = cls.model_fields[info.field_name].annotation
-            kinds = {annotation, *get_args(annotation)}
-            if kinds & {int, float} and bool not in kinds:
-                raise ValueError("a whole number" if int in kinds else "a number")
+    def _of_the_fields_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a text, a boolean or a number in a field of another kind."""
+        if isinstance(value, bool | str | int | float) and info.field_name is not None:
+            kinds = _kinds(cls.model_fields[info.field_name].annotation)
+            allowed = [text for kind, text in _KINDS.items() if kind in kinds]
+            is_number = type(value) in (int, float) and bool(kinds & {int, float})
+            if allowed and kinds <= {*_KINDS, type(None)} and type(value) not in kinds and not is_number:
+                raise ValueError(" or ".join(allowed))
         return value
 
 
@@ -276,7 +293,20 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
         return culprit, named, f"Change {culprit!r}."
     options = allowed.split(", ")
     hint = suggest(error["input"], options) if isinstance(error["input"], str) and len(options) > 1 else ""
-    return field, f"{field}: found {show(error['input'])}; allowed: {allowed}.{hint}", f"Change {field!r}."
+    given = error["input"]
+    found = str(given).lower() if isinstance(given, bool) else show(given)
+    return field, f"{field}: found {found}; allowed: {allowed}.{hint}", _step(field, given, allowed)
+
+
+def _step(field: str, given: Any, allowed: str) -> str:
+    """Return how to correct a field; quotes decide what YAML reads."""
+    if allowed == "a text" and isinstance(given, bool | int | float):
+        reads = "yes, no, on and off as true or false" if isinstance(given, bool) else "it as a number"
+        return f"Put the value of {field!r} in quotes: YAML reads {reads}."
+    if isinstance(given, str) and allowed in _KINDS.values():
+        example = {"true or false": "true"}.get(allowed, "8")
+        return f"Write the value of {field!r} without quotes, for example {example}."
+    return f"Change {field!r}."
 
 
 def _message(origin: str, problems: Sequence[str]) -> str:
