@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The CDK app: guard, a stack for each spec of `-c spec=…`, on wish PeagleImage and PeagleTraining.
 
-It calls no AWS and reads no clock.
+Without `-c spec=…` it takes ./peagle.yaml, if there is one. It calls no AWS and reads no clock.
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+
+# Node 20 works with these libraries, and doctor says that it is too old. jsii's own banner about it is a
+# dozen lines of Python bytes, which bury what the app has to say.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
 import jsii
 from aws_cdk import App, Environment
@@ -20,13 +25,15 @@ from stacks.guard.guard_stack import GuardStack
 from stacks.specs import plan_for, read_context
 
 
-def build(app: App, environment: Mapping[str, str]) -> None:
+def build(app: App, environment: Mapping[str, str], default_spec: Path | None = None) -> None:
     """Add the stacks that the app's context asks for; the CDK names its region in ``environment``.
+
+    ``default_spec`` is used if the context has no specs and the file exists.
 
     Raises:
         PeagleError: the context or a spec is not acceptable.
     """
-    wanted = read_context(app.node.get_all_context())
+    wanted = read_context(app.node.get_all_context(), default_spec)
     region = wanted.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
     if wanted.image:
         # With its own file-system asset, so only where it is asked for.
@@ -49,7 +56,7 @@ def main() -> int:
     """Synthesise; what is wrong is told in one line."""
     try:
         app = App(analytics_reporting=False)
-        build(app, os.environ)
+        build(app, os.environ, Path("peagle.yaml"))
         app.synth()
     except PeagleError as error:
         parts = [error.message.rstrip(". "), error.next_step or ""]

@@ -20,7 +20,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
 
 KEYS = {
-    "spec": "spec files, separated by commas, or a folder with spec files",
+    "spec": "spec files, separated by commas, or a folder with spec files (default: ./peagle.yaml)",
     "email": "mail address for the alarms of these endpoints",
     "image": "on: the app also contains PeagleImage, which builds the serving image",
     "training": "on: the app also contains PeagleTraining, the role of training jobs",
@@ -56,14 +56,17 @@ class Wanted:
         return next((spec.placement.region for spec in self.specs if spec.placement.region), None)
 
 
-def read_context(context: Mapping[str, Any]) -> Wanted:
-    """Read the context of an app.
+def read_context(context: Mapping[str, Any], default_spec: Path | None = None) -> Wanted:
+    """Read the context of an app; without specs in it, ``default_spec`` if that file exists.
 
     Raises:
         SpecError: an unknown key, a spec that cannot be read, two specs of one name, several regions.
     """
     _only_known_keys(context)
-    files = _files(context["spec"]) if "spec" in context else []
+    if "spec" in context:
+        files = _files(context["spec"])
+    else:
+        files = [default_spec] if default_spec is not None and default_spec.is_file() else []
     specs = [(path, load_spec(path)) for path in files]
     _one_of_each_name(specs)
     _one_region(specs)

@@ -61,7 +61,7 @@ ensure_cdk() {
     return
   fi
   if ! command -v npm >/dev/null; then
-    say "Node 20 or newer with npm was not found on PATH; the CDK needs it. Install it and run this again."
+    say "Node 22 or newer with npm was not found on PATH; the CDK needs it. Install it and run this again."
     exit 1
   fi
   say "Installing the CDK's command line (once; later runs skip this)"

@@ -89,7 +89,6 @@ class World:
             "AWS_ENDPOINT_URL_S3": self.url,
             "CDK_VALIDATION": "false",
             "CDK_DISABLE_VERSION_CHECK": "1",
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         }
 
     def cdk(self, *words: str, app: bool = True, again: bool = False) -> str:

@@ -27,6 +27,14 @@ def test_without_a_spec_there_is_only_the_guard() -> None:
     assert read_context({"aws:cdk:enable-path-metadata": True, "@aws-cdk/core:x": "y"}).specs == ()
 
 
+def test_without_a_spec_the_one_in_the_folder_counts(tmp_path: Path) -> None:
+    own = Path(_write(tmp_path, "peagle.yaml"))
+    other = _write(tmp_path, "other.yaml", SPEC.replace("one", "two"))
+    assert read_context({}, tmp_path / "absent.yaml").specs == ()
+    assert [spec.name for spec in read_context({}, own).specs] == ["one"]
+    assert [spec.name for spec in read_context({"spec": other}, own).specs] == ["two"]
+
+
 def test_the_image_is_built_where_it_is_asked_for() -> None:
     assert [read_context(given).image for given in ({}, {"image": "off"}, {"image": "on"})] == [
         False,

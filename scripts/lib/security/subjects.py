@@ -66,7 +66,6 @@ def synthesised() -> dict[str, Any]:
             "CDK_VALIDATION": "false",
             "CDK_CONTEXT_JSON": json.dumps(context),
             "CDK_OUTDIR": folder,
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         }
         ran = subprocess.run(
             [sys.executable, "app.py"],

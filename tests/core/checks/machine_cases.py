@@ -49,7 +49,7 @@ CASES = [
         cdk=None,
         cdk_library=False,
     ),
-    _bad("cdk", "info", "node 20 or newer (found v18.2.0)", node="v18.2.0"),
+    _bad("cdk", "info", "node 22 or newer (found v20.20.2)", node="v20.20.2"),
     *(
         Case(check, fact=_GOOD)
         for check in (

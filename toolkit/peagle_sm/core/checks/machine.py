@@ -8,7 +8,7 @@ from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding, install_command
 
 _LOWEST_PYTHON = (3, 11)
-_LOWEST_NODE = 20
+_LOWEST_NODE = 22
 _GB = 10**9
 ENGINE_DISK_GB = 3.0
 """The engine's environment needs 2.5 GB (docs/explanation/engine.md), and more during the build."""
@@ -129,7 +129,7 @@ def platform(fact: Machine, _: Draft | None) -> Findings:
     "cdk",
     reads="machine",
     why="A stack's spec (autoscaling, scale-to-zero, alarms) is deployed by `cdk deploy`, which needs both.",
-    source="AWS CDK: prerequisites (Node.js 20 or newer)",
+    source="AWS CDK: prerequisites; Node.js 20 is at its end of life since 2026-04-30",
     remedy=f"Install Node.js and run `npm ci`; {install_command('cdk')}. `deploy` works without them.",
     severity="info",
     url="https://docs.aws.amazon.com/cdk/v2/guide/prerequisites.html",
