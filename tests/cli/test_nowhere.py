@@ -23,6 +23,23 @@ def test_a_spec_that_is_not_there(in_empty_folder: Path) -> None:
     )
 
 
+def test_a_models_name_in_the_place_of_a_spec_leads_to_init(in_empty_folder: Path) -> None:
+    for words in (["deploy", "tiny-code", "--yes"], ["plan", "tiny-code"], ["doctor", "tiny-code"]):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert "peagle-sm init tiny-code" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [("ls", "list"), ("rm", "delete"), ("stop", "pause"), ("guard rm", "uninstall"), ("local stop", "down")],
+)
+def test_the_words_of_other_tools_lead_to_the_command(words: str, command: str) -> None:
+    result = run(*words.split())
+    assert result.exit_code == 2
+    assert f"Did you mean '{command}'?" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

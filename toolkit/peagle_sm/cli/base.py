@@ -198,6 +198,27 @@ class Command(click.Command):
         _write_option_sections(self, ctx, formatter)
 
 
+#: Words of other tools for commands here; a group takes the first that it has.
+_HABITS: dict[str, tuple[str, ...]] = {
+    "apply": ("deploy",),
+    "create": ("deploy", "install", "init"),
+    "destroy": ("delete", "uninstall", "down"),
+    "describe": ("status",),
+    "down": ("delete",),
+    "get": ("status",),
+    "ls": ("list",),
+    "predict": ("invoke",),
+    "ps": ("list", "status"),
+    "remove": ("delete", "uninstall"),
+    "rm": ("delete", "uninstall"),
+    "run": ("invoke",),
+    "show": ("status",),
+    "start": ("resume", "up"),
+    "stop": ("pause", "down"),
+    "up": ("deploy",),
+}
+
+
 class LazyGroup(click.Group):
     """A group over a table of `Entry`; commands are imported by `get_command` alone."""
 
@@ -229,7 +250,9 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(name, self.entries, n=1)
-            guess = f" Did you mean {close[0]!r}?" if close else ""
+            meant = next((each for each in _HABITS.get(name, ()) if each in self.entries), None)
+            meant = meant or (close[0] if close else None)
+            guess = f" Did you mean {meant!r}?" if meant else ""
             raise click.UsageError(
                 f"No such command {name!r}.{guess} Commands: {', '.join(self.entries)}.", ctx=ctx
             )

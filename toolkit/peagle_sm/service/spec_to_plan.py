@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
@@ -23,6 +24,11 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError) and str(path) in load_catalog().models:
+            raise SpecError(
+                f"{path}: found a model's name; allowed: a spec file",
+                next_step=f"Write one with `peagle-sm init {path}`, then run this command again without {path}.",
+            ) from error
         raise SpecError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
             next_step="Give an existing spec file, or write one with `peagle-sm init`.",
