@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -95,6 +98,7 @@ Account and region:
 
 This machine:
   local       Run a local SageMaker on this machine.
+  help        Show the help of a command, or a page of the documentation.
   completion  Print the completion script for a shell.
 
 Options:
@@ -114,7 +118,7 @@ Global options, before or after the command:
                                [1<=x<=65535]
   --debug                      Show the traceback of an error.
 
-  Exit codes: docs/reference/exit-codes.md.
+  Exit codes: peagle-sm help exit-codes.
 """
 
 
@@ -202,3 +206,38 @@ def test_yes_without_a_prompt_is_refused_by_bench() -> None:
     result = run("bench", "demo", "--yes")
     assert result.exit_code == 2
     assert "asks for confirmation only with --managed. Leave out --yes." in result.stderr
+
+
+def test_help_shows_commands_and_pages(root: Path) -> None:
+    assert run("help", "deploy").stdout.splitlines()[0] == "Usage: peagle-sm deploy [OPTIONS] [SPEC]"
+    assert run("help", "guard", "install").stdout.startswith("Usage: peagle-sm guard install")
+    page = (root / "docs/how-to/streams.md").read_text(encoding="utf-8")
+    assert run("help", "streams").stdout == page
+    assert run("help", "how-to/streams").stdout == page
+    assert "how-to/streams" in run("help", "--format", "quiet").stdout.splitlines()
+    unknown = run("help", "stream")
+    assert (unknown.exit_code, "'streams'" in unknown.stderr) == (2, True)
+
+
+def test_every_page_that_a_message_names_exists(root: Path) -> None:
+    named: set[str] = set()
+    for path in (root / "toolkit" / "peagle_sm").rglob("*.py"):
+        named.update(re.findall(r"`?peagle-sm help ([a-z0-9/-]+)", path.read_text(encoding="utf-8")))
+    assert {"stacks", "exit-codes", "train-a-head"} <= named
+    for topic in named:
+        assert run("help", topic).exit_code == 0, topic
+
+
+def test_no_message_names_a_page_of_the_clone(root: Path) -> None:
+    """A docstring may: it is for who reads the code. A command's is its help."""
+    named = []
+    for path in (root / "toolkit" / "peagle_sm").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        named += [
+            f"{path.name}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
+            if re.search(r"docs/[a-z-]+/[a-z0-9-]+\.md", node.value)
+        ]
+    assert named == []

@@ -23,6 +23,7 @@ from scripts.lib.locks import read_pins
 from tests.rules.files import project_files
 
 ENDPOINT = "from-the-wheel"
+PAGES = ("explanation", "how-to", "reference", "tutorials")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,8 @@ def test_the_wheel_holds_the_package_the_container_the_guards_code_and_nothing_e
             expected.add(str(Path(*path.parts[1:])))
         elif path.parts[0] == "container":
             expected.add(str(Path("sagemaker_local", "_container", *path.parts[1:])))
+        elif path.parts[0] == "docs" and path.suffix == ".md" and path.parts[1] in PAGES:
+            expected.add(str(Path("peagle_sm", "_docs", *path.parts[1:])))
         elif path.parts[0] == "stacks" or str(path) in ("app.py", "package.json", "package-lock.json"):
             expected.add(str(Path("peagle_sm", "_cdk_app", *path.parts)))
     with zipfile.ZipFile(wheel) as archive:
@@ -113,6 +116,7 @@ def test_the_wheel_installs_with_the_versions_of_the_lock(installed: Installed) 
     done = subprocess.run([*pip_for(installed.venv), "check"], check=False)
     assert done.returncode == 0
     assert installed.run("--version").stdout.startswith("peagle-sm ")
+    assert installed.run("help", "streams").stdout.startswith("# ")
     written = installed.json("cdk", "init", "infra")["written"]
     assert "infra/stacks" in written
     assert (

@@ -234,6 +234,11 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "This machine": (
         ("local", "commands.local:local", "Run a local SageMaker on this machine."),
+        (
+            "help",
+            "commands.help:help_",
+            "Show the help of a command, or a page of the documentation.",
+        ),
         ("completion", "app:completion", "Print the completion script for a shell."),
     ),
 }
@@ -254,7 +259,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     entries=ENTRIES,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
-    epilog="Exit codes: docs/reference/exit-codes.md.",
+    epilog="Exit codes: peagle-sm help exit-codes.",
 )
 @click.option(
     "--version",

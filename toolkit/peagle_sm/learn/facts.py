@@ -324,7 +324,9 @@ def _role_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> I
     except PeagleError as error:
         yield Finding("info", f"the role {arn} could not be read: {error.message}", "", "role")
         return
-    step = "Deploy the stack PeagleTraining (docs/how-to/train-a-head.md), or give train.execution_role_arn."
+    step = (
+        "Deploy the stack PeagleTraining (`peagle-sm help train-a-head`), or give train.execution_role_arn."
+    )
     if not role.exists:
         yield error_finding("role", f"the role {arn} does not exist", step)
     elif "sagemaker.amazonaws.com" not in role.trusts:

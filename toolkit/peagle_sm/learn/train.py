@@ -130,7 +130,7 @@ def load_learn_spec(path: Path | str) -> LearnSpec:
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            next_step="Give an existing learn.yaml; docs/how-to/train-a-head.md has one.",
+            next_step="Give an existing learn.yaml; `peagle-sm help train-a-head` has one.",
         ) from error
     return parse_learn_spec(text, origin=str(path))
 

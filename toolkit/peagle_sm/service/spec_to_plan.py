@@ -27,7 +27,7 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
         if isinstance(error, FileNotFoundError) and str(path) in load_catalog().models:
             raise SpecError(
                 f"{path}: found a model's name; allowed: a spec file",
-                next_step=f"Write one with `peagle-sm init {path}`, then run this command again without {path}.",
+                next_step=f"Run `peagle-sm init {path}`, then this command without {path}.",
             ) from error
         raise SpecError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",

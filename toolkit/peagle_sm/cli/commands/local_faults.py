@@ -32,7 +32,7 @@ FAULT_ENTRIES = (
 def fault() -> None:
     """Inject faults into answers, to test a client.
 
-    Each request gets at most one fault: the oldest that matches it. docs/how-to/faults.md shows each kind,
+    Each request gets at most one fault: the oldest that matches it. `peagle-sm help faults` shows each kind,
     and how an unmodified boto3 reacts to it.
     """
 

@@ -19,7 +19,7 @@ NOT_IN_CLOUDFORMATION = frozenset({"AdditionalModelDataSources", "ContainerMetri
 @check(
     "stack-role",
     why="The creator of a model needs iam:PassRole for its role; without it the stack fails and rolls back.",
-    source="this project: docs/how-to/stacks.md (permissions); IAM: iam:PassRole",
+    source="this project: `peagle-sm help stacks` (permissions); IAM: iam:PassRole",
     remedy="Leave execution_role_arn out: the stack then uses the guard's shared role, which "
     "`peagle-sm guard install --model-bucket` lets read your buckets.",
 )
@@ -212,7 +212,7 @@ def scheduler_role_rights(fact: Rights, _: Draft) -> Findings:
     "guard-installed",
     reads="guard",
     why="Without the guard nothing turns an idle endpoint off before the end of its lifetime.",
-    source="this project: docs/explanation/guard.md",
+    source="this project: `peagle-sm help explanation/guard`",
     remedy="Run `peagle-sm guard install`; it costs cents a month, and shows the price first.",
     needs_spec=False,
     fix=Fix("install the guard", command=("guard", "install")),
@@ -228,7 +228,7 @@ def guard_installed(fact: Guard, _: Draft | None) -> Findings:
     "guard-current",
     reads="guard",
     why="An old guard does not know the tags and rules of a newer peagle-sm.",
-    source="this project: docs/explanation/guard.md",
+    source="this project: `peagle-sm help explanation/guard`",
     remedy="Run `peagle-sm guard install` again.",
     severity="warning",
     needs_spec=False,

@@ -173,7 +173,7 @@ def k_table(draft: Draft) -> Findings:
             "error",
             f"{_TABLE}: found a table with mode p-eagle on image {draft.image.uri.rpartition('/')[2]}; "
             "allowed: no table, since only this project's own image can change K with a P-EAGLE head",
-            "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the table, or "
+            "Build container/, push it to ECR, set image (`peagle-sm help stacks`); or remove the table, or "
             "use mode eagle3.",
         )
     if not draft.spec.speculation.adaptive_num_speculative_tokens:
@@ -251,7 +251,7 @@ def k_controller(draft: Draft) -> Findings:
             "error",
             f"{_CONTROLLER}: found true with image {draft.image.uri.rpartition('/')[2]}; allowed: only with "
             "an image of your own, since AWS's images do not have the plugin",
-            "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the field.",
+            "Build container/, push it to ECR and set image (`peagle-sm help stacks`); or remove the field.",
         )
     if serving.data_parallel_size > 1:
         yield Finding(
@@ -361,7 +361,7 @@ def slice_counts(draft: Draft) -> Findings:
             "error",
             f"{_SLICES}: found with image {draft.image.uri.rpartition('/')[2]}; allowed: only with an image "
             "of your own, since AWS's images do not have the gate",
-            "Build container/, push it to ECR and set image (docs/how-to/stacks.md); or remove the field and "
+            "Build container/, push it to ECR, set image (`peagle-sm help stacks`); or remove the field and "
             "record at the client: `peagle-sm serve --record`.",
         )
     elif draft.image is not None and draft.image.version is not None:

@@ -20,7 +20,7 @@ from peagle_sm.core.words import Finding
 @check(
     "local-roles",
     why="The spec's roles exist only in an AWS account; the local server would refuse them.",
-    source="this project: docs/explanation/local.md; the server's own roles, from `peagle-sm local status`",
+    source="this project: `peagle-sm help explanation/local`; the roles in `peagle-sm local status`",
     remedy="Nothing to do: on AWS the roles of the spec are used.",
     severity="info",
 )
@@ -40,7 +40,7 @@ def local_roles(draft: Draft) -> Findings:
 @check(
     "local-region",
     why="Names and addresses in the local plan differ from those of the same spec on AWS.",
-    source="this project: docs/explanation/local.md; the local server has one region",
+    source="this project: `peagle-sm help explanation/local`; the local server has one region",
     remedy="Nothing to do: on AWS the region of the spec is used.",
     severity="info",
 )

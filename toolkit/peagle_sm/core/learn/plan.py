@@ -206,7 +206,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             error_finding(
                 "image",
                 "train.image is missing: AWS publishes no image with the trainer",
-                "Build it (docs/explanation/container.md) and write its URI into train.image.",
+                "Build it (`peagle-sm help container`) and write its URI into train.image.",
             )
         )
     told = any(one.check == "data" and one.severity == "error" for one in facts.findings)

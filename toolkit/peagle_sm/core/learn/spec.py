@@ -331,7 +331,7 @@ def parse_learn_spec(text: str, origin: str = "spec") -> LearnSpec:
         origin,
         example="name and target",
         advice="Write `name: …`, `target: {model: …}` and `bucket: s3://…`.",
-        not_yaml="Correct the YAML; docs/how-to/train-a-head.md has an example.",
+        not_yaml="Correct the YAML; `peagle-sm help train-a-head` has an example.",
     )
     try:
         return LearnSpec(**data)

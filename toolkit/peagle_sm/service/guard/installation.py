@@ -133,7 +133,7 @@ def _next_step(reason: str, flags: str) -> str:
             "(Service Quotas, Lambda)."
         )
     if "not authorized" in reason.lower() or "AccessDenied" in reason:
-        return "Ask for the permission that the message names; docs/reference/stacks-guard.md lists them all."
+        return "Ask for the permission that the message names; `peagle-sm help stacks-guard` lists them all."
     return "Fix the cause above and run the command again; it resumes from what already exists."
 
 

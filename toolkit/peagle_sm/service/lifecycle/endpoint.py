@@ -290,7 +290,7 @@ class Endpoint:
 
         Raises:
             StreamError: while reading: the stream was cut or contained an error; ``text`` is the text so far.
-                docs/how-to/streams.md explains each kind.
+                `peagle-sm help streams` explains each kind.
             SpecError: also while reading, before any text: the engine refuses the request.
         """
         from peagle_sm.aws.streams import runtime

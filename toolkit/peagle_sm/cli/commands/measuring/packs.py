@@ -349,7 +349,7 @@ def failure_of(records: Sequence[PackRecord], path: Path) -> PeagleError | None:
         return None
     return PackFailed(
         f"a workload pack failed: {', '.join(failed)}",
-        next_step=f"peagle-sm report {path} --html packs.html shows each check; docs/how-to/packs.md says"
-        " what a failure means",
+        next_step=f"peagle-sm report {path} --html packs.html shows each check; `peagle-sm help how-to/packs`"
+        " says what a failure means",
         details={"failed": failed, "file": str(path)},
     )

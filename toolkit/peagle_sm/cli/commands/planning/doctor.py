@@ -172,7 +172,7 @@ def checks(state: State) -> None:
     """List the checks that run before a deploy.
 
     `peagle-sm doctor` runs all of them. --format json also has the reason, source and remedy of each check;
-    docs/reference/checks.md is the same list to read.
+    `peagle-sm help reference/checks` is the same list to read.
     """
     from peagle_sm.core.checks import ALL_CHECKS
 

@@ -182,7 +182,7 @@ def _findings(plan: PreparationPlan) -> Iterator[Finding]:
         yield error_finding(
             "image",
             "data.processing.image is missing: AWS publishes no image with peagle-sm",
-            "Build the image of preparation jobs (docs/how-to/learn-data.md) and write its URI into"
+            "Build the image of preparation jobs (`peagle-sm help learn-data`) and write its URI into"
             " data.processing.image.",
         )
     if len(facts.sources) + 1 > MOST_INPUTS:
