@@ -29,7 +29,7 @@ _NAMES = {
 }
 _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 _HEAD_KEYS = ("speculators_model_type", "draft_vocab_size", "eagle_config", "medusa_num_heads")
-_MAX_SIZE = 10**9
+_MAX_SIZE, _MOST_FACTOR = 10**9, 1000
 _BYTES = {"float32": 2, "float": 2, "float16": 2, "half": 2, "bfloat16": 2, "float8_e4m3fn": 1}
 """Bytes of a value in the engine: vLLM turns float32 weights into 16 bits unless it is told otherwise."""
 _MXFP4_BYTES = 0.5 + 1 / 32
@@ -60,7 +60,8 @@ class Parameters:
 class ConfigFacts:
     """What a config.json says; ``parameters`` is None for an unknown architecture.
 
-    ``weights_gb`` is None if the quantization is unknown too. ``attention`` has the fields of the catalogue's
+    ``weights_gb`` and ``bytes_per_parameter`` are None if the quantization is unknown. ``shrinks_by`` is 2 for
+    float32 files, which vLLM loads with 16 bits. ``attention`` has the fields of the catalogue's
     `AttentionGroup`, and is None if no shape of the KV cache is known.
     """
 
@@ -73,6 +74,8 @@ class ConfigFacts:
     attention: tuple[Mapping[str, int], ...] | None
     max_context: int | None
     quantization: str | None
+    bytes_per_parameter: float | None
+    shrinks_by: int
 
 
 @cache
@@ -124,6 +127,8 @@ def read_config(config: Any, place: str) -> ConfigFacts:
         attention=_attention(sizes),
         max_context=_context(sizes),
         quantization=str(quantization.get("quant_method") or "unknown") if quantization else None,
+        bytes_per_parameter=_each_bytes(sizes, quantization),
+        shrinks_by=2 if quantization is None and _number_type(sizes) in ("float32", "float") else 1,
     )
 
 
@@ -247,7 +252,9 @@ def _top(whole: Mapping[str, Any], part: Any) -> dict[str, Any]:
     """Return what a config with a text part says above it, which `transformers` may have moved there."""
     if part is None:
         return {}
-    return {name: whole[name] for name in ("tie_word_embeddings", "vocab_size") if whole.get(name) is not None}
+    return {
+        name: whole[name] for name in ("tie_word_embeddings", "vocab_size") if whole.get(name) is not None
+    }
 
 
 def _kind(layer_type: str) -> str:
@@ -290,12 +297,14 @@ def _context(sizes: _Sizes) -> int | None:
         return longest
     kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = scaling.get("factor")
-    if kind in ("default", "mrope", "su", "longrope", "llama3") or not isinstance(factor, int | float):
-        return longest
-    if "gemma3" in sizes.kind:  # its positions are counted with the factor already
-        return longest
-    original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
-    return int((original if isinstance(original, int) else longest) * factor)
+    if "gemma3" in sizes.kind or not isinstance(factor, int | float) or not 1 <= factor <= _MOST_FACTOR:
+        return longest  # Gemma's positions are counted with the factor already
+    if kind in ("linear", "dynamic", "ntk"):
+        return int(longest * factor)
+    original = scaling.get("original_max_position_embeddings")
+    if kind == "yarn" and isinstance(original, int):  # older versions of vLLM multiply, 0.32 does not
+        return max(longest, int(original * factor))
+    return longest
 
 
 def _parameters(sizes: _Sizes, config: Mapping[str, Any]) -> Parameters:
@@ -432,23 +441,30 @@ def _quantization(config: Mapping[str, Any], sizes: _Sizes) -> Mapping[str, Any]
     return found if isinstance(found, Mapping) and found else None
 
 
-def _number_bytes(config: _Sizes) -> int:
-    whole = config.whole
-    name = config.get("dtype") or config.get("torch_dtype") or whole.get("dtype") or whole.get("torch_dtype")
-    return _BYTES.get(str(name).removeprefix("torch."), 2)
+def _number_type(sizes: _Sizes) -> str:
+    whole = sizes.whole
+    name = sizes.get("dtype") or sizes.get("torch_dtype") or whole.get("dtype") or whole.get("torch_dtype")
+    return str(name).removeprefix("torch.")
+
+
+def _each_bytes(sizes: _Sizes, quantization: Mapping[str, Any] | None) -> float | None:
+    """Return the bytes of one parameter that is quantized, if any are."""
+    if quantization is None:
+        return _BYTES.get(_number_type(sizes), 2)
+    return _quantized_bytes(_method(quantization), quantization)
+
+
+def _method(quantization: Mapping[str, Any]) -> str:
+    return str(quantization.get("quant_method") or quantization.get("quant_algo") or "").lower()
 
 
 def _weights_gb(
     parameters: Parameters, sizes: _Sizes, quantization: Mapping[str, Any] | None
 ) -> float | None:
-    plain = _number_bytes(sizes)
-    if quantization is None:
-        return parameters.total * plain / 1e9
-    method = str(quantization.get("quant_method") or quantization.get("quant_algo") or "").lower()
-    each = _quantized_bytes(method, quantization)
+    plain, each = _BYTES.get(_number_type(sizes), 2), _each_bytes(sizes, quantization)
     if each is None:
         return None
-    linear = plain if method == "mxfp4" else each
+    linear = plain if quantization is not None and _method(quantization) == "mxfp4" else each
     held = (parameters.tables + parameters.vision) * plain
     return (parameters.linear * linear + parameters.experts * each + held) / 1e9
 

@@ -59,7 +59,20 @@ def licence(draft: Draft) -> Findings:
     if draft.spec.accept_eula or draft.source != "jumpstart" or draft.jumpstart is None:
         return
     if draft.jumpstart.gated:
-        yield f"accept_eula: found false; {draft.spec.model} is gated and needs true"
+        yield f"accept_eula: found false; {draft.spec.model_name} is gated and needs true"
+
+
+@check(
+    "own-licence",
+    why="The licence decides whether you may serve the model, and to whom.",
+    source="this project: a model of your own has no entry in the catalogue that names it",
+    remedy="Set model.license to the licence on the model's card.",
+    severity="warning",
+)
+def own_licence(draft: Draft) -> Findings:
+    """A model of the spec's own whose licence is not known."""
+    if draft.spec.own_model is not None and draft.model.licence is None and draft.source == "container":
+        yield f"model.license: found nothing; no licence of {draft.spec.model_name} is known"
 
 
 @check(
@@ -72,7 +85,7 @@ def licence(draft: Draft) -> Findings:
 def stand_in_weights(draft: Draft) -> Findings:
     """Small stand-in weights instead of a real model."""
     if draft.model.stand_in:
-        yield f"{draft.spec.model} runs on small stand-in weights"
+        yield f"{draft.spec.model_name} runs on small stand-in weights"
 
 
 @check(
@@ -122,7 +135,7 @@ _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
 def _fits(draft: Draft) -> bool:
     """Return whether the head fits model and mode, as far as known."""
     head = draft.head
-    return head is None or (head.target == draft.spec.model and head.method == draft.mode)
+    return head is None or (head.target == draft.spec.model_name and head.method == draft.mode)
 
 
 @check(
@@ -137,10 +150,10 @@ def head_fits(draft: Draft) -> Findings:
     if draft.head is None or _fits(draft):
         return
     fitting = sorted(
-        n for n, h in draft.catalog.heads_for(draft.spec.model).items() if h.method == draft.mode
+        n for n, h in draft.catalog.heads_for(draft.spec.model_name).items() if h.method == draft.mode
     )
     allowed = ", ".join(fitting) or "no head is in the catalogue; set head_uri and your own name for it"
-    if draft.head.target != draft.spec.model:
+    if draft.head.target != draft.spec.model_name:
         yield (
             f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
             f"allowed: {allowed}"
@@ -280,7 +293,7 @@ def chat_vocabulary(draft: Draft) -> Findings:
         yield Finding(
             "warning",
             f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)}, with network "
-            f"isolation, {draft.spec.model} needs {file.name} next to the weights for chat",
+            f"isolation, {draft.spec.model_name} needs {file.name} next to the weights for chat",
             "Stage the model with `peagle-sm heads stage MODEL --to PREFIX`, and set "
             f"serving.env.{VOCABULARY_FOLDER}: {MODEL_MOUNT}. An image of your own with vLLM "
             f"{_embedded(draft)} or later needs neither: start its tag with the version, as in vllm:0.33.0.",
@@ -308,7 +321,7 @@ def chat_vocabulary_file(fact: Artifacts, draft: Draft) -> Findings:
         return
     if needed.name in fact.target.keys:
         return
-    prefix, model = fact.target.uri, draft.spec.model
+    prefix, model = fact.target.uri, draft.spec.model_name
     yield Finding(
         "error",
         f"model_uri: {prefix} lacks {needed.name}: {model} would start but could not chat",
