@@ -206,8 +206,8 @@ class Vocabulary(PackagedData):
 class ModelEntry(PackagedData):
     """A target model; unknown fields are None.
 
-    ``own`` is True for the spec's own model and for an entry of the user's catalogue file; ``config_place`` is
-    where its config.json was read, empty if it is still to be read. ``parameters_b`` are billions.
+    ``own`` is True for the spec's own model and for an entry of the user's catalogue file; ``config_place``
+    is where its config.json was read, None before. ``parameters_b`` are billions.
     """
 
     title: str

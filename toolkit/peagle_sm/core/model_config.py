@@ -265,7 +265,7 @@ def _kind(layer_type: str) -> str:
 
 def _attention(sizes: _Sizes) -> tuple[Mapping[str, int], ...] | None:
     """Return layers by the shape of their KV cache."""
-    if sizes.traits.get("no_kv_shape") or not sizes.known and sizes.get("layers_block_type"):
+    if sizes.traits.get("no_kv_shape") or (not sizes.known and sizes.get("layers_block_type")):
         return None
     kinds = sizes.layer_kinds()
     latent = sizes.number("kv_lora_rank")

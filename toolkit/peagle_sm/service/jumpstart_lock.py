@@ -15,7 +15,6 @@ from peagle_sm.aws.files import cache_dir, write_file
 from peagle_sm.aws.readers.jumpstart import DocumentCache, Fetched
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import ModelEntry, load_catalog
-from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
 from peagle_sm.core.jumpstart.documents import (
@@ -28,6 +27,7 @@ from peagle_sm.core.jumpstart.documents import (
     row_of,
 )
 from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
+from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.lock import (
     Lock,

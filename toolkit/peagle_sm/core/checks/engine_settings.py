@@ -302,8 +302,8 @@ def tensor_parallel_heads(draft: Draft) -> Findings:
     for heads in sorted({group.kv_heads for group in draft.model.attention or ()}):
         if heads % size and size % heads:
             yield (
-                f"serving.tensor_parallel_size: found {size}; {draft.spec.model_name} has {heads} KV heads, which "
-                "cannot be split over it"
+                f"serving.tensor_parallel_size: found {size}; {draft.spec.model_name} has {heads} KV heads, "
+                "which cannot be split over it"
             )
 
 
