@@ -60,8 +60,8 @@ class Parameters:
 class ConfigFacts:
     """What a config.json says; ``parameters`` is None for an unknown architecture.
 
-    ``weights_gb`` and ``bytes_per_parameter`` are None if the quantization is unknown. ``shrinks_by`` is 2 for
-    float32 files, which vLLM loads with 16 bits. ``attention`` has the fields of the catalogue's
+    ``weights_gb`` and ``bytes_per_parameter`` are None if the quantization is unknown. ``shrinks_by`` is 2
+    for float32 files, which vLLM loads with 16 bits. ``attention`` has the fields of the catalogue's
     `AttentionGroup`, and is None if no shape of the KV cache is known.
     """
 
@@ -265,8 +265,8 @@ def _kind(layer_type: str) -> str:
 
 def _attention(sizes: _Sizes) -> tuple[Mapping[str, int], ...] | None:
     """Return layers by the shape of their KV cache."""
-    if sizes.traits.get("no_kv_shape") or (not sizes.known and sizes.get("layers_block_type")):
-        return None
+    if not sizes.known and (sizes.get("layers_block_type") or sizes.get("hybrid_override_pattern")):
+        return None  # a hybrid of which only some layers have a KV cache
     kinds = sizes.layer_kinds()
     latent = sizes.number("kv_lora_rank")
     if latent:

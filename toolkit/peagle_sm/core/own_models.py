@@ -67,7 +67,7 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
     weights = own.weights_gb or _weights_gb(own, config, facts)
     longest = config.max_context if config else None
     return ModelEntry(
-        title=own.name if parameters is None else f"{own.name}, {parameters:.3g} billion parameters",
+        title=own.name if parameters is None else f"{own.name}, {_size_text(parameters)} parameters",
         hub_id=_hub_id(own),
         jumpstart_model_id=own.jumpstart,
         sources=("jumpstart", "container") if own.jumpstart else ("container",),
@@ -84,6 +84,10 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
         default_num_speculative_tokens=_DRAFT_TOKENS,
         provenance={"weights_gb": Provenance(source=facts.place or "the spec", date="")},
     )
+
+
+def _size_text(billions: float) -> str:
+    return f"{billions:.3g} billion" if billions >= 0.1 else f"{billions * 1000:.3g} million"
 
 
 def _hub_id(own: OwnModel) -> str | None:

@@ -167,7 +167,8 @@ def serving_spec(spec: LearnSpec, served: EndpointSpec, session: Session) -> End
         )
     if served.model_name != spec.target.model and not spec.target.model.startswith("s3://"):
         raise SpecError(
-            f"the endpoint serves model {served.model_name}; learn.yaml has target.model: {spec.target.model}",
+            f"the endpoint serves model {served.model_name}; learn.yaml has target.model: "
+            f"{spec.target.model}",
             next_step="Correct target or endpoint in learn.yaml.",
         )
     summary = status(endpoint, session=session).summary

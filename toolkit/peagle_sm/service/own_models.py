@@ -73,8 +73,8 @@ def _catalogue(path: Path) -> OwnFacts:
     wrong = [str(name) for name in parts if name not in _CATALOG_PARTS]
     if not parts or wrong or not all(isinstance(part, Mapping) for part in parts.values()):
         raise SpecError(
-            f"catalog: {path}: found {show(wrong[0] if wrong else content)}; allowed: models and heads, each a "
-            "mapping of names to entries",
+            f"catalog: {path}: found {show(wrong[0] if wrong else content)}; allowed: models and heads, each "
+            "a mapping of names to entries",
             next_step=step,
         )
     return OwnFacts(models=parts.get("models", {}), heads=parts.get("heads", {}))
@@ -103,8 +103,8 @@ def _folder(own: OwnModel, base: Path, session: Session | None, hub: Callable[[]
         client = hub()
         return client.folder(client.snapshot(place, own.revision))
     raise SpecError(
-        f"model.config: found {place!r}; allowed: a folder, a config.json, s3://BUCKET/PREFIX/, or OWNER/NAME "
-        f"on the hub (no such file: {path})",
+        f"model.config: found {place!r}; allowed: a folder, a config.json, s3://BUCKET/PREFIX/, or "
+        f"OWNER/NAME on the hub (no such file: {path})",
         next_step="Correct the path; it is relative to the spec's file.",
     )
 

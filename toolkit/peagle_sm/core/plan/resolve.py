@@ -176,8 +176,9 @@ class _Resolver:
         elif self.source == "jumpstart" and self.jumpstart is None:
             self._miss(
                 "source",
-                f"JumpStart's spec of {spec.model_name!r} (id {self.model.jumpstart_model_id or 'not known'}) is "
-                "neither in the catalogue nor locked: its image, artifact keys and environment are missing",
+                f"JumpStart's spec of {spec.model_name!r} "
+                f"(id {self.model.jumpstart_model_id or 'not known'}) is neither in the catalogue nor locked: its "
+                "image, artifact keys and environment are missing",
                 f"{_LOCK} Or set source: container, model_uri and head_uri.",
             )
 
@@ -195,9 +196,9 @@ class _Resolver:
         elif model.config_place is None:
             self._miss(
                 "model.config",
-                f"model.config: {own.config} was not read, since this plan makes no call to AWS or to the hub",
-                "Download its config.json and model.safetensors.index.json into a folder beside the spec, and "
-                "give the folder as model.config.",
+                f"model.config: {own.config} was not read: this plan makes no call to AWS or the hub",
+                "Download its config.json and model.safetensors.index.json into a folder beside the spec, "
+                "and give the folder as model.config.",
             )
         elif model.parameters_b is None:
             self._miss(

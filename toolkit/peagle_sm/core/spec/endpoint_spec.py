@@ -317,7 +317,7 @@ class EndpointSpec(SpecPart):
     catalog: str | None = Field(
         default=None,
         min_length=1,
-        description="Your own catalogue: a YAML file (relative to the spec) with models and heads, each in the "
+        description="Your own catalogue: a YAML file (relative to the spec) with models and heads, in the "
         "form of the packaged models.yaml and heads.yaml.",
     )
     source: Source | None = Field(
@@ -415,7 +415,9 @@ class EndpointSpec(SpecPart):
         speculation = data.get("speculation") if isinstance(data, Mapping) else None
         if isinstance(speculation, SpeculationSpec):
             speculation = speculation.model_dump(exclude_unset=True)
-        head = speculation.get("draft_head") if isinstance(speculation, Mapping) else None
+        if not isinstance(speculation, Mapping):
+            return data
+        head = speculation.get("draft_head")
         if not isinstance(head, str) or not head.startswith("s3://"):
             return data
         prefix = head.rstrip("/") + "/"

@@ -22,9 +22,9 @@ class OwnModel(SpecPart):
     config: str | None = Field(
         default=None,
         min_length=1,
-        description="Place of its config.json: a folder or file (relative to the spec), s3://BUCKET/PREFIX/ or "
-        "OWNER/NAME on the Hugging Face hub. Sizes, context and KV cache are read from it, and from the index "
-        "of the weights.",
+        description="Place of its config.json: a folder or file (relative to the spec), s3://BUCKET/PREFIX/ "
+        "or OWNER/NAME on the Hugging Face hub. Sizes, context and KV cache are read from it, and from the "
+        "index of the weights.",
     )
     revision: str | None = Field(
         default=None, min_length=1, description="Commit, tag or branch on the hub; left out, main."
