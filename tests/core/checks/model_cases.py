@@ -22,6 +22,13 @@ _EAGLE3 = "speculation: {mode: eagle3, draft_head: gpt-oss-20b-eagle3}"
 _FOLDER = "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}}"
 _WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
 QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
+OWN = """
+name: demo
+model: {name: mine}
+model_uri: s3://b/t/
+speculation: {mode: none}
+"""
+OWN_UNREAD = OWN.replace("name: mine", "name: mine, config: Qwen/Qwen3-4B")
 
 CASES = [
     Case("missing-fact", TINY, severity="error", said="model_uri: found nothing"),
@@ -53,7 +60,7 @@ CASES = [
     Case(
         "missing-fact",
         GPT.replace("gpt-oss-20b", "gemma-4-31b-it"),
-        "source: container\nspeculation: {mode: eagle3}",
+        "source: container",
         severity="error",
         said="none is in the catalogue",
     ),
@@ -76,6 +83,11 @@ CASES = [
         said="Did you mean 'eu-north-1'?",
     ),
     Case("missing-fact", TINY, context=LOCAL),
+    Case("missing-fact", OWN_UNREAD, severity="error", said="model.config: Qwen/Qwen3-4B was not read"),
+    Case("missing-fact", OWN, severity="error", said="model.config: found nothing"),
+    Case("own-licence", OWN, severity="warning", said="model.license: found nothing"),
+    Case("own-licence", OWN.replace("name: mine", "name: mine, license: mit")),
+    Case("own-licence", CONTAINER),
     Case("stand-in-weights", TINY, context=LOCAL, severity="info", said="small stand-in weights"),
     Case("stand-in-weights", GPT),
     Case(

@@ -177,8 +177,8 @@ class _Resolver:
             self._miss(
                 "source",
                 f"JumpStart's spec of {spec.model_name!r} "
-                f"(id {self.model.jumpstart_model_id or 'not known'}) is neither in the catalogue nor locked: its "
-                "image, artifact keys and environment are missing",
+                f"(id {self.model.jumpstart_model_id or 'not known'}) is neither in the catalogue nor locked: "
+                "its image, artifact keys and environment are missing",
                 f"{_LOCK} Or set source: container, model_uri and head_uri.",
             )
 
