@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.compare.arms import (
@@ -71,7 +72,13 @@ def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:
 
 
 def test_a_real_target_has_an_eagle3_head_without_bringing_one() -> None:
-    for model in ("gpt-oss-20b", "gpt-oss-120b", "qwen3-coder-30b-a3b-instruct", "gemma-4-31b-it", "qwen3-8b"):
+    for model in (
+        "gpt-oss-20b",
+        "gpt-oss-120b",
+        "qwen3-coder-30b-a3b-instruct",
+        "gemma-4-31b-it",
+        "qwen3-8b",
+    ):
         made = spec_of(EndpointSpec(name="a", model=model, source="container"), "eagle3")
         default = load_catalog().model(model).default_heads.get("eagle3")
         assert (made.speculation.draft_head or default) == f"{model}-eagle3"

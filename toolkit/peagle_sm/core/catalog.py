@@ -224,6 +224,7 @@ class ModelEntry(PackagedData):
     config_place: str | None = None
     vocabulary: Vocabulary | None = None
     attention: tuple[AttentionGroup, ...] | None = None
+    attention_heads: int | None = None
     max_context: int | None = None
     default_max_model_len: int | None = None
     default_instance_types: tuple[str, ...] = ()

@@ -68,6 +68,7 @@ class ConfigFacts:
     architecture: str
     hidden_size: int
     layers: int
+    heads: int
     vocabulary: int
     parameters: Parameters | None
     weights_gb: float | None
@@ -121,6 +122,7 @@ def read_config(config: Any, place: str) -> ConfigFacts:
         architecture=_architecture(config),
         hidden_size=sizes.need("hidden_size"),
         layers=sizes.need("num_hidden_layers"),
+        heads=sizes.heads,
         vocabulary=sizes.need("vocab_size"),
         parameters=parameters,
         weights_gb=weights,

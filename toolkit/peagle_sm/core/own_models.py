@@ -79,6 +79,7 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
         attention=tuple(AttentionGroup(**group) for group in config.attention)
         if config and config.attention is not None
         else None,
+        attention_heads=config.heads if config else None,
         max_context=longest,
         default_max_model_len=min(longest, _LONGEST_DEFAULT) if longest else None,
         default_num_speculative_tokens=_DRAFT_TOKENS,

@@ -174,11 +174,11 @@ class _Resolver:
                 f"Set source: {self.model.sources[0]}.",
             )
         elif self.source == "jumpstart" and self.jumpstart is None:
+            model_id = self.model.jumpstart_model_id or "not known"
             self._miss(
                 "source",
-                f"JumpStart's spec of {spec.model_name!r} "
-                f"(id {self.model.jumpstart_model_id or 'not known'}) is neither in the catalogue nor locked: "
-                "its image, artifact keys and environment are missing",
+                f"JumpStart's spec of {spec.model_name!r} (id {model_id}) is neither in the catalogue nor "
+                "locked: its image, artifact keys and environment are missing",
                 f"{_LOCK} Or set source: container, model_uri and head_uri.",
             )
 
