@@ -78,8 +78,9 @@ def test_the_kv_cache_and_the_context_are_right(name: str) -> None:
     assert facts.max_context == known["context"]
 
 
-# Instance, GPUs of a replica, and whether weights, one sequence of 8,192 tokens, 2 GB a GPU and the tenth that
-# vLLM leaves free fit: the sums were made by hand from the cards' figures.
+# Instance, GPUs of a replica, and whether weights, one sequence of 8,192 tokens, 2 GB a GPU and the tenth
+# that vLLM leaves free fit: the sums were made by hand from the cards' figures.
+
 FITS = [
     ("Llama-3.1-8B-Instruct", "ml.g5.2xlarge", 1, True),  # 16.06 + 1.07 of 24 x 0.9 - 2 = 19.6
     ("Qwen2.5-VL-7B-Instruct", "ml.g5.2xlarge", 1, True),  # 16.58 + 0.47 of 19.6

@@ -228,6 +228,11 @@ class _Resolver:
             region=self.region,
             place=place,
         )
+        if self.model.own and lock.jumpstart.model_id != self.model.jumpstart_model_id:
+            said.append(
+                f"it is of JumpStart's {lock.jumpstart.model_id}, but the spec has model.jumpstart: "
+                f"{self.model.jumpstart_model_id}"
+            )
         if said:
             self._miss("lock", f"the lock next to the spec does not match: {'; '.join(said)}", _LOCK)
         return lock
