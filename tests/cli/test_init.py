@@ -83,7 +83,7 @@ def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
     [
         ([], "no MODEL was given"),
         (["tiny-cod"], "tiny-code"),
-        (["gemma-4-31b-it", "--mode", "eagle3"], "the catalogue has no eagle3 head for gemma-4-31b-it"),
+        (["gemma-4-31b-it"], "the catalogue has no p-eagle head for gemma-4-31b-it"),
         (["tiny-code", "--name", "-bad"], "name"),
         (["tiny-code", "-o", "missing/x.yaml"], "missing/x.yaml: cannot be written"),
     ],

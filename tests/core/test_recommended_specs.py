@@ -52,6 +52,6 @@ def test_a_recommended_spec_fits_on_both_instance_types(stem: str, instance_type
     assert variant["InstanceType"] == instance_type
 
 
-def test_there_are_four_recommended_specs_for_each_instance_type() -> None:
-    assert len(PATHS) == 4
+def test_there_are_five_recommended_specs_for_each_instance_type() -> None:
+    assert len(PATHS) == 5
     assert len(PLACES) == len(PATHS) * len(GPUS)

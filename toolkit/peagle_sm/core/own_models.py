@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from peagle_sm.core.catalog import AttentionGroup, Catalog, HeadEntry, ModelEntry, Provenance, load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.model_config import ConfigFacts, read_config
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
 from peagle_sm.core.spec.validation import explain, show
+
+if TYPE_CHECKING:
+    from peagle_sm.core.model_config import ConfigFacts
 
 _Entry = TypeVar("_Entry", bound=BaseModel)
 _LONGEST_DEFAULT = 16384
@@ -61,6 +63,8 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
     Raises:
         SpecError: its config.json is not acceptable.
     """
+    from peagle_sm.core.model_config import read_config  # few specs need it
+
     config = read_config(facts.config, facts.place) if facts.place else None
     counted = config.parameters.total / 1e9 if config and config.parameters else None
     parameters = own.parameters_b or counted

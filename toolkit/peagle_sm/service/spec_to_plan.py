@@ -12,7 +12,6 @@ from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.spec.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock
-from peagle_sm.service.own_models import with_own_entries
 
 
 def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
@@ -33,7 +32,15 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
     spec = parse_spec(text, origin=str(path))
     if not locks:
         return spec
-    return with_own_entries(spec, Path(path).parent).with_locks(_locks_beside(Path(path)))
+    return _with_own_entries(spec, Path(path).parent).with_locks(_locks_beside(Path(path)))
+
+
+def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = None) -> EndpointSpec:
+    if spec.own_model is None and spec.catalog is None:
+        return spec
+    from peagle_sm.service.own_models import with_own_entries  # few specs need it
+
+    return with_own_entries(spec, base, session)
 
 
 def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
@@ -72,7 +79,7 @@ def plan_for(
         NotFound, ServiceFault: the config of the spec's own model cannot be read.
     """
     _same_region(spec, session)
-    spec = with_own_entries(spec, Path(), session)
+    spec = _with_own_entries(spec, Path(), session)
     local = session.local
     account = (account_from_spec and not local and _account_of(spec)) or session.account()
     roles = (local.role_arn, local.scheduler_role_arn) if local else (None, None)
