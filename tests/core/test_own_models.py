@@ -23,6 +23,8 @@ from tests.core.support import AWS, ROLE, SCHEDULER_ROLE
 
 PUBLIC: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("public_configs.yaml").read_text("utf-8"))
 LLAMA = PUBLIC["Llama-3.1-8B-Instruct"]["config"]
+# vLLM 0.32.0's classes of these lack SupportsEagle3.
+WITHOUT_HEADS = ("Mixtral-8x7B-Instruct-v0.1", "Gemma-3-27B-it", "GLM-4.5-Air")
 each_model = pytest.mark.parametrize("name", PUBLIC)
 
 
@@ -123,6 +125,9 @@ def test_a_plan_of_each_with_and_without_a_head_sends_its_own_files(name: str, m
         serving={"tensor_parallel_size": gpus},
         placement={"instance_types": ["ml.p6-b200.48xlarge"]},
     )
+    if mode != "none" and name in WITHOUT_HEADS:
+        assert any("speculation.mode" in message for message in errors(plan))
+        return
     assert errors(plan) == []
     container = plan.parameters("create_model")["PrimaryContainer"]
     sent = str(container)

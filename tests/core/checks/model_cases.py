@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks.base import Artifacts, Prefix
 from peagle_sm.core.heads.layout import HeadLook
 from peagle_sm.core.words import Finding
@@ -29,6 +30,8 @@ model_uri: s3://b/t/
 speculation: {mode: none}
 """
 OWN_UNREAD = OWN.replace("name: mine", "name: mine, config: Qwen/Qwen3-4B")
+_GPT = load_catalog().models["gpt-oss-20b"].model_copy(update={"architecture": "MixtralForCausalLM"})
+MIXTRAL = load_catalog().model_copy(update={"models": {**load_catalog().models, "gpt-oss-20b": _GPT}})
 
 CASES = [
     Case("missing-fact", TINY, severity="error", said="model_uri: found nothing"),
@@ -85,6 +88,10 @@ CASES = [
     Case("missing-fact", TINY, context=LOCAL),
     Case("missing-fact", OWN_UNREAD, severity="error", said="model.config: Qwen/Qwen3-4B was not read"),
     Case("missing-fact", OWN, severity="error", said="model.config: found nothing"),
+    Case("draft-target", CONTAINER, catalog=MIXTRAL, severity="error", said="MixtralForCausalLM"),
+    Case("draft-target", CONTAINER, _UNKNOWN, catalog=MIXTRAL, severity="warning", said="Mixtral"),
+    Case("draft-target", CONTAINER, "speculation: {mode: none}", catalog=MIXTRAL),
+    Case("draft-target", CONTAINER),
     Case("own-licence", OWN, severity="warning", said="model.license: found nothing"),
     Case("own-licence", OWN.replace("name: mine", "name: mine, license: mit")),
     Case("own-licence", CONTAINER),

@@ -221,6 +221,7 @@ class ModelEntry(PackagedData):
     weights_gb: float | None = None
     licence: str | None = None
     own: bool = False
+    architecture: str | None = None
     config_place: str | None = None
     vocabulary: Vocabulary | None = None
     attention: tuple[AttentionGroup, ...] | None = None

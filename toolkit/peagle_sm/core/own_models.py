@@ -79,6 +79,7 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
         weights_gb=weights,
         licence=own.license or facts.licence,
         own=True,
+        architecture=config.architecture if config else None,
         config_place=facts.place or None,
         attention=tuple(AttentionGroup(**group) for group in config.attention)
         if config and config.attention is not None

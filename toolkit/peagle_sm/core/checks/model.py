@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
+from peagle_sm.core.engines import version_of
 from peagle_sm.core.guard import execution_role, scheduler_role
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
@@ -221,6 +222,40 @@ def head_engine(draft: Draft) -> Findings:
             f"head {draft.head_id} needs vLLM {floor.version} or later; the image has "
             f"{draft.image.version_text}"
         )
+
+
+# Classes of vLLM 0.32.0 without its interface SupportsEagle3, which EAGLE-3 and P-EAGLE heads need; read from
+# ModelRegistry and `supports_eagle3` in the engine's environment on 2026-11-26. Others have it or were not seen.
+_LAST_READ = "0.32.0"
+_NAMES = (
+    "Bloom Cohere Cohere2 Dbrx Ernie4_5_Moe Exaone Exaone4 ExaoneMoe Falcon FalconH1 FalconMamba GPTJ Gemma "
+    "Gemma2 Gemma3 Gemma3n Glm4 Glm4Moe Glm4MoeLite GraniteMoe GraniteMoeHybrid GraniteMoeShared "
+    "HyperCLOVAX InternLM2 Jamba Lfm2 Lfm2Moe LongcatFlash Mamba Mamba2 Mixtral Nemotron OPT Olmoe Orion "
+    "Phi4MM PhiMoE Qwen2Moe StableLm Zamba2"
+)
+_WITHOUT_EAGLE3 = {f"{name}ForCausalLM" for name in _NAMES.split()} | {
+    "GPT2LMHeadModel",
+    "Gemma3ForConditionalGeneration",
+}
+
+
+@check(
+    "draft-target",
+    why="The engine loads the weights, and then ends: Model does not support EAGLE3 interface.",
+    source="vLLM 0.32.0: models/interfaces.py (SupportsEagle3), v1/worker/gpu_model_runner.py",
+    remedy="Set speculation.mode: none, or use an engine whose class of the model has SupportsEagle3.",
+    url="https://docs.vllm.ai/en/latest/features/speculative_decoding/",
+)
+def draft_target(draft: Draft) -> Findings:
+    """A target of which the engine cannot hand its hidden states to a draft head."""
+    name, image = draft.model.architecture, draft.image
+    if not draft.speculating or name not in _WITHOUT_EAGLE3:
+        return
+    read = image is not None and image.version is not None and image.version <= version_of(_LAST_READ)
+    yield Finding(
+        "error" if read else "warning",
+        f"speculation.mode: found {draft.mode}; vLLM {_LAST_READ} runs {name} without draft heads",
+    )
 
 
 @check(
