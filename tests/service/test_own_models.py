@@ -92,6 +92,14 @@ def test_only_the_indexs_files_count_and_without_any_the_shapes(folder: Path, tm
     assert weights_gb(load_spec(path)) == pytest.approx(134_515_008 * 2 / 1e9, rel=0.001)
 
 
+def test_an_index_says_the_parameters_of_an_unknown_architecture(folder: Path, tmp_path: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "model_type": "brand_new"}))
+    metadata = {"total_size": 269_030_016, "total_parameters": 134_515_008}
+    (folder / INDEX).write_text(json.dumps({"metadata": metadata}))
+    entry = catalog_for(load_spec(write(tmp_path / "spec.yaml"))).model("mine")
+    assert (entry.parameters_b, entry.weights_gb) == (0.134515008, 0.269030016)
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"
 WRONG: list[tuple[str, dict[str, str], str]] = [
     ("gone", {}, "no such file"),

@@ -67,6 +67,8 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
 
     config = read_config(facts.config, facts.place) if facts.place else None
     counted = config.parameters.total / 1e9 if config and config.parameters else None
+    if counted is None and facts.parameters is not None:
+        counted = facts.parameters / 1e9
     parameters = own.parameters_b or counted
     weights = own.weights_gb or _weights_gb(own, config, facts)
     longest = config.max_context if config else None

@@ -22,6 +22,8 @@ from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
 from peagle_sm.core.spec.validation import load_yaml, show
 
 _CATALOG_PARTS = ("models", "heads")
+_MOST_BYTES = 10**15
+"""More than any model has; also turns down infinity."""
 
 
 def with_own_entries(
@@ -131,11 +133,13 @@ def _read(own: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
             f"model.config: {folder.place} has no {CONFIG}",
             next_step="Give the folder, prefix or hub id of a model in Hugging Face's format.",
         )
+    index = _json(folder, INDEX) if INDEX in folder.sizes else None
     return replace(
         facts,
         config=_json(folder, CONFIG),
         place=folder.place if folder.place.endswith(CONFIG) else f"{folder.place.rstrip('/')}/{CONFIG}",
-        weights_bytes=_weights_bytes(folder),
+        weights_bytes=_weights_bytes(folder, index),
+        parameters=_positive(index, "total_parameters"),
         licence=folder.licence or licence_of(folder.sizes, _card(folder)),
     )
 
@@ -158,20 +162,26 @@ def _json(folder: Folder, name: str) -> Any:
         ) from error
 
 
-def _weights_bytes(folder: Folder) -> int | None:
+def _positive(index: Any, name: str) -> int | None:
+    """Return a figure of the index's metadata; None if it has none."""
+    metadata = index.get("metadata") if isinstance(index, Mapping) else None
+    value = metadata.get(name) if isinstance(metadata, Mapping) else None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if number and 0 < value < _MOST_BYTES else None
+
+
+def _weights_bytes(folder: Folder, index: Any) -> int | None:
     """Return the bytes of the files that the engine loads; None if neither they nor an index are there.
 
     With an index only its files count: some repositories hold the same weights again, in another layout.
     """
-    index = _json(folder, INDEX) if INDEX in folder.sizes else None
     if isinstance(index, Mapping):
         files = index.get("weight_map")
         names = {str(name) for name in files.values()} if isinstance(files, Mapping) else set()
         if names and names <= folder.sizes.keys():
             return sum(folder.sizes[name] for name in names)
-        metadata = index.get("metadata")
-        total = metadata.get("total_size") if isinstance(metadata, Mapping) else None
-        if isinstance(total, int | float) and not isinstance(total, bool) and total > 0:
-            return int(total)
+        total = _positive(index, "total_size")
+        if total is not None:
+            return total
     own = [name for name in shards(folder.sizes) if not name.startswith("consolidated")]
     return sum(folder.sizes[name] for name in own) or None

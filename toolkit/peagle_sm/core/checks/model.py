@@ -225,7 +225,7 @@ def head_engine(draft: Draft) -> Findings:
 
 
 # Classes of vLLM 0.32.0 without its interface SupportsEagle3, which EAGLE-3 and P-EAGLE heads need; read from
-# ModelRegistry and `supports_eagle3` in the engine's environment on 2026-11-26. Others have it or were not seen.
+# ModelRegistry and `supports_eagle3` in the engine's environment on 2026-11-26.
 _LAST_READ = "0.32.0"
 _NAMES = (
     "Bloom Cohere Cohere2 Dbrx Ernie4_5_Moe Exaone Exaone4 ExaoneMoe Falcon FalconH1 FalconMamba GPTJ Gemma "

@@ -396,7 +396,8 @@ class _Resolver:
         if self.model.artifact in self.context.artifacts:
             return _prefix(self.context.artifacts[str(self.model.artifact)])
         if self.source == "container":
-            wanted = self.model.hub_id or "the shipped stand-in target"
+            own = "the model's folder" if self.model.own else "the shipped stand-in target"
+            wanted = self.model.hub_id or own
             self._miss(
                 "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",

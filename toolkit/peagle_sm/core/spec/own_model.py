@@ -59,13 +59,14 @@ ModelField = Annotated[
 class OwnFacts:
     """What was read for a spec: the config.json of its own model, and its catalogue file.
 
-    ``weights_bytes`` is the size of the weights' files, or the index's figure; None without either. ``place``
-    names the source. ``models`` and ``heads`` are entries of the catalogue file, not validated yet.
+    ``weights_bytes`` is the size of the weights' files, or the index's figure; None without either.
+    ``parameters`` is the index's figure, if it has one. ``place`` names the source. ``models`` and ``heads`` are entries of the catalogue file, not validated yet.
     """
 
     config: Any = None
     place: str = ""
     weights_bytes: int | None = None
+    parameters: int | None = None
     licence: str | None = None
     models: Mapping[str, Any] = field(default_factory=dict)
     heads: Mapping[str, Any] = field(default_factory=dict)
