@@ -60,7 +60,8 @@ class OwnFacts:
     """What was read for a spec: the config.json of its own model, and its catalogue file.
 
     ``weights_bytes`` is the size of the weights' files, or the index's figure; None without either.
-    ``parameters`` is the index's figure, if it has one. ``place`` names the source. ``models`` and ``heads`` are entries of the catalogue file, not validated yet.
+    ``parameters`` is the index's figure, if it has one. ``place`` names the source. ``models`` and ``heads``
+    are entries of the catalogue file, not validated yet.
     """
 
     config: Any = None
