@@ -6,6 +6,7 @@ The expected figures are not of this project: billions of parameters on the mode
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,24 @@ def test_what_is_no_targets_config_is_refused_by_the_fields_name(config: Any, sa
     assert caught.value.message.startswith("model.config")
     assert said in caught.value.message
     assert caught.value.next_step
+
+
+ODD: tuple[Any, ...] = (
+    *(None, 0, -1, 2**40, 1.5, float("nan"), float("inf"), True, False, "x", "", [], ["x"], [1, "a"], {}),
+    *({"a": 1}, {"factor": "x"}, {"factor": float("inf"), "rope_type": "linear"}, [[1]]),
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_value_anywhere_is_a_spec_error_or_is_left_out(odd: Any) -> None:
+    for known in PUBLIC.values():
+        config = known["config"]
+        parts = [(None, config), *((name, part) for name, part in config.items() if isinstance(part, dict))]
+        for outer, part in parts:
+            for name in (*part, "mlp_only_layers", "layer_types", "quantization_config", "mlp_ratio"):
+                changed = {**part, name: odd}
+                with suppress(SpecError):  # nothing else
+                    read_config(changed if outer is None else {**config, outer: changed}, "x")
 
 
 def test_the_mapping_is_read_written_and_refused_by_field() -> None:

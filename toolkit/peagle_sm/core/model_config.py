@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from peagle_sm.core.engines import read_data
 from peagle_sm.core.errors import SpecError
@@ -350,7 +350,8 @@ def _sparse_layers(sizes: _Sizes) -> list[bool]:
     step = sizes.number("decoder_sparse_step") or sizes.number("interleave_moe_layer_step") or 1
     if isinstance(sizes.get("moe_layer_freq"), int):
         step = sizes.number("moe_layer_freq") or 1
-    without = sizes.get("mlp_only_layers") or []
+    given = sizes.get("mlp_only_layers")
+    without = given if isinstance(given, list) else []
     return [
         layer >= first and (layer + 1) % step == 0 and layer not in without for layer in range(sizes.layers)
     ]
@@ -411,6 +412,15 @@ def _linear_attention(sizes: _Sizes) -> int:
     return hidden * (2 * keys + 2 * values + 2 * heads) + kernel * (2 * keys + values) + values * hidden
 
 
+def _merge(sizes: _Sizes) -> int:
+    found = sizes.whole.get("spatial_merge_size")
+    return int(found) if found and _is_size(found) else 1
+
+
+def _is_size(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and 0 <= value <= _MAX_SIZE  # not for infinity and NaN
+
+
 def _vision(sizes: _Sizes, config: Mapping[str, Any]) -> int:
     """Return the parameters of the picture part and of its projection to the text's size."""
     found = sizes.whole.get("vision_config")
@@ -420,21 +430,23 @@ def _vision(sizes: _Sizes, config: Mapping[str, Any]) -> int:
     part = {**defaults["defaults"], **found}
 
     def number(*names: str) -> int:
-        return next((int(part[n]) for n in names if isinstance(part.get(n), int | float)), 0)
+        return next((int(part[n]) for n in names if _is_size(part.get(n))), 0)
 
     width, depth = number("embed_dim", "hidden_size"), number("depth", "num_hidden_layers", "num_layers")
-    inner = number("intermediate_size") or int(width * float(part.get("mlp_ratio", 4)))
+    ratio = part.get("mlp_ratio")
+    inner = number("intermediate_size") or int(width * (ratio if _is_size(ratio) else 4))
     matrices = int(defaults.get("mlp_matrices", 2))
     patch = number("patch_size") ** 2 * (number("temporal_patch_size") or 1) * 3 * width
     layers = depth * (4 * width * width + matrices * width * inner)
-    merged = width * (number("spatial_merge_size") or int(sizes.whole.get("spatial_merge_size") or 1)) ** 2
+    merged = width * (number("spatial_merge_size") or _merge(sizes)) ** 2
     text = sizes.need("hidden_size")
+    deepest = part.get("deepstack_visual_indexes")
     projection = {
         "linear": width * text,
         "mlp": width * text + text * text,
         "merger": merged * merged + merged * text,
     }[defaults.get("projection", "mlp")]
-    return layers + patch + projection * (1 + len(part.get("deepstack_visual_indexes") or ()))
+    return layers + patch + projection * (1 + len(deepest if isinstance(deepest, list) else ()))
 
 
 def _quantization(config: Mapping[str, Any], sizes: _Sizes) -> Mapping[str, Any] | None:

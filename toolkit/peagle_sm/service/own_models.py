@@ -166,8 +166,9 @@ def _positive(index: Any, name: str) -> int | None:
     """Return a figure of the index's metadata; None if it has none."""
     metadata = index.get("metadata") if isinstance(index, Mapping) else None
     value = metadata.get(name) if isinstance(metadata, Mapping) else None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if number and 0 < value < _MOST_BYTES else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return int(value) if 0 < value < _MOST_BYTES else None
 
 
 def _weights_bytes(folder: Folder, index: Any) -> int | None:
