@@ -67,7 +67,7 @@ def advice(plan: Plan) -> str:
     name, lifecycle = plan.names.endpoint, plan.spec.lifecycle
     mode = plan.spec.speculation.mode
     lines = [
-        f"## {name}: {plan.spec.model}, {mode}, {_price(plan)}",
+        f"## {name}: {plan.spec.model_name}, {mode}, {_price(plan)}",
         f"Invoke it: `{_invoke(plan)}`",
         f"Turn it off and on again: `peagle-sm pause {name}`, `peagle-sm resume {name}`. "
         f"Delete it: `cdk destroy {guard_names.endpoint_stack(name)} -c spec=FILE`.",
@@ -129,7 +129,7 @@ class EndpointStack(Stack):
             scope,
             name,
             stack_name=name,
-            description=f"peagle-sm: endpoint {plan.names.endpoint} ({plan.spec.model})",
+            description=f"peagle-sm: endpoint {plan.names.endpoint} ({plan.spec.model_name})",
             env=env,
             # without the rule the template has one parameter, and the switch has one to pass
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),

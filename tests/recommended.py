@@ -1,4 +1,4 @@
-"""The four recommended specs (docs/examples) on the two instance types they are recommended on."""
+"""The five recommended specs (docs/examples) on the two instance types they are recommended on."""
 
 from __future__ import annotations
 

@@ -65,6 +65,8 @@ def _table(section: Mapping[str, Any], sections: Mapping[str, Any]) -> list[str]
     for name, field in section["properties"].items():
         if _reference(field) in sections:
             kind, default = f"[section](#{name.lower()})", ""
+            if "oneOf" in field:
+                kind, default = f"text, or a {kind}", "required" if name in required else ""
         else:
             kind = _kind(field, sections)
             default = "required" if name in required else _value(field.get("default"))
@@ -75,7 +77,7 @@ def _table(section: Mapping[str, Any], sections: Mapping[str, Any]) -> list[str]
 
 def _reference(field: Mapping[str, Any]) -> str:
     """Return the name of the section that a field holds, also where it may be left out."""
-    options = [field, *field.get("anyOf", ())]
+    options = [field, *field.get("anyOf", ()), *field.get("oneOf", ())]
     return next((each["$ref"].rpartition("/")[2] for each in options if "$ref" in each), "")
 
 

@@ -26,7 +26,7 @@ def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
     result = run("init", model, "--mode", mode)
     assert result.exit_code == 0, result.stderr
     spec = parse_spec((in_empty_folder / "peagle.yaml").read_text())
-    assert (spec.name, spec.model, spec.speculation.mode) == (f"{model}-{mode}", model, mode)
+    assert (spec.name, spec.model_name, spec.speculation.mode) == (f"{model}-{mode}", model, mode)
     if mode != "none":
         figures = {str(k): v for k, v in load_catalog().models[model].default_num_speculative_tokens.items()}
         assert spec.speculation.num_speculative_tokens == figures[mode]
@@ -83,7 +83,7 @@ def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
     [
         ([], "no MODEL was given"),
         (["tiny-cod"], "tiny-code"),
-        (["gemma-4-31b-it", "--mode", "eagle3"], "the catalogue has no eagle3 head for gemma-4-31b-it"),
+        (["gemma-4-31b-it"], "the catalogue has no p-eagle head for gemma-4-31b-it"),
         (["tiny-code", "--name", "-bad"], "name"),
         (["tiny-code", "-o", "missing/x.yaml"], "missing/x.yaml: cannot be written"),
     ],

@@ -67,6 +67,7 @@ def test_the_plan_as_json() -> None:
     assert data == {
         "name": "coder",
         "model": "qwen3-coder-30b-a3b-instruct",
+        "model_parameters_b": None,
         "mode": "p-eagle",
         "num_speculative_tokens": 7,
         "engine_settings": {},

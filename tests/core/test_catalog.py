@@ -7,12 +7,13 @@ from peagle_sm.core.plan.environment import SpeculativeConfig
 CATALOG: Catalog = load_catalog()
 
 
-def test_the_four_models_and_the_stand_in_are_there() -> None:
+def test_the_five_models_and_the_stand_in_are_there() -> None:
     assert set(CATALOG.models) == {
         "gpt-oss-120b",
         "gpt-oss-20b",
         "qwen3-coder-30b-a3b-instruct",
         "gemma-4-31b-it",
+        "qwen3-8b",
         "tiny-code",
     }
 

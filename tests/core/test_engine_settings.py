@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.catalog import AttentionGroup, load_catalog
+from peagle_sm.core.catalog import AttentionGroup, kv_cache_gb, load_catalog
 from peagle_sm.core.engines import Range, load_arguments, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import environment
-from peagle_sm.core.plan.memory import kv_cache_gb
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.planning import engine_settings
 from peagle_sm.core.spec.endpoint_spec import parse_spec

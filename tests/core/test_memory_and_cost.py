@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.core.catalog import AttentionGroup
-from peagle_sm.core.plan.memory import kv_cache_gb
+from peagle_sm.core.catalog import AttentionGroup, kv_cache_gb
 from peagle_sm.core.planning import make_plan
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, plan_of, spec_of
 

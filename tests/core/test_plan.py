@@ -32,7 +32,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml
 
 
 def _context_for(spec: EndpointSpec) -> Context:
-    return LOCAL if spec.model == "tiny-code" else AWS
+    return LOCAL if spec.model_name == "tiny-code" else AWS
 
 
 def _container(plan: Plan) -> dict[str, Any]:

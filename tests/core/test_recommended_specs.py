@@ -19,7 +19,7 @@ ON_AWS = Context("123456789012", "us-east-1", NOW)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_recommended_spec_has_no_error(path: Path) -> None:
     spec = parse_spec(path.read_text(), path.name)
-    plan = make_plan(spec, LOCAL if spec.model == "tiny-code" else ON_AWS)
+    plan = make_plan(spec, LOCAL if spec.model_name == "tiny-code" else ON_AWS)
     assert [f"{each.check}: {each.message}" for each in plan.findings if each.severity == "error"] == []
     assert not plan.refused
     held = [each for each in plan.findings if each.check in ("advisories", "known-faults")]
@@ -52,6 +52,6 @@ def test_a_recommended_spec_fits_on_both_instance_types(stem: str, instance_type
     assert variant["InstanceType"] == instance_type
 
 
-def test_there_are_four_recommended_specs_for_each_instance_type() -> None:
-    assert len(PATHS) == 4
+def test_there_are_five_recommended_specs_for_each_instance_type() -> None:
+    assert len(PATHS) == 5
     assert len(PLACES) == len(PATHS) * len(GPUS)

@@ -21,7 +21,6 @@ from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.preflight import (
     PreflightFailed,
-    draft_of,
     gather,
     mending,
     own_buckets,
@@ -228,7 +227,7 @@ def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
     server: Server, aws: Session, made: dict[str, Any]
 ) -> None:
     name = server.deploy()
-    draft = draft_of(plan_for(EndpointSpec(**{**made, "name": name}), aws))
+    draft = plan_for(EndpointSpec(**{**made, "name": name}), aws).draft
     quotas = WITH_SPEC["quotas"](aws, draft)
     assert quotas.in_use["ml.g7e.2xlarge"] >= 1
     assert quotas.own_in_use == {"ml.g7e.2xlarge": 1}
@@ -364,7 +363,7 @@ def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
     local = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     plan = plan_for(EndpointSpec(name="local-preflight", model="tiny-code"), local)
     advance_clock(server.status.port, 1200)  # on purpose, so it is no fault of this machine's clock
-    assert set(readers(local, draft_of(plan))) == {
+    assert set(readers(local, plan.draft)) == {
         "identity",
         "execution_role",
         "scheduler_role",
@@ -387,7 +386,7 @@ def test_every_reader_is_judged_and_every_call_has_its_permission() -> None:
 def test_what_fix_would_do_is_collected(aws: Session, made: dict[str, Any]) -> None:
     fields = {**made, "serving": {}, "execution_role_arn": f"arn:aws:iam::{ACCOUNT}:role/nobody"}
     plan = plan_for(EndpointSpec(**fields), aws)
-    draft = draft_of(plan)
+    draft = plan.draft
     found = mending(preflight(aws, plan), draft)
     assert found.fields == {"serving.data_parallel_size": 4}
     assert found.reasons == {"serving.data_parallel_size": "gpus: run a replica on every GPU"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks.base import Artifacts, Prefix
 from peagle_sm.core.heads.layout import HeadLook
 from peagle_sm.core.words import Finding
@@ -22,6 +23,15 @@ _EAGLE3 = "speculation: {mode: eagle3, draft_head: gpt-oss-20b-eagle3}"
 _FOLDER = "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}}"
 _WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
 QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
+OWN = """
+name: demo
+model: {name: mine}
+model_uri: s3://b/t/
+speculation: {mode: none}
+"""
+OWN_UNREAD = OWN.replace("name: mine", "name: mine, config: Qwen/Qwen3-4B")
+_GPT = load_catalog().models["gpt-oss-20b"].model_copy(update={"architecture": "MixtralForCausalLM"})
+MIXTRAL = load_catalog().model_copy(update={"models": {**load_catalog().models, "gpt-oss-20b": _GPT}})
 
 CASES = [
     Case("missing-fact", TINY, severity="error", said="model_uri: found nothing"),
@@ -53,7 +63,7 @@ CASES = [
     Case(
         "missing-fact",
         GPT.replace("gpt-oss-20b", "gemma-4-31b-it"),
-        "source: container\nspeculation: {mode: eagle3}",
+        "source: container",
         severity="error",
         said="none is in the catalogue",
     ),
@@ -76,6 +86,15 @@ CASES = [
         said="Did you mean 'eu-north-1'?",
     ),
     Case("missing-fact", TINY, context=LOCAL),
+    Case("missing-fact", OWN_UNREAD, severity="error", said="model.config: Qwen/Qwen3-4B was not read"),
+    Case("missing-fact", OWN, severity="error", said="model.config: found nothing"),
+    Case("draft-target", CONTAINER, catalog=MIXTRAL, severity="error", said="MixtralForCausalLM"),
+    Case("draft-target", CONTAINER, _UNKNOWN, catalog=MIXTRAL, severity="warning", said="Mixtral"),
+    Case("draft-target", CONTAINER, "speculation: {mode: none}", catalog=MIXTRAL),
+    Case("draft-target", CONTAINER),
+    Case("own-licence", OWN, severity="warning", said="model.license: found nothing"),
+    Case("own-licence", OWN.replace("name: mine", "name: mine, license: mit")),
+    Case("own-licence", CONTAINER),
     Case("stand-in-weights", TINY, context=LOCAL, severity="info", said="small stand-in weights"),
     Case("stand-in-weights", GPT),
     Case(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.compare.arms import (
@@ -71,15 +72,22 @@ def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:
 
 
 def test_a_real_target_has_an_eagle3_head_without_bringing_one() -> None:
-    for model in ("gpt-oss-20b", "gpt-oss-120b", "qwen3-coder-30b-a3b-instruct"):
+    for model in (
+        "gpt-oss-20b",
+        "gpt-oss-120b",
+        "qwen3-coder-30b-a3b-instruct",
+        "gemma-4-31b-it",
+        "qwen3-8b",
+    ):
         made = spec_of(EndpointSpec(name="a", model=model, source="container"), "eagle3")
-        assert made.speculation.draft_head == f"{model}-eagle3"
+        default = load_catalog().model(model).default_heads.get("eagle3")
+        assert (made.speculation.draft_head or default) == f"{model}-eagle3"
 
 
 def test_a_mode_without_any_head_says_how_to_name_one() -> None:
     with pytest.raises(SpecError, match="no default draft head for gemma-4-31b-it") as caught:
-        spec_of(EndpointSpec(name="a", model="gemma-4-31b-it"), "eagle3")
-    assert "--head eagle3=ID" in str(caught.value.next_step)
+        spec_of(EndpointSpec(name="a", model="gemma-4-31b-it", source="container"), "p-eagle")
+    assert "--head p-eagle=ID" in str(caught.value.next_step)
 
 
 def test_jumpstarts_own_head_needs_no_name() -> None:

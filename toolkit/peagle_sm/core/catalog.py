@@ -7,7 +7,7 @@ image URI; other facts hold for ranges of versions. The data is in ``core/data/*
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -22,6 +22,9 @@ from peagle_sm.core.spec.validation import suggest
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 """The variable from which the vLLM image takes `--speculative-config`."""
 _LMI = "djl-inference"
+GPU_SHARE = 0.9
+"""Share of a GPU's memory that vLLM uses by default."""
+GPU_OVERHEAD_GB = 2.0
 
 
 class TagRule(PackagedData):
@@ -156,13 +159,39 @@ class Provenance(PackagedData):
 
 
 class AttentionGroup(PackagedData):
-    """Layers whose KV cache has one shape; ``window`` limits its tokens."""
+    """Layers whose KV cache has one shape; ``window`` limits its tokens.
+
+    ``tensors`` is 2 for keys and values, and 1 for the latent vector of MLA, with ``kv_heads`` 1.
+    """
 
     layers: int
     kv_heads: int
     head_dim: int
     window: int | None = None
     bytes_per_value: int = 2
+    tensors: int = 2
+
+
+def kv_cache_gb(
+    groups: Iterable[AttentionGroup], tokens: int, dtype: str | None = None, gpus: int = 1
+) -> float:
+    """Return the KV cache in GB of one sequence of ``tokens``, on all GPUs of a replica together.
+
+    ``dtype`` is vLLM's kv_cache_dtype. A GPU holds at least one KV head, so more GPUs than heads hold copies.
+    """
+    size = None if dtype in (None, "auto") else 1 if str(dtype).startswith("fp8") else 2
+    return (
+        sum(
+            group.layers
+            * group.tensors
+            * max(group.kv_heads, gpus)
+            * group.head_dim
+            * (size or group.bytes_per_value)
+            * min(tokens, group.window or tokens)
+            for group in groups
+        )
+        / 1e9
+    )
 
 
 class Vocabulary(PackagedData):
@@ -175,7 +204,11 @@ class Vocabulary(PackagedData):
 
 
 class ModelEntry(PackagedData):
-    """A target model; unknown fields are None."""
+    """A target model; unknown fields are None.
+
+    ``own`` is True for the spec's own model and for an entry of the user's catalogue file; ``config_place``
+    is where its config.json was read, None before. ``parameters_b`` are billions.
+    """
 
     title: str
     hub_id: str | None = None
@@ -184,12 +217,18 @@ class ModelEntry(PackagedData):
     stand_in: bool = False
     image: Literal["vllm", "vllm-cpu"] = "vllm"
     artifact: str | None = None
+    parameters_b: float | None = None
     weights_gb: float | None = None
+    licence: str | None = None
+    own: bool = False
+    architecture: str | None = None
+    config_place: str | None = None
     vocabulary: Vocabulary | None = None
     attention: tuple[AttentionGroup, ...] | None = None
+    attention_heads: int | None = None
     max_context: int | None = None
     default_max_model_len: int | None = None
-    default_instance_types: tuple[str, ...]
+    default_instance_types: tuple[str, ...] = ()
     default_heads: Mapping[Mode, str] = Field(default_factory=dict)
     default_num_speculative_tokens: Mapping[Mode, int]
     provenance: Mapping[str, Provenance]
@@ -341,7 +380,8 @@ class Catalog(PackagedData):
             raise SpecError(
                 f"model: found {model_id!r}; allowed: {', '.join(sorted(self.models))}."
                 f"{suggest(model_id, self.models)}",
-                next_step="Change 'model' to one of these ids.",
+                next_step="Change 'model' to one of these ids. For any other model, write "
+                f"model: {{name: {model_id}, config: FOLDER, s3://… or OWNER/NAME on the hub}}.",
                 details={"field": "model", "allowed": sorted(self.models)},
             )
         return self.models[model_id]

@@ -18,7 +18,7 @@ from peagle_sm.core.plan.memory import MemoryFit, memory_fit
 from peagle_sm.core.plan.payloads import Names, Request, names_for, requests_for, spec_hash
 from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
-from peagle_sm.core.spec.lock import Lock
+from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
 
 
@@ -87,14 +87,13 @@ class Plan(Shown):
     @property
     def stand_in_weights(self) -> bool:
         """Whether the endpoint uses small stand-in weights."""
-        entry = load_catalog().models.get(self.spec.model)
-        return self.context.local or (entry is not None and entry.stand_in)
+        return self.context.local or self.draft.model.stand_in
 
     @property
     def lock(self) -> Lock | None:
         """The spec's lock for this place; None if there is none, or the source is not JumpStart."""
-        source = self.spec.source or load_catalog().model(self.spec.model).sources[0]
-        return self.spec.lock("local" if self.context.local else "aws") if source == "jumpstart" else None
+        place: Place = "local" if self.context.local else "aws"
+        return self.spec.lock(place) if self.draft.source == "jumpstart" else None
 
     def parameters(self, operation: str) -> dict[str, Any]:
         """Return the exact parameters of one request, such as ``create_model``.
@@ -134,7 +133,8 @@ class Plan(Shown):
         """Return plain JSON types; costs are None if the price is unknown."""
         return {
             "name": self.spec.name,
-            "model": self.spec.model,
+            "model": self.spec.model_name,
+            "model_parameters_b": self.draft.model.parameters_b,
             "mode": self.spec.speculation.mode,
             "num_speculative_tokens": _draft_tokens(self),
             "engine_settings": dict(engine_settings(self)),
@@ -204,7 +204,8 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
     spec, lock = plan.spec, plan.lock
     locked = None if lock is None else lock.jumpstart
     fields = [
-        ("model", f"{spec.model}\n({STAND_IN})" if plan.stand_in_weights else spec.model),
+        ("model", f"{spec.model_name}\n({STAND_IN})" if plan.stand_in_weights else spec.model_name),
+        ("sizes from", plan.draft.model.config_place or ""),
         ("speculation", speculation_text(spec.speculation.mode, _draft_tokens(plan))),
         *engine_settings(plan),
         (

@@ -165,9 +165,10 @@ def serving_spec(spec: LearnSpec, served: EndpointSpec, session: Session) -> End
             f"the endpoint's spec has name {served.name!r}; learn.yaml has endpoint: {endpoint}",
             next_step="Give the spec of that endpoint with --spec.",
         )
-    if served.model != spec.target.model and not spec.target.model.startswith("s3://"):
+    if served.model_name != spec.target.model and not spec.target.model.startswith("s3://"):
         raise SpecError(
-            f"the endpoint serves model {served.model}; learn.yaml has target.model: {spec.target.model}",
+            f"the endpoint serves model {served.model_name}; learn.yaml has target.model: "
+            f"{spec.target.model}",
             next_step="Correct target or endpoint in learn.yaml.",
         )
     summary = status(endpoint, session=session).summary

@@ -27,6 +27,7 @@ from peagle_sm.core.jumpstart.documents import (
     row_of,
 )
 from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
+from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.lock import (
     Lock,
@@ -45,6 +46,7 @@ from peagle_sm.core.spec.lock import (
     parse_lock,
 )
 from peagle_sm.core.words import Finding
+from peagle_sm.service.own_models import with_own_entries
 
 By = Literal["id", "url"]
 
@@ -74,8 +76,8 @@ def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep:
         row = row_of(rows, keep.jumpstart.model_id, keep.jumpstart.version)
         return _open(row, documents, keep.source.found_by)
     known = entry.jumpstart_model_id
-    if known is not None and any(row.model_id == known for row in rows):
-        return _open(row_of(rows, known), documents, "id")
+    if known is not None and (entry.own or any(row.model_id == known for row in rows)):
+        return _open(row_of(rows, known), documents, "id")  # raises for an id that the user gave in vain
     if entry.hub_id is None:
         raise NotFound(
             f"{entry.title}: the catalogue has neither a JumpStart id nor a Hugging Face URL for it",
@@ -130,7 +132,7 @@ class Locking:
 
 def resolves_by_jumpstart(spec: EndpointSpec) -> bool:
     """Return whether the spec takes image and weights from JumpStart."""
-    model = load_catalog().model(spec.model)
+    model = catalog_for(spec).model(spec.model_name)
     return (spec.source or model.sources[0]) == "jumpstart"
 
 
@@ -156,7 +158,8 @@ def make_lock(
         SpecError: the spec does not use JumpStart.
     """
     environ = os.environ if environ is None else environ
-    entry = load_catalog().model(spec.model)
+    spec = with_own_entries(spec, spec_path.parent)
+    entry = catalog_for(spec).model(spec.model_name)
     _check(spec, session)
     place: Place = "local" if session.is_local else "aws"
     path = lock_path(spec_path, place)
@@ -170,7 +173,10 @@ def make_lock(
         environ=environ,
     )
     rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
-    keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
+    kept = before is not None and before.asked.model == spec.model_name and not upgrade
+    if before is not None and entry.own and before.jumpstart.model_id != entry.jumpstart_model_id:
+        kept = False  # the spec's own model has another JumpStart id now
+    keep = before if kept else None
     found = find(rows, documents, entry, keep)
     made = _lock(spec, session, found, buckets, config)
     newest = row_of(rows, found.row.model_id).version
@@ -240,7 +246,9 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
         lock_version=1,
         written_by=f"peagle-sm {version('peagle-sm')}",
         written_at=session.now().replace(microsecond=0).isoformat(),
-        asked=LockInput(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
+        asked=LockInput(
+            model=spec.model_name, instance_types=tuple(spec.placement.instance_types), config=config
+        ),
         source=LockedSource(
             place="local" if session.is_local else "aws",
             region=session.region,

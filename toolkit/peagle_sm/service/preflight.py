@@ -32,13 +32,12 @@ from peagle_sm.aws.readers import PERMISSIONS, readers
 from peagle_sm.aws.session.local_server import engine_state
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
-from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
 from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status, Unknown, judge
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard import GUARD_STACK
-from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.guard.status import shipped
@@ -77,7 +76,7 @@ def preflight(
         SpecError: ``skip`` has an unknown id.
     """
     known_ids(skip)
-    draft = None if plan is None else draft_of(plan)
+    draft = None if plan is None else plan.draft
     wanted = {name: partial(read, session, draft) for name, read in readers(session, draft).items()}
     facts = gather({**wanted, "guard": partial(read_guard, session), **(more or {})}, timeout_s)
     return judge(ALL_CHECKS, facts, draft, skip)
@@ -150,11 +149,6 @@ def known_ids(ids: Collection[str]) -> None:
             next_step="Run `peagle-sm checks` to list the ids.",
             details={"found": wrong, "allowed": sorted(known)},
         )
-
-
-def draft_of(plan: Plan) -> Draft:
-    """Return the plan's spec with all defaults resolved."""
-    return resolve(plan.spec, plan.context, load_catalog())
 
 
 def read_guard(session: Session) -> Guard:

@@ -16,7 +16,9 @@ from peagle_sm.core.spec.lock import UNREADABLE_STEP, Lock, Place, lock_path, pa
 
 
 def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
-    """Read a spec from a YAML file, with the locks beside it unless ``locks`` is False.
+    """Read a spec from a YAML file, with the locks and the files that it names, unless ``locks`` is False.
+
+    A model's config in S3 or on the hub is read by `plan_for`, which has a session.
 
     Raises:
         SpecError: the file, or a lock beside it, cannot be read, is not YAML, or has a bad field.
@@ -34,7 +36,17 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
             next_step="Give an existing spec file, or write one with `peagle-sm init`.",
         ) from error
     spec = parse_spec(text, origin=str(path))
-    return spec.with_locks(_locks_beside(Path(path))) if locks else spec
+    if not locks:
+        return spec
+    return _with_own_entries(spec, Path(path).parent).with_locks(_locks_beside(Path(path)))
+
+
+def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = None) -> EndpointSpec:
+    if spec.own_model is None and spec.catalog is None:
+        return spec
+    from peagle_sm.service.own_models import with_own_entries  # few specs need it
+
+    return with_own_entries(spec, base, session)
 
 
 def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
@@ -70,8 +82,10 @@ def plan_for(
     Raises:
         CredentialsError: no credentials, or the spec and the session have different regions.
         SpecError: the catalogue lacks something that the spec names.
+        NotFound, ServiceFault: the config of the spec's own model cannot be read.
     """
     _same_region(spec, session)
+    spec = _with_own_entries(spec, Path(), session)
     local = session.local
     account, assumed = (
         _account_or_placeholder(spec, session) if without_credentials else (session.account(), ())

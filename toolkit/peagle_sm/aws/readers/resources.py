@@ -284,7 +284,7 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
             faults = manifest_faults(
                 manifest,
                 folder.sizes,
-                model=draft.spec.model,
+                model=draft.spec.model_name,
                 mode=draft.mode,
                 num_speculative_tokens=draft.num_speculative_tokens,
             )

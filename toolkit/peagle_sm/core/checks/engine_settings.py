@@ -291,19 +291,25 @@ def _on_gpus(draft: Draft) -> bool:
 
 @check(
     "tensor-parallel-heads",
-    why="vLLM splits the KV heads over the GPUs, or copies them, and does not start if that is uneven.",
+    why="vLLM splits the heads over the GPUs, or copies KV heads, and does not start if that is uneven.",
     source="vLLM 0.32.0: config/model.py, verify_with_parallel_config; model_executor/layers/linear.py",
-    remedy="Set serving.tensor_parallel_size to a number that divides the KV heads, or a multiple of them.",
+    remedy="Set serving.tensor_parallel_size to a number that divides the attention heads and the KV heads.",
     url="https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
 )
 def tensor_parallel_heads(draft: Draft) -> Findings:
-    """A tensor parallel size over which the target's KV heads cannot be split."""
-    size = draft.spec.serving.tensor_parallel_size
+    """A tensor parallel size over which the target's heads cannot be split."""
+    size, queries = draft.spec.serving.tensor_parallel_size, draft.model.attention_heads
+    if queries is not None and queries % size:
+        yield (
+            f"serving.tensor_parallel_size: found {size}; {draft.spec.model_name} has {queries} attention "
+            "heads, which cannot be split over it"
+        )
+        return
     for heads in sorted({group.kv_heads for group in draft.model.attention or ()}):
         if heads % size and size % heads:
             yield (
-                f"serving.tensor_parallel_size: found {size}; {draft.spec.model} has {heads} KV heads, which "
-                "cannot be split over it"
+                f"serving.tensor_parallel_size: found {size}; {draft.spec.model_name} has {heads} KV heads, "
+                "which cannot be split over it"
             )
 
 

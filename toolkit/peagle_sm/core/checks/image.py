@@ -192,7 +192,7 @@ class Advisory(PackagedData):
         return (
             version is not None
             and self.concerns(version)
-            and (self.models is None or draft.spec.model in self.models)
+            and (self.models is None or draft.spec.model_name in self.models)
             and (self.modes is None or draft.mode in self.modes)
             and (self.min_context is None or (draft.max_model_len or 0) >= self.min_context)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
+from peagle_sm.core.engines import version_of
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.resolve import Draft
@@ -43,7 +44,20 @@ def licence(draft: Draft) -> Findings:
     if draft.spec.accept_eula or draft.source != "jumpstart" or draft.jumpstart is None:
         return
     if draft.jumpstart.gated:
-        yield f"accept_eula: found false; {draft.spec.model} is gated and needs true"
+        yield f"accept_eula: found false; {draft.spec.model_name} is gated and needs true"
+
+
+@check(
+    "own-licence",
+    why="The licence decides whether you may serve the model, and to whom.",
+    source="this project: a model of your own has no entry in the catalogue that names it",
+    remedy="Set model.license to the licence on the model's card.",
+    severity="warning",
+)
+def own_licence(draft: Draft) -> Findings:
+    """A model of the spec's own whose licence is not known."""
+    if draft.spec.own_model is not None and draft.model.licence is None and draft.source == "container":
+        yield f"model.license: found nothing; no licence of {draft.spec.model_name} is known"
 
 
 @check(
@@ -56,7 +70,7 @@ def licence(draft: Draft) -> Findings:
 def stand_in_weights(draft: Draft) -> Findings:
     """Small stand-in weights instead of a real model."""
     if draft.model.stand_in:
-        yield f"{draft.spec.model} runs on small stand-in weights"
+        yield f"{draft.spec.model_name} runs on small stand-in weights"
 
 
 @check(
@@ -106,7 +120,7 @@ _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
 def _fits(draft: Draft) -> bool:
     """Return whether the head fits model and mode, as far as known."""
     head = draft.head
-    return head is None or (head.target == draft.spec.model and head.method == draft.mode)
+    return head is None or (head.target == draft.spec.model_name and head.method == draft.mode)
 
 
 @check(
@@ -121,10 +135,10 @@ def head_fits(draft: Draft) -> Findings:
     if draft.head is None or _fits(draft):
         return
     fitting = sorted(
-        n for n, h in draft.catalog.heads_for(draft.spec.model).items() if h.method == draft.mode
+        n for n, h in draft.catalog.heads_for(draft.spec.model_name).items() if h.method == draft.mode
     )
     allowed = ", ".join(fitting) or "no head is in the catalogue; set head_uri and your own name for it"
-    if draft.head.target != draft.spec.model:
+    if draft.head.target != draft.spec.model_name:
         yield (
             f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
             f"allowed: {allowed}"
@@ -192,6 +206,40 @@ def head_engine(draft: Draft) -> Findings:
             f"head {draft.head_id} needs vLLM {floor.version} or later; the image has "
             f"{draft.image.version_text}"
         )
+
+
+# Classes of vLLM 0.32.0 without its interface SupportsEagle3, which EAGLE-3 and P-EAGLE heads need; read from
+# ModelRegistry and `supports_eagle3` in the engine's environment on 2026-11-26.
+_LAST_READ = "0.32.0"
+_NAMES = (
+    "Bloom Cohere Cohere2 Dbrx Ernie4_5_Moe Exaone Exaone4 ExaoneMoe Falcon FalconH1 FalconMamba GPTJ Gemma "
+    "Gemma2 Gemma3 Gemma3n Glm4 Glm4Moe Glm4MoeLite GraniteMoe GraniteMoeHybrid GraniteMoeShared "
+    "HyperCLOVAX InternLM2 Jamba Lfm2 Lfm2Moe LongcatFlash Mamba Mamba2 Mixtral Nemotron OPT Olmoe Orion "
+    "Phi4MM PhiMoE Qwen2Moe StableLm Zamba2"
+)
+_WITHOUT_EAGLE3 = {f"{name}ForCausalLM" for name in _NAMES.split()} | {
+    "GPT2LMHeadModel",
+    "Gemma3ForConditionalGeneration",
+}
+
+
+@check(
+    "draft-target",
+    why="The engine loads the weights, and then ends: Model does not support EAGLE3 interface.",
+    source="vLLM 0.32.0: models/interfaces.py (SupportsEagle3), v1/worker/gpu_model_runner.py",
+    remedy="Set speculation.mode: none, or use an engine whose class of the model has SupportsEagle3.",
+    url="https://docs.vllm.ai/en/latest/features/speculative_decoding/",
+)
+def draft_target(draft: Draft) -> Findings:
+    """A target of which the engine cannot hand its hidden states to a draft head."""
+    name, image = draft.model.architecture, draft.image
+    if not draft.speculating or name not in _WITHOUT_EAGLE3:
+        return
+    read = image is not None and image.version is not None and image.version <= version_of(_LAST_READ)
+    yield Finding(
+        "error" if read else "warning",
+        f"speculation.mode: found {draft.mode}; vLLM {_LAST_READ} runs {name} without draft heads",
+    )
 
 
 @check(
@@ -264,7 +312,7 @@ def chat_vocabulary(draft: Draft) -> Findings:
         yield Finding(
             "warning",
             f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)}, with network "
-            f"isolation, {draft.spec.model} needs {file.name} next to the weights for chat",
+            f"isolation, {draft.spec.model_name} needs {file.name} next to the weights for chat",
             "Stage the model with `peagle-sm heads stage MODEL --to PREFIX`, and set "
             f"serving.env.{VOCABULARY_FOLDER}: {MODEL_MOUNT}. An image of your own with vLLM "
             f"{_embedded(draft)} or later needs neither: start its tag with the version, as in vllm:0.33.0.",
@@ -292,7 +340,7 @@ def chat_vocabulary_file(fact: Artifacts, draft: Draft) -> Findings:
         return
     if needed.name in fact.target.keys:
         return
-    prefix, model = fact.target.uri, draft.spec.model
+    prefix, model = fact.target.uri, draft.spec.model_name
     yield Finding(
         "error",
         f"model_uri: {prefix} lacks {needed.name}: {model} would start but could not chat",

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.catalog import AttentionGroup, InstanceEntry
+from peagle_sm.core.catalog import GPU_OVERHEAD_GB, GPU_SHARE, InstanceEntry, kv_cache_gb
 from peagle_sm.core.plan.resolve import Draft
 
-GPU_SHARE = 0.9
-GPU_OVERHEAD_GB = 2.0
 HOST_OVERHEAD_GB = 1.5
 """Memory of a local engine's processes; measured 1.35 with a stand-in's cache: docs/explanation/engine.md."""
 _SHARE_VARIABLE = "SM_VLLM_GPU_MEMORY_UTILIZATION"
@@ -39,23 +37,6 @@ class _Room:
     lines: tuple[str, ...]
 
 
-def kv_cache_gb(groups: tuple[AttentionGroup, ...], tokens: int, dtype: str | None = None) -> float:
-    """Return the KV cache size in GB for one sequence of ``tokens``; ``dtype`` is vLLM's kv_cache_dtype."""
-    size = None if dtype in (None, "auto") else 1 if str(dtype).startswith("fp8") else 2
-    return (
-        sum(
-            group.layers
-            * 2
-            * group.kv_heads
-            * group.head_dim
-            * (size or group.bytes_per_value)
-            * min(tokens, group.window or tokens)
-            for group in groups
-        )
-        / 1e9
-    )
-
-
 def _size(gb: float) -> str:
     """Format a size with two decimals; small sizes in MB, to avoid 0.00 GB."""
     return f"{gb * 1000:8.2f} MB" if 0 < gb < 0.1 else f"{gb:8.2f} GB"
@@ -65,9 +46,9 @@ def unknown_facts(draft: Draft) -> tuple[str, ...]:
     """Return the names of missing facts that the sum needs."""
     missing = []
     if draft.model.weights_gb is None:
-        missing.append(f"weight size of {draft.spec.model}")
+        missing.append(f"weight size of {draft.spec.model_name}")
     if draft.model.attention is None:
-        missing.append(f"attention layout of {draft.spec.model}")
+        missing.append(f"attention layout of {draft.spec.model_name}")
     if draft.max_model_len is None:
         missing.append("max_model_len")
     missing += [f"memory of {name}" for name in draft.instance_types if draft.instance(name) is None]
@@ -116,7 +97,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     weights = model.weights_gb or 0.0
     # the local engine, on a CPU, ignores the setting
     dtype = draft.spec.serving.kv_cache_dtype if entry.gpu_count else None
-    cache = kv_cache_gb(model.attention or (), tokens, dtype)
+    cache = kv_cache_gb(model.attention or (), tokens, dtype, draft.spec.serving.tensor_parallel_size)
     head = (draft.head.weights_gb or 0.0) if draft.head else 0.0
     known_head = not draft.speculating or (draft.head is not None and draft.head.weights_gb is not None)
     room = _room(draft, name, entry)

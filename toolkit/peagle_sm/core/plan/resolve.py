@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from peagle_sm.core.catalog import (
+    GPU_OVERHEAD_GB,
+    GPU_SHARE,
     SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
@@ -16,7 +18,9 @@ from peagle_sm.core.catalog import (
     JumpStartEntry,
     ModelEntry,
     Vocabulary,
+    kv_cache_gb,
 )
+from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
@@ -30,6 +34,10 @@ JUMPSTART_HEAD = "jumpstart"
 """Name for a draft head of a JumpStart config that is not in the catalogue."""
 
 _LONGEST_WAIT_S = 3600
+_HEAD_ROOM_GB = 1.0
+"""Memory for a draft head when an instance is chosen: most heads of small models need less."""
+_SIZES = ("2xlarge", "4xlarge", "xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "48xlarge")
+"""Sizes of instances with equal GPUs, best first: with 2xlarge the host's memory holds the weights."""
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
 
 
@@ -159,23 +167,60 @@ class _Resolver:
         self.missing_fields: list[MissingField] = []
         # the local server has one region and roles of its own; checks/placement.py says what they replace
         self.region = context.region if context.local else spec.placement.region or context.region
-        self.model = catalog.model(spec.model)
+        self.model = catalog.model(spec.model_name)
         self.source: Source = spec.source or self.model.sources[0]
+        if self.source == "container":
+            self._name_unknown_sizes()
         self.lock = self._usable_lock() if self.source == "jumpstart" else None
         self.jumpstart = self._jumpstart() if self.source == "jumpstart" else None
         if self.source not in self.model.sources:
             self._miss(
                 "source",
-                f"source: found {self.source!r} for model {spec.model!r}; "
+                f"source: found {self.source!r} for model {spec.model_name!r}; "
                 f"allowed: {', '.join(self.model.sources)}",
                 f"Set source: {self.model.sources[0]}.",
             )
         elif self.source == "jumpstart" and self.jumpstart is None:
+            model_id = self.model.jumpstart_model_id or "not known"
             self._miss(
                 "source",
-                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not known'}) is "
-                "neither in the catalogue nor locked: its image, artifact keys and environment are missing",
+                f"JumpStart's spec of {spec.model_name!r} (id {model_id}) is neither in the catalogue nor "
+                "locked: its image, artifact keys and environment are missing",
                 f"{_LOCK} Or set source: container, model_uri and head_uri.",
+            )
+
+    def _name_unknown_sizes(self) -> None:
+        """Name what is missing of the spec's own model."""
+        own, model = self.spec.own_model, self.model
+        if own is None or model.weights_gb is not None:
+            return
+        if own.config is None:
+            self._miss(
+                "model.config",
+                f"model.config: found nothing; the sizes of {own.name} are read from its config.json",
+                "Set model.config to its folder, s3://… or OWNER/NAME on the hub.",
+            )
+        elif model.config_place is None:
+            self._miss(
+                "model.config",
+                f"model.config: {own.config} was not read: this plan makes no call to AWS or the hub",
+                "Download its config.json and model.safetensors.index.json into a folder beside the spec, "
+                "and give the folder as model.config.",
+            )
+        elif model.parameters_b is None:
+            self._miss(
+                "model.parameters_b",
+                f"model.parameters_b: found nothing; {model.config_place} has an architecture whose "
+                "parameters are not counted here, and no index of the weights",
+                "Set model.parameters_b to the billions of parameters on the model's card; or give a folder "
+                "that has model.safetensors.index.json as model.config.",
+            )
+        else:
+            self._miss(
+                "model.weights_gb",
+                f"model.weights_gb: found nothing; {model.config_place} has a quantization whose sizes are "
+                "not known here",
+                "Set model.weights_gb to the size of its *.safetensors in GB (10^9 bytes).",
             )
 
     def _usable_lock(self) -> Lock | None:
@@ -185,18 +230,23 @@ class _Resolver:
             return None
         said = mismatches(
             lock,
-            model=self.spec.model,
+            model=self.spec.model_name,
             instance_types=tuple(self.spec.placement.instance_types),
             region=self.region,
             place=place,
         )
+        if self.model.own and lock.jumpstart.model_id != self.model.jumpstart_model_id:
+            said.append(
+                f"it is of JumpStart's {lock.jumpstart.model_id}, but the spec has model.jumpstart: "
+                f"{self.model.jumpstart_model_id}"
+            )
         if said:
             self._miss("lock", f"the lock next to the spec does not match: {'; '.join(said)}", _LOCK)
         return lock
 
     def _jumpstart(self) -> JumpStartEntry | None:
         """Return the lock's entry, else the catalogue's."""
-        return _entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
+        return _entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model_name)
 
     def _miss(self, field: str, message: str, next_step: str) -> None:
         self.missing_fields.append(MissingField(field, message, next_step))
@@ -218,12 +268,18 @@ class _Resolver:
             )
             return None, None
         if head_id is None:
-            of_mode = sorted(n for n, h in self.catalog.heads_for(spec.model).items() if h.method == mode)
-            known = f"known for {spec.model}: {', '.join(of_mode)}" if of_mode else "none is in the catalogue"
+            of_mode = sorted(
+                n for n, h in self.catalog.heads_for(spec.model_name).items() if h.method == mode
+            )
+            known = (
+                f"known for {spec.model_name}: {', '.join(of_mode)}"
+                if of_mode
+                else "none is in the catalogue"
+            )
             needed = (
                 f"mode {mode} needs an explicit draft head ({known})"
                 if mode == "eagle3"
-                else f"no {mode} head is known for model {spec.model!r} ({known})"
+                else f"no {mode} head is known for model {spec.model_name!r} ({known})"
             )
             # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
             if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
@@ -236,13 +292,14 @@ class _Resolver:
             return None, None
         entry = self.catalog.heads.get(head_id)
         if entry is None and spec.head_uri is None:
-            allowed = sorted(self.catalog.heads_for(spec.model))
+            allowed = sorted(self.catalog.heads_for(spec.model_name))
             self._miss(
                 "speculation.draft_head",
                 f"speculation.draft_head: found {head_id!r}; "
                 f"allowed: {', '.join(allowed) or 'no catalogued head'}, or any name together with head_uri."
                 f"{suggest(head_id, allowed)}",
-                "Give a catalogued head, or set head_uri to the S3 prefix of your own head.",
+                "Give a catalogued head, or the S3 prefix of your own head; `peagle-sm heads stage HEAD --to "
+                "s3://…` uploads a folder or a head of the hub.",
             )
         return head_id, entry
 
@@ -251,7 +308,40 @@ class _Resolver:
             return tuple(self.spec.placement.instance_types)
         if self.jumpstart is not None:
             return (self.jumpstart.default_instance_type,)
-        return self.model.default_instance_types
+        return self.model.default_instance_types or (self._smallest_instance(),)
+
+    def _smallest_instance(self) -> str:
+        """Return the instance with the least GPU memory on which the model fits; else that with the most."""
+        serving, model = self.spec.serving, self.model
+        gpus = serving.tensor_parallel_size
+        tokens = serving.max_model_len or model.default_max_model_len or 0
+        cache = kv_cache_gb(model.attention or (), tokens, serving.kv_cache_dtype, gpus)
+        needed = (
+            (model.weights_gb or 0.0)
+            + cache
+            + (_HEAD_ROOM_GB if self.spec.speculation.mode != "none" else 0.0)
+        )
+        enough = {
+            name: entry
+            for name, entry in self.catalog.instances.items()
+            if entry.gpu_count >= gpus * serving.data_parallel_size
+        }
+
+        def order(name: str) -> tuple[float, int, str]:
+            entry, size = enough[name], name.rpartition(".")[2]
+            rank = _SIZES.index(size) if size in _SIZES else len(_SIZES)
+            return entry.gpu_count * entry.gpu_memory_gb, rank, name
+
+        fitting = [
+            name
+            for name, entry in enough.items()
+            if gpus * (entry.gpu_memory_gb * GPU_SHARE - GPU_OVERHEAD_GB) >= needed
+        ]
+        if fitting:
+            return min(fitting, key=order)
+        return max(
+            enough or self.catalog.instances, key=lambda name: self.catalog.instances[name].gpu_memory_gb
+        )
 
     def _registry(self) -> str | None:
         entry = self.catalog.regions.get(self.region)
@@ -299,7 +389,7 @@ class _Resolver:
             return f"{registry}/vllm:{self.catalog.images.default_tag()}" if registry else None
         self._miss(
             "image",
-            f"image: model {self.spec.model!r} needs this project's {self.model.image} image, whose "
+            f"image: model {self.spec.model_name!r} needs this project's {self.model.image} image, whose "
             "URI in your account is not known",
             "Build container/, push it to ECR and set image; or deploy with --local.",
         )
@@ -313,7 +403,8 @@ class _Resolver:
         if self.model.artifact in self.context.artifacts:
             return _prefix(self.context.artifacts[str(self.model.artifact)])
         if self.source == "container":
-            wanted = self.model.hub_id or "the shipped stand-in target"
+            own = "the model's folder" if self.model.own else "the shipped stand-in target"
+            wanted = self.model.hub_id or own
             self._miss(
                 "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",
@@ -379,6 +470,7 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
     Raises:
         SpecError: the model is not in the catalogue.
     """
+    catalog = catalog_for(spec, catalog)
     chosen = _Resolver(spec, context, catalog)
     head_id, head = chosen.head()
     types = chosen.instance_types()

@@ -20,6 +20,7 @@ from pydantic import (
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.core.spec.lock import Lock, Place
+from peagle_sm.core.spec.own_model import ModelField, OwnFacts, OwnModel
 from peagle_sm.core.spec.validation import (
     SLICES_DESCRIPTION,
     OwnTags,
@@ -121,7 +122,7 @@ class SpeculationSpec(SpecPart):
     draft_head: str | None = Field(
         default=None,
         min_length=1,
-        description="Catalogue id of the draft head, or a name for that at head_uri.",
+        description="Catalogue id of the draft head, a name for that at head_uri, or its S3 prefix itself.",
     )
     draft_tensor_parallel_size: int | None = Field(
         default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
@@ -310,7 +311,15 @@ class EndpointSpec(SpecPart):
     """
 
     name: str = Field(description="Endpoint name: letters, digits and inner hyphens, at most 63.")
-    model: str = Field(min_length=1, description="Catalogue id of the target model.")
+    model: ModelField = Field(
+        description="Catalogue id of the target model, or a mapping for any other: {name: …, config: …}."
+    )
+    catalog: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Your own catalogue: a YAML file (relative to the spec) with models and heads, in the "
+        "form of the packaged models.yaml and heads.yaml.",
+    )
     source: Source | None = Field(
         default=None, description="jumpstart or container; left out, the catalogue's first for the model."
     )
@@ -349,6 +358,8 @@ class EndpointSpec(SpecPart):
         default=3600, ge=60, le=3600, description="Seconds to wait for the container's first healthy /ping."
     )
 
+    # Not a field: what was read for `model` and `catalog`; None before.
+    _own: OwnFacts | None = PrivateAttr(default=None)
     # Not a field: the locks that `peagle-sm lock` wrote next to the spec's file.
     _locks: Mapping[Place, Lock] = PrivateAttr(default_factory=dict)
 
@@ -360,19 +371,64 @@ class EndpointSpec(SpecPart):
             except ValidationError as error:
                 raise explain(error, origin="spec", model=type(self)) from error
 
+    @property
+    def model_name(self) -> str:
+        """Catalogue id, or the name of the spec's own model."""
+        return self.model.name if isinstance(self.model, OwnModel) else self.model
+
+    @property
+    def own_model(self) -> OwnModel | None:
+        """The spec's own model; None for a model of a catalogue."""
+        return self.model if isinstance(self.model, OwnModel) else None
+
+    @property
+    def own_facts(self) -> OwnFacts | None:
+        """What was read for the spec's own model and catalogue file; None before."""
+        return self._own
+
+    def with_own_facts(self, facts: OwnFacts) -> EndpointSpec:
+        """Return this spec with what was read for its own model and catalogue file."""
+        copy = self.model_copy()
+        copy._own = facts
+        return copy
+
     def lock(self, place: Place) -> Lock | None:
         """Return the lock for AWS or for the local server; None without one."""
         return self._locks.get(place)
 
     def locked_as(self, other: EndpointSpec) -> EndpointSpec:
-        """Return this spec with the locks of the spec from which it was made."""
-        return self.with_locks(other._locks)
+        """Return this spec with the locks, and what else was read, of the spec from which it was made."""
+        copy = self.with_locks(other._locks)
+        copy._own = other._own
+        return copy
 
     def with_locks(self, locks: Mapping[Place, Lock]) -> EndpointSpec:
         """Return this spec with the given locks."""
         copy = self.model_copy()
         copy._locks = dict(locks)
         return copy
+
+    @model_validator(mode="before")
+    @classmethod
+    def _head_in_s3(cls, data: Any) -> Any:
+        """Take a draft_head in S3 as head_uri, with the prefix's last folder as the head's name."""
+        speculation = data.get("speculation") if isinstance(data, Mapping) else None
+        if isinstance(speculation, SpeculationSpec):
+            speculation = speculation.model_dump(exclude_unset=True)
+        if not isinstance(speculation, Mapping):
+            return data
+        head = speculation.get("draft_head")
+        if not isinstance(head, str) or not head.startswith("s3://"):
+            return data
+        prefix = head.rstrip("/") + "/"
+        uri = data.get("head_uri")
+        if isinstance(uri, str) and uri.rstrip("/") + "/" != prefix:
+            raise ValueError(
+                f"speculation.draft_head: found {head} with head_uri {uri}; allowed: one of the two, or the "
+                "same prefix in both"
+            )
+        name = prefix.rstrip("/").rpartition("/")[2] or "head"
+        return {**data, "speculation": {**speculation, "draft_head": name}, "head_uri": prefix}
 
     @field_validator("name")
     @classmethod

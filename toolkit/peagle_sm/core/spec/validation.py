@@ -107,6 +107,9 @@ class UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+# Starts the tags of a union's members, which pydantic puts into the location of an error.
+UNION_TAG = "|"
+
 # More than any spec has; nested aliases can expand to billions.
 _MOST_VALUES = 100_000
 
@@ -263,7 +266,7 @@ def _allowed(error: ErrorDetails) -> str:
 
 def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
     """Return the field, its validation error, and the next step."""
-    location = error["loc"]
+    location = tuple(part for part in error["loc"] if not str(part).startswith(UNION_TAG))
     if location and location[-1] == "[key]":
         parent = ".".join(str(part) for part in location[:-2])
         return (

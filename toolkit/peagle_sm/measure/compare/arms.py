@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog import Catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_arm, is_url
@@ -164,17 +165,17 @@ def specs_of(
 
 
 def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:
-    known = catalog or load_catalog()
-    model = known.model(base.model)
+    known = catalog_for(base, catalog)
+    model = known.model(base.model_name)
     if mode in model.default_heads:
         return None  # the plan takes it
-    heads = [name for name, head in known.heads_for(base.model).items() if head.method == mode]
+    heads = [name for name, head in known.heads_for(base.model_name).items() if head.method == mode]
     if len(heads) == 1:
         return heads[0]
     if mode == "p-eagle" and (base.source or model.sources[0]) == "jumpstart":
         return None  # JumpStart's own
     raise SpecError(
-        f"mode {mode}: no default draft head for {base.model}; "
+        f"mode {mode}: no default draft head for {base.model_name}; "
         f"heads of this mode in the catalogue: {', '.join(heads) or 'none'}.",
         next_step=f"Name one with --head {mode}=ID, or leave {mode} out of --modes.",
         details={"mode": mode, "heads": heads},

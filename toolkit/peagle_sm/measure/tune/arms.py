@@ -21,12 +21,10 @@ from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control.sagemaker import component_names, describe_component
 from peagle_sm.aws.session.errors import aws_errors, is_refused_now
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
 from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.plan.tags_and_schedules import (
     ENDPOINT,
     MODE,
@@ -247,7 +245,7 @@ def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
 
 
 def _requirements(plan: Plan, arms: int) -> dict[str, Any]:
-    draft = resolve(plan.spec, plan.context, load_catalog())
+    draft = plan.draft
     facts = draft.instance(draft.instance_types[0])
     needs = compute_requirements(draft)
     each = int(needs.get("NumberOfAcceleratorDevicesRequired", 0))

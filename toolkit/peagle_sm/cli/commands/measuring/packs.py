@@ -246,12 +246,12 @@ def expected_setup(base: EndpointSpec, options: Mapping[str, Any]) -> Setup:
 
     The endpoints do not exist yet, so lengths in tokens are guessed from the characters.
     """
-    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.own_models import catalog_for
     from peagle_sm.measure.compare.measurement import Setup
     from peagle_sm.measure.packs.pack import Make, PackNotMeasured, ServedModel
     from peagle_sm.measure.results.records import Load
 
-    context = base.serving.max_model_len or load_catalog().model(base.model).max_context or 8192
+    context = base.serving.max_model_len or catalog_for(base).model(base.model_name).max_context or 8192
     model = ServedModel(
         min(context, options["context"] or context), False, lambda text: range(len(text) // 4)
     )

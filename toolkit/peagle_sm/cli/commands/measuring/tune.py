@@ -199,7 +199,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
         else f"at most {settings.most_deployments} deployments of K for each mode, besides the baseline"
     )
     lines = [
-        ("tune", f"{', '.join(settings.modes)} of {job.spec.model}, K 1 to {settings.max_k}"),
+        ("tune", f"{', '.join(settings.modes)} of {job.spec.model_name}, K 1 to {settings.max_k}"),
         ("concurrency", ", ".join(map(str, settings.concurrencies))),
         ("how", how),
         ("workload", f"{job.workload.name}: {len(job.workload.items)} prompts"),

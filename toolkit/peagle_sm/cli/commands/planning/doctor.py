@@ -145,9 +145,9 @@ def _fix(
     yes: bool,
 ) -> bool:
     """Apply the fixes after confirmation; return whether anything was changed."""
-    from peagle_sm.service.preflight import draft_of, mending, own_buckets
+    from peagle_sm.service.preflight import mending, own_buckets
 
-    draft = draft_of(plan) if plan is not None else None
+    draft = plan.draft if plan is not None else None
     found = mending(results, draft)
     changed = False
     if found.fields and path is not None and str(path) != "-":

@@ -138,6 +138,7 @@ def lock(
     """
     from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
     from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
+    from peagle_sm.service.own_models import with_own_entries
     from peagle_sm.service.spec_to_plan import load_spec
 
     if str(spec_path) == "-":
@@ -145,7 +146,7 @@ def lock(
             "SPEC: found -; allowed: a file, since the lock is written beside it",
             next_step="Save the spec as peagle.yaml.",
         )
-    spec = load_spec(spec_path, locks=False)
+    spec = with_own_entries(load_spec(spec_path, locks=False), spec_path.parent)
     if not resolves_by_jumpstart(spec):
         nothing = f"{spec.name}: nothing to lock: with source container the spec has its own image and files"
         emit(state, table=lambda: nothing, data=lambda: {"path": None, "written": False}, names=[])

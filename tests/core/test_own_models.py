@@ -1,0 +1,350 @@
+"""Models that the catalogue does not have: sizes from their public config.json, plans, and what is refused.
+
+The expected figures are not of this project: billions of parameters on the model's card, the parameters that
+`transformers` builds, and the KV cache by hand (``public_configs.yaml``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.model_config import read_config
+from peagle_sm.core.own_models import catalog_for
+from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
+from peagle_sm.core.spec.own_model import OwnFacts
+from tests.core.support import AWS, ROLE, SCHEDULER_ROLE
+
+PUBLIC: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("public_configs.yaml").read_text("utf-8"))
+LLAMA = PUBLIC["Llama-3.1-8B-Instruct"]["config"]
+# vLLM 0.32.0's classes of these lack SupportsEagle3.
+WITHOUT_HEADS = ("Mixtral-8x7B-Instruct-v0.1", "Gemma-3-27B-it", "GLM-4.5-Air")
+each_model = pytest.mark.parametrize("name", PUBLIC)
+
+
+def spec_with(config: Any, *, weights_bytes: int | None = None, **fields: Any) -> EndpointSpec:
+    """Return a spec of one's own model, as if its config had been read at a place."""
+    made: dict[str, Any] = {
+        "name": "demo",
+        "model": {"name": "mine", "config": "mine", "license": "mit"},
+        "model_uri": "s3://bucket/target/",
+        "speculation": {"mode": "none"},
+        "execution_role_arn": ROLE,
+        "scheduler_role_arn": SCHEDULER_ROLE,
+    }
+    facts = OwnFacts(config=config, place="mine/config.json", weights_bytes=weights_bytes)
+    return EndpointSpec(**{**made, **fields}).with_own_facts(facts)
+
+
+def plan_with(config: Any, **fields: Any) -> Plan:
+    """Plan such a spec on AWS."""
+    return make_plan(spec_with(config, **fields), AWS)
+
+
+def errors(plan: Plan) -> list[str]:
+    """The messages that refuse a plan."""
+    return [one.message for one in plan.errors()]
+
+
+@each_model
+def test_parameters_are_those_of_the_card_and_of_transformers(name: str) -> None:
+    facts = read_config(PUBLIC[name]["config"], name)
+    assert facts.parameters is not None
+    assert facts.parameters.total / 1e9 == pytest.approx(PUBLIC[name]["published"], rel=0.02)
+    assert facts.parameters.total == pytest.approx(PUBLIC[name]["built"], rel=0.005)
+    if "active" in PUBLIC[name]:  # cards count the embeddings in or out, and round
+        assert facts.parameters.active / 1e9 == pytest.approx(PUBLIC[name]["active"], abs=1.5)
+
+
+@each_model
+def test_the_kv_cache_and_the_context_are_right(name: str) -> None:
+    facts, known = read_config(PUBLIC[name]["config"], name), PUBLIC[name]
+    sizes = {
+        bool(window): sum(
+            group["layers"] * group.get("tensors", 2) * group["kv_heads"] * group["head_dim"] * 2
+            for group in facts.attention or ()
+            if bool(group.get("window")) == window
+        )
+        for window in (False, True)
+    }
+    assert sum(sizes.values()) == known["kv_bytes"]
+    windowed = known.get("window", {"kv_bytes": 0, "tokens": None})
+    assert sizes[True] == windowed["kv_bytes"]
+    assert {group.get("window") for group in facts.attention or ()} - {None} == {windowed["tokens"]} - {None}
+    assert facts.max_context == known["context"]
+
+
+# Instance, GPUs of a replica, and whether weights, one sequence of 8,192 tokens, 2 GB a GPU and the tenth
+# that vLLM leaves free fit: the sums were made by hand from the cards' figures.
+
+FITS = [
+    ("Llama-3.1-8B-Instruct", "ml.g5.2xlarge", 1, True),  # 16.06 + 1.07 of 24 x 0.9 - 2 = 19.6
+    ("Qwen2.5-VL-7B-Instruct", "ml.g5.2xlarge", 1, True),  # 16.58 + 0.47 of 19.6
+    ("Mistral-Small-3.1-24B-Instruct-2503", "ml.g6e.2xlarge", 1, False),  # 48.0 of 48 x 0.9 - 2 = 41.2
+    ("Phi-4", "ml.g6e.2xlarge", 1, True),  # 29.3 + 1.7 of 41.2
+    ("Llama-3.3-70B-Instruct", "ml.p5.48xlarge", 1, False),  # 141.1 of 80 x 0.9 - 2 = 70
+    ("Llama-3.3-70B-Instruct", "ml.g6e.12xlarge", 4, True),  # 141.1 + 2.7 of 4 x 41.2 = 164.8
+    ("Mixtral-8x7B-Instruct-v0.1", "ml.g6e.12xlarge", 2, False),  # 93.4 of 2 x 41.2 = 82.4
+    ("Mixtral-8x7B-Instruct-v0.1", "ml.g6e.12xlarge", 4, True),  # 93.4 + 1.1 of 164.8
+    ("Qwen3-32B", "ml.p5.48xlarge", 1, True),  # 65.5 + 2.1 of 70
+    ("Gemma-3-27B-it", "ml.g6e.2xlarge", 1, False),  # 54.9 of 41.2
+    ("Qwen3-235B-A22B", "ml.p5.48xlarge", 8, True),  # 470.2 + 1.6 of 8 x 70 = 560
+    ("DeepSeek-V3", "ml.p5.48xlarge", 8, False),  # 672.9 (FP8) of 560
+    ("DeepSeek-V3", "ml.p5en.48xlarge", 8, True),  # 672.9 + 8 x 0.58 of 8 x (141 x 0.9 - 2) = 999
+    ("SmolLM2-135M-Instruct", "ml.g5.2xlarge", 1, True),
+]
+
+
+@pytest.mark.parametrize(("name", "instance", "gpus", "fits"), FITS)
+def test_the_memory_verdict_is_that_of_a_sum_by_hand(name: str, instance: str, gpus: int, fits: bool) -> None:
+    plan = plan_with(
+        PUBLIC[name]["config"],
+        serving={"tensor_parallel_size": gpus, "max_model_len": 8192},
+        placement={"instance_types": [instance]},
+    )
+    assert plan.memory is not None
+    assert plan.memory.fits is fits, plan.memory.lines
+    assert any("does not fit" in message for message in errors(plan)) is not fits
+    assert plan.to_dict()["model_parameters_b"] == pytest.approx(PUBLIC[name]["published"], rel=0.02)
+
+
+@each_model
+@pytest.mark.parametrize("mode", ["none", "eagle3", "p-eagle"])
+def test_a_plan_of_each_with_and_without_a_head_sends_its_own_files(name: str, mode: str) -> None:
+    head, heads = "s3://bucket/heads/mine", read_config(PUBLIC[name]["config"], name).heads
+    gpus = {"Phi-4": 2, "SmolLM2-135M-Instruct": 1}.get(name, 8 if heads % 8 == 0 else 4)
+    plan = plan_with(
+        PUBLIC[name]["config"],
+        speculation={"mode": mode, **({"draft_head": head} if mode != "none" else {})},
+        serving={"tensor_parallel_size": gpus},
+        placement={"instance_types": ["ml.p6-b200.48xlarge"]},
+    )
+    if mode != "none" and name in WITHOUT_HEADS:
+        assert any("speculation.mode" in message for message in errors(plan))
+        return
+    assert errors(plan) == []
+    container = plan.parameters("create_model")["PrimaryContainer"]
+    sent = str(container)
+    assert "s3://bucket/target/" in sent
+    assert (f"{head}/" in sent) is (mode != "none")
+    assert container["Environment"]["SM_VLLM_TENSOR_PARALLEL_SIZE"] == str(gpus)
+
+
+@pytest.mark.parametrize(("name", "gpus"), [("Qwen2.5-7B-Instruct", 8), ("Phi-4", 8), ("Phi-4", 4)])
+def test_heads_that_cannot_be_split_over_the_gpus_are_an_error(name: str, gpus: int) -> None:
+    """28 heads over 8; 10 KV heads over 8 and 4: vllm/config/model.py refuses both."""
+    [message] = errors(
+        plan_with(
+            PUBLIC[name]["config"],
+            serving={"tensor_parallel_size": gpus},
+            placement={"instance_types": ["ml.p6-b200.48xlarge"]},
+        )
+    )
+    assert message.startswith("serving.tensor_parallel_size")
+
+
+def test_the_smallest_instance_on_which_it_fits_is_the_default() -> None:
+    assert plan_with(LLAMA).draft.instance_types == ("ml.g5.2xlarge",)
+    large = plan_with(PUBLIC["Llama-3.3-70B-Instruct"]["config"], serving={"tensor_parallel_size": 4})
+    assert large.draft.instance_types == ("ml.g6e.12xlarge",)
+    assert large.memory is not None
+    assert large.memory.fits
+
+
+def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:
+    """MLA's latent is whole on each GPU, and so are the 4 KV heads of Qwen3-235B on 8 GPUs, twice."""
+    for name, copies in (("DeepSeek-V3", 8), ("Qwen3-235B-A22B", 2), ("Llama-3.3-70B-Instruct", 1)):
+        plan = plan_with(
+            PUBLIC[name]["config"],
+            serving={"tensor_parallel_size": 8, "max_model_len": 1000},
+            placement={"instance_types": ["ml.p6-b200.48xlarge"]},
+        )
+        assert plan.memory is not None
+        assert plan.memory.kv_cache_gb == pytest.approx(copies * PUBLIC[name]["kv_bytes"] / 1e6, abs=1e-4)
+
+
+QUANTIZED = [
+    ({"quant_method": "fp8"}, 1.0),
+    ({"quant_method": "awq", "bits": 4, "group_size": 128}, 0.5 + 2.5 / 128),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 0.5 + 2.5 / 128),
+    ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 1.0),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5625),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 0.5625),
+    ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8}}}}, 1.0),
+]
+
+
+@pytest.mark.parametrize(("settings", "size"), QUANTIZED)
+def test_a_quantization_covers_the_layers_and_not_the_tables(settings: dict[str, Any], size: float) -> None:
+    tables = 2 * 128256 * 4096
+    expected = (tables * 2 + (8_030_261_248 - tables) * size) / 1e9
+    found = read_config({**LLAMA, "quantization_config": settings}, "x").weights_gb
+    assert found == pytest.approx(expected, rel=0.001)
+
+
+def test_an_unknown_quantization_asks_for_the_size_unless_the_files_say_it() -> None:
+    config = {**LLAMA, "quantization_config": {"quant_method": "brand-new"}}
+    assert any("model.weights_gb" in message for message in errors(plan_with(config)))
+    assert errors(plan_with(config, weights_bytes=5_700_000_000)) == []
+    given = {"name": "mine", "config": "mine", "weights_gb": 5.7}
+    plan = plan_with(config, model=given)
+    assert errors(plan) == []
+    assert plan.memory is not None
+    assert plan.memory.weights_gb == 5.7
+
+
+def test_files_of_float32_take_half_in_the_engine() -> None:
+    """vLLM loads float32 weights with 16 bits: vllm/config/model.py, _resolve_auto_dtype."""
+    config = {**LLAMA, "torch_dtype": "float32"}
+    assert read_config(config, "x").weights_gb == pytest.approx(16.06, abs=0.01)
+    plan = plan_with(config, weights_bytes=32_121_044_992)
+    assert plan.memory is not None
+    assert plan.memory.weights_gb == pytest.approx(16.06, abs=0.01)
+
+
+def test_an_unknown_architecture_asks_for_its_parameters_by_name() -> None:
+    config = {**LLAMA, "model_type": "brand_new", "architectures": ["BrandNewForCausalLM"]}
+    plan = plan_with(config)
+    [asked] = [one for one in plan.errors() if "model.parameters_b" in one.message]
+    assert "model.parameters_b" in asked.next_step
+    given = plan_with(config, model={"name": "mine", "config": "mine", "parameters_b": 8.03})
+    assert errors(given) == []
+    assert given.memory is not None
+    assert given.memory.weights_gb == pytest.approx(16.06)
+    assert errors(plan_with(config, weights_bytes=16_060_522_496)) == []
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (["a", "list"], "JSON object"),
+    ({}, "hidden_size"),
+    ({**LLAMA, "hidden_size": "4096"}, "hidden_size"),
+    ({**LLAMA, "num_hidden_layers": 10**30}, "num_hidden_layers"),
+    ({**LLAMA, "num_attention_heads": -1}, "num_attention_heads"),
+    ({**LLAMA, "architectures": ["LlamaForCausalLMEagle3"]}, "draft head"),
+    ({"speculators_model_type": "peagle"}, "draft head"),
+    ({**LLAMA, "draft_vocab_size": 32000}, "draft head"),
+    ({**LLAMA, "is_encoder_decoder": True}, "encoder-decoder"),
+]
+
+
+@pytest.mark.parametrize(("config", "said"), REFUSED)
+def test_what_is_no_targets_config_is_refused_by_the_fields_name(config: Any, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan_with(config)
+    assert caught.value.message.startswith("model.config")
+    assert said in caught.value.message
+    assert caught.value.next_step
+
+
+ODD: tuple[Any, ...] = (
+    *(None, 0, -1, 2**40, 1.5, float("nan"), float("inf"), True, False, "x", "", [], ["x"], [1, "a"], {}),
+    *({"a": 1}, {"factor": "x"}, {"factor": float("inf"), "rope_type": "linear"}, [[1]]),
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_value_anywhere_is_a_spec_error_or_is_left_out(odd: Any) -> None:
+    for known in PUBLIC.values():
+        config = known["config"]
+        parts = [(None, config), *((name, part) for name, part in config.items() if isinstance(part, dict))]
+        for outer, part in parts:
+            for name in (*part, "mlp_only_layers", "layer_types", "quantization_config", "mlp_ratio"):
+                changed = {**part, name: odd}
+                with suppress(SpecError):  # nothing else
+                    read_config(changed if outer is None else {**config, outer: changed}, "x")
+
+
+def test_the_mapping_is_read_written_and_refused_by_field() -> None:
+    text = "name: demo\nmodel: {name: mine, config: ./folder, license: mit}\n"
+    spec = parse_spec(text)
+    assert (spec.model_name, parse_spec(dump_spec(spec))) == ("mine", spec)
+    for wrong, field in (
+        ("{name: mine, confg: x}", "model.confg"),
+        ("{config: x}", "model.name"),
+        ("{name: mine, parameters_b: -1}", "model.parameters_b"),
+        ("{name: 'has space'}", "model.name"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            parse_spec(f"name: demo\nmodel: {wrong}\n")
+        [problem] = caught.value.details["problems"]
+        assert (problem["field"], problem["line"]) == (field, 2)
+
+
+def test_a_name_of_the_catalogue_is_not_for_ones_own_model() -> None:
+    with pytest.raises(SpecError, match=r"model\.name"):
+        plan_with(LLAMA, model={"name": "gpt-oss-20b", "config": "x"})
+
+
+def test_an_unknown_name_leads_to_the_mapping() -> None:
+    with pytest.raises(SpecError) as caught:
+        catalog_for(parse_spec("name: a\nmodel: llama-3.3-70b\n")).model("llama-3.3-70b")
+    assert "config:" in str(caught.value.next_step)
+
+
+def test_a_head_in_s3_is_its_own_name_and_prefix() -> None:
+    made = {"name": "a", "model": "gpt-oss-20b", "speculation": {"draft_head": "s3://bucket/heads/mine"}}
+    spec = EndpointSpec(**made)
+    assert (spec.head_uri, spec.speculation.draft_head) == ("s3://bucket/heads/mine/", "mine")
+    with pytest.raises(SpecError, match="head_uri"):
+        EndpointSpec(**made, head_uri="s3://bucket/other/")
+
+
+def test_a_jumpstart_model_of_any_id_waits_for_its_lock() -> None:
+    spec = EndpointSpec(name="a", model={"name": "mine", "jumpstart": "meta-llama-3-8b"})
+    plan = make_plan(spec, AWS)
+    assert plan.draft.source == "jumpstart"
+    assert any("meta-llama-3-8b" in message for message in errors(plan))
+    assert any("peagle-sm lock" in one.next_step for one in plan.errors())
+
+
+CATALOGUE = OwnFacts(
+    models={
+        "team-llama": {
+            "title": "Team's Llama",
+            "weights_gb": 16.06,
+            "attention": [{"layers": 32, "kv_heads": 8, "head_dim": 128}],
+            "max_context": 131072,
+            "default_max_model_len": 8192,
+            "default_instance_types": ["ml.g6e.2xlarge"],
+            "default_heads": {"p-eagle": "team-head"},
+        }
+    },
+    heads={"team-head": {"target": "team-llama", "method": "p-eagle", "trained_depth": 8, "weights_gb": 1.0}},
+)
+
+
+def test_a_catalogue_file_brings_models_and_heads() -> None:
+    spec = EndpointSpec(
+        name="a",
+        model="team-llama",
+        catalog="team.yaml",
+        model_uri="s3://bucket/t/",
+        head_uri="s3://bucket/h/",
+        execution_role_arn=ROLE,
+        scheduler_role_arn=SCHEDULER_ROLE,
+    ).with_own_facts(CATALOGUE)
+    plan = make_plan(spec, AWS)
+    assert errors(plan) == []
+    assert plan.draft.head_id == "team-head"
+    assert plan.memory is not None
+    assert (plan.memory.weights_gb, plan.memory.head_gb, plan.memory.fits) == (16.06, 1.0, True)
+    assert "team-llama" not in load_catalog().models
+
+
+def test_an_entry_of_a_catalogue_file_is_refused_by_its_field() -> None:
+    spec = EndpointSpec(name="a", model="x", catalog="team.yaml")
+    for facts, field in (
+        (OwnFacts(models={"x": {"weight_gb": 3}}), "weight_gb"),
+        (OwnFacts(models={"x": "text"}), "models.x"),
+        (OwnFacts(heads={"h": {"method": "eagle3"}}), "target"),
+    ):
+        with pytest.raises(SpecError, match=field) as caught:
+            catalog_for(spec.with_own_facts(facts))
+        assert "team.yaml" in caught.value.message

@@ -1,0 +1,68 @@
+"""A model that no catalogue has, on the real engine: planned, deployed, and compared in two modes.
+
+The small target takes the part of a user's own: only its folder and S3 prefixes are given.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.service import connect
+from sagemaker_local.paths import weights_dir
+from scripts.bench.loads.trace import draft_counts
+from scripts.bench.local_stack import LocalStack
+from tests.cli.running import run
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+BUCKET = "s3://peagle-sm-local-us-east-1/tiny-code"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        yield stack
+        assert stack.delete_all() == []
+
+
+def test_ones_own_model_and_head_from_plan_to_compare(stack: LocalStack, tmp_path: Path) -> None:
+    port = (stack.session.local_url or "").rpartition(":")[2]
+    spec = tmp_path / "own.yaml"
+
+    def peagle(*arguments: str | Path) -> Any:
+        result = run(*arguments, "--local-port", port, "--format", "json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    fields = {
+        "name": "own",
+        "model": {"name": "my-tiny", "config": str(weights_dir() / "target"), "license": "apache-2.0"},
+        "model_uri": f"{BUCKET}/target/",
+        "placement": {"instance_types": ["ml.c7i.2xlarge"]},
+        "speculation": {"mode": "p-eagle", "draft_head": f"{BUCKET}/p-eagle", "num_speculative_tokens": 5},
+    }
+    spec.write_text(json.dumps(fields))
+    planned = peagle("plan", spec)
+    assert planned["model_parameters_b"] == pytest.approx(5_770_496 / 1e9, rel=0.005)
+    assert planned["memory"]["fits"]
+
+    peagle("deploy", spec, "--unguarded", "--yes")
+    endpoint = connect("own", session=stack.session)
+    before = draft_counts(endpoint)
+    for _ in endpoint.stream({"prompt": "def total(values):\n    ", "max_tokens": 24, "ignore_eos": True}):
+        pass
+    found = {name: value - before.get(name, 0.0) for name, value in draft_counts(endpoint).items()}
+    assert found["drafts"] > 0
+    assert found["draft_tokens"] == 5 * found["drafts"]
+    stack.delete(["own"])
+
+    out = tmp_path / "compare.jsonl"
+    modes = ("compare", "--spec", spec, "--modes", "none,p-eagle", "--unguarded", "--yes", "--out", out)
+    told = peagle(*modes, "--prompts", "4", "--max-tokens", "16", "--concurrency", "1")
+    assert {"none", "p-eagle"} <= {word for word in json.dumps(told).replace('"', " ").split()}

@@ -1,0 +1,149 @@
+"""The catalogue as a spec sees it: the packaged one, the user's file and the spec's own model. Pure.
+
+`peagle_sm.service.own_models` reads the files; here their content becomes entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from peagle_sm.core.catalog import AttentionGroup, Catalog, HeadEntry, ModelEntry, Provenance, load_catalog
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
+from peagle_sm.core.spec.validation import explain, show
+
+if TYPE_CHECKING:
+    from peagle_sm.core.model_config import ConfigFacts
+
+_Entry = TypeVar("_Entry", bound=BaseModel)
+_LONGEST_DEFAULT = 16384
+"""Context by default: as for the catalogue's models, below what most models can, since it costs memory."""
+# As for Gemma 4, for which no card names a K either: assumed.
+_DRAFT_TOKENS = {"p-eagle": 3, "eagle3": 3}
+
+
+def catalog_for(spec: EndpointSpec, catalog: Catalog | None = None) -> Catalog:
+    """Return the catalogue with the spec's own entries.
+
+    The sizes of an own model are None as long as nothing was read for it.
+
+    Raises:
+        SpecError: an entry of the catalogue file, or the config of the model, is not acceptable.
+    """
+    known, own, facts = catalog or load_catalog(), spec.own_model, spec.own_facts
+    if own is None and spec.catalog is None:
+        return known
+    if spec.catalog is not None and facts is None:
+        raise SpecError(
+            f"catalog: {spec.catalog} was not read",
+            next_step="Read the spec with peagle_sm.load_spec(FILE), or plan it with peagle_sm.plan_for.",
+        )
+    facts = facts or OwnFacts()
+    models = dict(known.models) | {
+        name: _model_entry(name, entry, spec) for name, entry in facts.models.items()
+    }
+    heads = dict(known.heads) | {name: _head_entry(name, entry, spec) for name, entry in facts.heads.items()}
+    if own is not None:
+        if own.name in models and not models[own.name].own:
+            raise SpecError(
+                f"model.name: found {own.name!r}, which a catalogue has; allowed: a name of its own",
+                next_step=f"Write model: {own.name} for the catalogue's model, or change model.name.",
+            )
+        models[own.name] = own_entry(own, facts)
+    return known.model_copy(update={"models": models, "heads": heads})
+
+
+def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
+    """Return the entry of a spec's own model.
+
+    Raises:
+        SpecError: its config.json is not acceptable.
+    """
+    from peagle_sm.core.model_config import read_config  # few specs need it
+
+    config = read_config(facts.config, facts.place) if facts.place else None
+    counted = config.parameters.total / 1e9 if config and config.parameters else None
+    if counted is None and facts.parameters is not None:
+        counted = facts.parameters / 1e9
+    parameters = own.parameters_b or counted
+    weights = own.weights_gb or _weights_gb(own, config, facts)
+    longest = config.max_context if config else None
+    return ModelEntry(
+        title=own.name if parameters is None else f"{own.name}, {_size_text(parameters)} parameters",
+        hub_id=_hub_id(own),
+        jumpstart_model_id=own.jumpstart,
+        sources=("jumpstart", "container") if own.jumpstart else ("container",),
+        parameters_b=parameters,
+        weights_gb=weights,
+        licence=own.license or facts.licence,
+        own=True,
+        architecture=config.architecture if config else None,
+        config_place=facts.place or None,
+        attention=tuple(AttentionGroup(**group) for group in config.attention)
+        if config and config.attention is not None
+        else None,
+        attention_heads=config.heads if config else None,
+        max_context=longest,
+        default_max_model_len=min(longest, _LONGEST_DEFAULT) if longest else None,
+        default_num_speculative_tokens=_DRAFT_TOKENS,
+        provenance={"weights_gb": Provenance(source=facts.place or "the spec", date="")},
+    )
+
+
+def _size_text(billions: float) -> str:
+    return f"{billions:.3g} billion" if billions >= 0.1 else f"{billions * 1000:.3g} million"
+
+
+def _hub_id(own: OwnModel) -> str | None:
+    """Return the repository that the config names, for advice on where the weights are."""
+    place = own.config or ""
+    return place if place.count("/") == 1 and not place.startswith((".", "/", "s3:")) else None
+
+
+def _weights_gb(own: OwnModel, config: ConfigFacts | None, facts: OwnFacts) -> float | None:
+    """Return the weights in the engine's memory: the files' size, else the count with its data types."""
+    if config is None:
+        return None
+    if facts.weights_bytes is not None:
+        return facts.weights_bytes / 1e9 / config.shrinks_by
+    if own.parameters_b is None:
+        return config.weights_gb
+    if config.weights_gb is not None and config.parameters is not None:
+        return own.parameters_b * config.weights_gb / (config.parameters.total / 1e9)
+    return own.parameters_b * config.bytes_per_parameter if config.bytes_per_parameter else None
+
+
+def _model_entry(name: str, entry: Any, spec: EndpointSpec) -> ModelEntry:
+    given = _mapping(entry, f"models.{name}", spec)
+    defaults = {
+        "title": name,
+        "sources": ["container"],
+        "default_num_speculative_tokens": _DRAFT_TOKENS,
+        "provenance": {},
+    }
+    return _validated(ModelEntry, {**defaults, **given, "own": True}, f"models.{name}", spec)
+
+
+def _head_entry(name: str, entry: Any, spec: EndpointSpec) -> HeadEntry:
+    given = _mapping(entry, f"heads.{name}", spec)
+    return _validated(HeadEntry, {"source": str(spec.catalog), "date": "", **given}, f"heads.{name}", spec)
+
+
+def _mapping(entry: Any, place: str, spec: EndpointSpec) -> Mapping[str, Any]:
+    if isinstance(entry, Mapping):
+        return entry
+    raise SpecError(
+        f"{spec.catalog}: {place}: found {show(entry)}; allowed: a mapping of fields",
+        next_step="Write the entry as in core/data/models.yaml or heads.yaml of peagle-sm.",
+    )
+
+
+def _validated(kind: type[_Entry], data: Mapping[str, Any], place: str, spec: EndpointSpec) -> _Entry:
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise explain(error, origin=f"{spec.catalog}: {place}", model=kind) from error

@@ -1,0 +1,188 @@
+"""Reading what a spec names of its own: the config.json of its model, and its catalogue file.
+
+A config is in a folder, in S3 or on the Hugging Face hub; only config.json and the index of the weights are
+read. `peagle_sm.core.own_models` makes catalogue entries of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.downloads import Hub
+from peagle_sm.aws.storage.s3 import s3_folder
+from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.core.heads.reading import CARD, CONFIG, INDEX, REPOSITORY, Folder, licence_of, shards
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
+from peagle_sm.core.spec.validation import load_yaml, show
+
+_CATALOG_PARTS = ("models", "heads")
+_MOST_BYTES = 10**15
+"""More than any model has; also turns down infinity."""
+
+
+def with_own_entries(
+    spec: EndpointSpec,
+    base: Path,
+    session: Session | None = None,
+    hub: Callable[[], Hub] = Hub,
+) -> EndpointSpec:
+    """Return the spec with what its `model` and `catalog` name; files are relative to ``base``.
+
+    Without a session only files are read: a config in S3 or on the hub stays unread. What was read before is
+    not read again.
+
+    Raises:
+        SpecError: a file is missing or unreadable; the message has the field.
+        NotFound, CredentialsError, ServiceFault: S3 or the hub lacks it, refuses, or does not answer.
+    """
+    own, facts = spec.own_model, spec.own_facts
+    if own is None and spec.catalog is None:
+        return spec
+    if facts is None:
+        facts = OwnFacts() if spec.catalog is None else _catalogue(base / spec.catalog)
+    if own is not None and own.config is not None and not facts.place:
+        try:
+            folder = _folder(own, base, session, hub)
+            if folder is not None:
+                facts = _read(own, folder, facts)
+        except PeagleError as error:
+            if not error.message.startswith("model."):
+                error.message = f"model.config: {error.message}"
+                error.args = (error.message,)
+            raise
+    return spec.with_own_facts(facts)
+
+
+def _catalogue(path: Path) -> OwnFacts:
+    step = "Write a YAML file with `models:` and `heads:`, each a mapping of names to entries."
+    try:
+        content = load_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(
+            f"catalog: {path} cannot be read: {error.strerror}", next_step="Correct the path in `catalog`."
+        ) from error
+    except ValueError as error:
+        raise SpecError(f"catalog: {path} is not UTF-8 text", next_step=step) from error
+    except Exception as error:  # yaml's errors have no common base that is typed
+        raise SpecError(f"catalog: {path} is not YAML: {error}", next_step=step) from error
+    parts = content if isinstance(content, Mapping) else {}
+    wrong = [str(name) for name in parts if name not in _CATALOG_PARTS]
+    if not parts or wrong or not all(isinstance(part, Mapping) for part in parts.values()):
+        raise SpecError(
+            f"catalog: {path}: found {show(wrong[0] if wrong else content)}; allowed: models and heads, each "
+            "a mapping of names to entries",
+            next_step=step,
+        )
+    return OwnFacts(models=parts.get("models", {}), heads=parts.get("heads", {}))
+
+
+def _folder(own: OwnModel, base: Path, session: Session | None, hub: Callable[[], Hub]) -> Folder | None:
+    """Open the place of a config; None if it cannot be read without a session."""
+    place = own.config or ""
+    if place.lower().endswith(".gguf"):
+        raise _no_gguf(place)
+    if place.startswith("s3://"):
+        return None if session is None else s3_folder(session, place.removesuffix(f"/{CONFIG}"))
+    path = base / place
+    if path.is_file():
+        if path.suffix != ".json":
+            raise SpecError(
+                f"model.config: {path} is not a config.json",
+                next_step="Give the model's config.json, or its folder.",
+            )
+        return _files(str(path), {CONFIG: path, INDEX: path.with_name(INDEX)})
+    if path.is_dir():
+        return _files(str(path), {each.name: each for each in path.iterdir()})
+    if REPOSITORY.fullmatch(place) and not place.endswith(".json"):
+        if session is None:
+            return None
+        client = hub()
+        return client.folder(client.snapshot(place, own.revision))
+    raise SpecError(
+        f"model.config: found {place!r}; allowed: a folder, a config.json, s3://BUCKET/PREFIX/, or "
+        f"OWNER/NAME on the hub (no such file: {path})",
+        next_step="Correct the path; it is relative to the spec's file.",
+    )
+
+
+def _files(place: str, paths: Mapping[str, Path]) -> Folder:
+    """Return a folder of the files among these paths."""
+    sizes = {name: path.stat().st_size for name, path in paths.items() if path.is_file()}
+    return Folder(place, sizes, lambda name, start, length: paths[name].read_bytes()[start:][:length])
+
+
+def _no_gguf(place: str) -> SpecError:
+    return SpecError(
+        f"model.config: {place} is GGUF; allowed: safetensors with a config.json, which EAGLE-3 and P-EAGLE "
+        "heads and AWS's image need",
+        next_step="Give the original model from which the GGUF file was made.",
+    )
+
+
+def _read(own: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
+    if CONFIG not in folder.sizes:
+        if any(name.lower().endswith(".gguf") for name in folder.sizes):
+            raise _no_gguf(folder.place)
+        raise SpecError(
+            f"model.config: {folder.place} has no {CONFIG}",
+            next_step="Give the folder, prefix or hub id of a model in Hugging Face's format.",
+        )
+    index = _json(folder, INDEX) if INDEX in folder.sizes else None
+    return replace(
+        facts,
+        config=_json(folder, CONFIG),
+        place=folder.place if folder.place.endswith(CONFIG) else f"{folder.place.rstrip('/')}/{CONFIG}",
+        weights_bytes=_weights_bytes(folder, index),
+        parameters=_positive(index, "total_parameters"),
+        licence=folder.licence or licence_of(folder.sizes, _card(folder)),
+    )
+
+
+def _card(folder: Folder) -> str | None:
+    try:
+        text = folder.text(CARD)
+    except ValueError:  # too large for a card
+        return None
+    return None if text is None else text.decode("utf-8", errors="replace")
+
+
+def _json(folder: Folder, name: str) -> Any:
+    try:
+        return json.loads((folder.text(name) or b"").decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise SpecError(
+            f"model.config: {name} of {folder.place} is not JSON: {error}",
+            next_step="Download the file again; a Git LFS pointer or an HTML page is not it.",
+        ) from error
+
+
+def _positive(index: Any, name: str) -> int | None:
+    """Return a figure of the index's metadata; None if it has none."""
+    metadata = index.get("metadata") if isinstance(index, Mapping) else None
+    value = metadata.get(name) if isinstance(metadata, Mapping) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return int(value) if 0 < value < _MOST_BYTES else None
+
+
+def _weights_bytes(folder: Folder, index: Any) -> int | None:
+    """Return the bytes of the files that the engine loads; None if neither they nor an index are there.
+
+    With an index only its files count: some repositories hold the same weights again, in another layout.
+    """
+    if isinstance(index, Mapping):
+        files = index.get("weight_map")
+        names = {str(name) for name in files.values()} if isinstance(files, Mapping) else set()
+        if names and names <= folder.sizes.keys():
+            return sum(folder.sizes[name] for name in names)
+        total = _positive(index, "total_size")
+        if total is not None:
+            return total
+    own = [name for name in shards(folder.sizes) if not name.startswith("consolidated")]
+    return sum(folder.sizes[name] for name in own) or None
