@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The CDK app: guard, a stack for each spec of `-c spec=…`, on wish PeagleImage and PeagleTraining.
 
-It calls no AWS and reads no clock.
+It calls no AWS and reads no clock. Prices are those that `peagle-sm plan` kept, else the catalogue's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import jsii
 from aws_cdk import App, Environment
 
+from peagle_sm.aws.files import price_file
 from peagle_sm.core.errors import PeagleError
 from stacks.endpoint_stack import EndpointStack
 from stacks.guard.guard_stack import GuardStack
@@ -36,7 +37,8 @@ def build(app: App, environment: Mapping[str, str]) -> None:
         from stacks.training_stack import TrainingStack
 
         TrainingStack(app, env=Environment(region=wanted.region))
-    plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
+    prices = price_file(environment)
+    plans = [plan_for(spec, region, wanted.stand_ins, prices) for spec in wanted.specs]
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)
     for plan in plans:

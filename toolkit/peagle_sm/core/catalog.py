@@ -284,19 +284,51 @@ class InstanceEntry(PackagedData):
     date: str
 
 
+EC2_UPPER_BOUND = 1.25
+EC2_UPPER_BOUND_XLARGE = 1.4
+"""Factors on EC2's price until SageMaker's is known: a type ml.*.xlarge, and any other.
+
+From the catalogue's own prices of hosting beside EC2's: ml.p5.48xlarge and ml.p4d.24xlarge were 1.15 times as
+dear as EC2's, ml.g5, ml.g6, ml.g6e and ml.g7e 1.25 times, and their .xlarge 1.40 times.
+"""
+
+
 class PriceEntry(PackagedData):
-    """On-demand USD per hour of an instance; kind "ec2" is not SageMaker's price."""
+    """On-demand USD per hour of one instance, with its source.
+
+    Kind "ec2" is EC2's price; SageMaker's is not known. Kind "spec" is the user's own figure.
+    """
 
     instance: str
     region: str
     usd_per_hour: float
-    kind: Literal["sagemaker", "ec2"]
+    kind: Literal["sagemaker", "ec2", "spec"]
     source: str
-    date: str
+    date: str = ""
+
+    @property
+    def at_most(self) -> bool:
+        """True if the price that counts is an upper bound."""
+        return self.kind == "ec2"
+
+    @property
+    def counted_usd_per_hour(self) -> float:
+        """Price that budgets, tags, alarms and the guard use: of EC2's price the upper bound."""
+        return self.usd_per_hour * self._factor if self.at_most else self.usd_per_hour
+
+    @property
+    def _factor(self) -> float:
+        return EC2_UPPER_BOUND_XLARGE if self.instance.endswith(".xlarge") else EC2_UPPER_BOUND
 
     def __str__(self) -> str:
-        kind = "SageMaker on demand" if self.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
-        return f"{self.instance} in {self.region}: {kind}, {self.source}, {self.date}"
+        kinds = {
+            "sagemaker": "SageMaker on demand, ",
+            "ec2": f"EC2 on demand {self.usd_per_hour:g} USD x {self._factor:g} as an upper bound, "
+            "NOT SageMaker's price, ",
+            "spec": "",
+        }
+        dated = f", {self.date}" if self.date else ""
+        return f"{self.instance} in {self.region}: {kinds[self.kind]}{self.source}{dated}"
 
 
 class RegionEntry(PackagedData):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from peagle_sm.aws.control.prices import find_listed
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import CredentialsError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
-from peagle_sm.core.plan.resolve import Context
+from peagle_sm.core.plan.resolve import Context, resolve
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
@@ -59,7 +62,8 @@ def plan_for(
     guard's roles are used. ``account_from_spec`` takes the account from the spec's roles, if it names one, so
     that planning a complete spec needs no credentials.
 
-    Otherwise this calls STS, and for the local server its status page. It creates nothing.
+    Otherwise this calls STS, and for the local server its status page. On AWS it asks the price list, once a
+    day for each instance type; without an answer the catalogue's price counts. It creates nothing.
 
     Raises:
         CredentialsError: no credentials, or the spec and the session have different regions.
@@ -82,6 +86,11 @@ def plan_for(
         scheduler_role_arn=roles[1] or None,
         stack=endpoint_stack(spec.name) if stack else None,
     )
+    if local is None:
+        types = resolve(spec, context, load_catalog()).instance_types
+        context = replace(
+            context, prices={name: find_listed(session, name, session.region) for name in types}
+        )
     return make_plan(spec, context)
 
 

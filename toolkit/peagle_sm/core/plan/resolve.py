@@ -15,8 +15,10 @@ from peagle_sm.core.catalog import (
     InstanceEntry,
     JumpStartEntry,
     ModelEntry,
+    PriceEntry,
     Vocabulary,
 )
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice, choose_price
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
@@ -39,6 +41,8 @@ class Context:
 
     ``stack`` is the name of the plan's CloudFormation stack, None for a deploy by boto3. For a stack, account
     and roles may be placeholders such as "${ExecutionRoleArn}", which the payloads contain unchanged.
+
+    ``prices`` has what AWS's price list says about hosting, by instance type.
     """
 
     account: str
@@ -50,6 +54,7 @@ class Context:
     role_arn: str | None = None
     scheduler_role_arn: str | None = None
     stack: str | None = None
+    prices: Mapping[str, ListedPrice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,15 @@ class Draft:
     def has_own_image(self) -> bool:
         """True for an image of this project's container/, which has the gate and the plugins."""
         return self.source == "container" and not self.image_published_by_aws
+
+    def listed_price(self, name: str) -> ListedPrice:
+        """Return what AWS's price list says about an instance type."""
+        return self.context.prices.get(name, NOT_ASKED)
+
+    def price(self, name: str) -> PriceEntry | None:
+        """Return the hosting price of one instance that counts; None if none is known."""
+        given = self.spec.lifecycle.usd_per_hour
+        return choose_price(name, self.region, self.catalog, self.listed_price(name), given)
 
     def instance(self, name: str) -> InstanceEntry | None:
         """Return the catalogue's entry of an instance type."""
