@@ -407,6 +407,19 @@ def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
     return entries
 
 
+def _prices(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each price; those of a group have its region, kind, source and date."""
+    return [
+        {
+            **{key: value for key, value in group.items() if key != "prices"},
+            "instance": name,
+            "usd_per_hour": usd,
+        }
+        for group in groups
+        for name, usd in group["prices"].items()
+    ]
+
+
 @cache
 def load_catalog() -> Catalog:
     """Return the packaged catalogue, which is cached and immutable."""
@@ -419,7 +432,7 @@ def load_catalog() -> Catalog:
             "images": read_data("images"),
             "engines": read_data("engines"),
             "instances": _instances(read_data("instances")),
-            "prices": read_data("prices"),
+            "prices": _prices(read_data("prices")),
             "regions": regions["regions"],
             "instance_pools": regions["instance_pools"],
         }

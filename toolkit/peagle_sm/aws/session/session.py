@@ -114,8 +114,8 @@ def _utc_now() -> datetime:
 class Session:
     """A boto3 session with a fixed region, cached clients and mapped errors.
 
-    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is why the price
-    list did not answer this session, which then does not ask again.
+    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is why the
+    price list did not answer this session, which then does not ask again.
     """
 
     def __init__(

@@ -134,7 +134,8 @@ def price(draft: Draft) -> Findings:
             yield Finding(
                 "warning",
                 f"lifecycle.usd_per_hour: found {counted.usd_per_hour:g}; "
-                f"EC2 alone costs {ec2.usd_per_hour:g} USD/hour for {name} ({ec2.source}, {ec2.date}), and SageMaker costs more",
+                f"EC2 alone costs {ec2.usd_per_hour:g} USD/hour for {name} ({ec2.source}, "
+                f"{ec2.date}), and SageMaker costs more",
                 "Correct lifecycle.usd_per_hour: budgets and alarms use it.",
             )
 
