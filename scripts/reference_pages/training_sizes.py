@@ -34,9 +34,9 @@ library's FSDP2 leaves an eighth of Gemma-4-31B's weights in each of 8 processes
 (`tests/training/test_four_models.py`).
 
 ## Prices
-`peagle-sm learn plan MODEL` asks AWS's price list and shows each price with its date. The prices here are those
-that count without an answer, in {REGION}: the catalogue's, of hosting. EC2's is not SageMaker's, so an upper
-bound counts.
+`peagle-sm learn plan MODEL` asks AWS's price list and shows each price with its date. The prices here are
+those that count without an answer, in {REGION}: the catalogue's, of hosting. EC2's is not SageMaker's, so
+an upper bound counts.
 
 | instance | GPUs | USD/hour | source |
 |---|---|---|---|

@@ -331,6 +331,21 @@ class PriceEntry(PackagedData):
         return f"{self.instance} in {self.region}: {kinds[self.kind]}{self.source}{dated}"
 
 
+@dataclass(frozen=True)
+class ListedPrice:
+    """Answer of AWS's price list about one instance type; ``entry`` None: no price, ``why`` says why.
+
+    ``fresh`` is False for an answer of more than a day ago, which counts only if AWS did not answer.
+    """
+
+    entry: PriceEntry | None = None
+    why: str = ""
+    fresh: bool = True
+
+
+NOT_ASKED = ListedPrice(why="AWS was not asked", fresh=False)
+
+
 class RegionEntry(PackagedData):
     """Account and domain of a region's image registry."""
 
@@ -393,6 +408,32 @@ class Catalog(PackagedData):
         """Return an instance's price in a region, SageMaker's first; None if unknown."""
         found = [row for row in self.prices if row.instance == instance and row.region == region]
         return min(found, key=lambda row: row.kind != "sagemaker", default=None)
+
+
+def choose_price(
+    instance: str,
+    region: str,
+    catalog: Catalog,
+    listed: ListedPrice = NOT_ASKED,
+    given: float | None = None,
+    field: str = "lifecycle.usd_per_hour",
+) -> PriceEntry | None:
+    """Return the price that counts for one instance; None if none is known.
+
+    The order: AWS's price list, the catalogue's dated hosting price, ``given`` (the spec's ``field``), and
+    last EC2's price, which is only an upper bound. An old answer of the price list counts if the catalogue's
+    price is older.
+    """
+    table = catalog.price(instance, region)
+    if listed.entry is not None and listed.fresh:
+        return listed.entry
+    hosting = [entry for entry in (listed.entry, table) if entry is not None and entry.kind == "sagemaker"]
+    if hosting:
+        return max(hosting, key=lambda entry: entry.date)
+    if given is not None:
+        source = f"{field} of the spec"
+        return PriceEntry(instance=instance, region=region, usd_per_hour=given, kind="spec", source=source)
+    return table
 
 
 def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from peagle_sm.aws.control.prices import find_listed
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import CredentialsError, SpecError
@@ -87,6 +86,8 @@ def plan_for(
         stack=endpoint_stack(spec.name) if stack else None,
     )
     if local is None:
+        from peagle_sm.aws.control.prices import find_listed
+
         types = resolve(spec, context, load_catalog()).instance_types
         context = replace(
             context, prices={name: find_listed(session, name, session.region) for name in types}

@@ -17,9 +17,8 @@ from typing import Any, Literal
 
 from peagle_sm.aws.control.price_file import Amount, Kept, keep, read_kept
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import Catalog, PriceEntry, load_catalog
+from peagle_sm.core.catalog import NOT_ASKED, Catalog, ListedPrice, PriceEntry, choose_price, load_catalog
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.prices import NOT_ASKED, ListedPrice, choose_price
 
 API = "AWS Price List API"
 SERVICE = "AmazonSageMaker"

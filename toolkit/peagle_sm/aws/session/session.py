@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from peagle_sm.aws.files import price_file
 from peagle_sm.aws.session.errors import api_name, aws_errors
 from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, PeagleError, SpecError
 
@@ -373,7 +372,13 @@ def make_session(
     if not found:
         raise _no_region()
     _check_region(found, chosen)
-    return Session(chosen, found, price_file=price_file(os.environ))
+    return Session(chosen, found, price_file=_price_file())
+
+
+def _price_file() -> Path:
+    from peagle_sm.aws.files import price_file
+
+    return price_file(os.environ)
 
 
 def _guest_session(guest: Any, profile: str | None, region: str | None, local: LocalTarget | None) -> Session:
@@ -393,7 +398,7 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
     if isinstance(boto3_session, _LocalClients):
         return _local_session(None, boto3_session.target)
     region = region or getattr(guest, "boto_region_name", None)
-    kept = price_file(os.environ)
+    kept = _price_file()
     if region:
         return Session(boto3_session, region, price_file=kept)
     return Session.from_boto3(boto3_session, price_file=kept)

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from peagle_sm.core.catalog import (
+    NOT_ASKED,
     SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
     ImageFacts,
     InstanceEntry,
     JumpStartEntry,
+    ListedPrice,
     ModelEntry,
     PriceEntry,
     Vocabulary,
+    choose_price,
 )
-from peagle_sm.core.prices import NOT_ASKED, ListedPrice, choose_price
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest

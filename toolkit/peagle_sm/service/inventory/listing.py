@@ -17,14 +17,12 @@ from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.aws.control.lifetime import Lifetime, ScheduleRow
-from peagle_sm.aws.control.prices import find_listed
 from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, choose_price, load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
-from peagle_sm.core.prices import choose_price
 from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
 from peagle_sm.service.inventory.resources import (
     Belongings,
@@ -316,6 +314,8 @@ def _usd_per_hour(
         return 0.0
     if instance_type is None:
         return None
+    from peagle_sm.aws.control.prices import find_listed
+
     planned = amount(tags, keys.USD_PER_HOUR)
     given = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
     listed = find_listed(session, instance_type, session.region, ask=ask)
