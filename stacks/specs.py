@@ -196,7 +196,8 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns, price_file: P
         stack=guard_names.endpoint_stack(spec.name),
     )
     types = resolve(spec, context, load_catalog()).instance_types
-    prices = {name: find_kept(price_file, name, context.region) for name in types}
+    kept = {name: find_kept(price_file, name, context.region) for name in types}
+    prices = {name: listed for name, listed in kept.items() if listed.entry is not None}
     plan = make_plan(spec, replace(context, prices=prices))
     errors = plan.errors()
     if errors:

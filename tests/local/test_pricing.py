@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,3 +118,46 @@ def test_a_token_of_another_call_and_wrong_parameters_are_refused(packaged: Serv
         assert caught.value.response["Error"]["Code"] == code
     with pytest.raises(ClientError, match="DescribeServices is not implemented"):
         client.describe_services()
+
+
+def command(server: Server, path: Path, *words: str) -> Any:
+    """Run `peagle-sm` as on AWS, with the server in the place of AWS's price list."""
+    environment = {
+        **os.environ,
+        "AWS_ENDPOINT_URL_PRICING": server.url,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "PEAGLE_SM_PRICES": str(path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "peagle_sm", *words, "--format", "json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_commands_take_the_list_s_price_and_keep_it(packaged: Server, tmp_path: Path) -> None:
+    region, kind, prices = "eu-west-1", "ml.g7e.2xlarge", tmp_path / "prices.json"
+    role = "arn:aws:iam::123456789012:role/peagle"
+    spec = tmp_path / "peagle.yaml"
+    spec.write_text(
+        f"name: demo\nmodel: gpt-oss-20b\nexecution_role_arn: {role}\nscheduler_role_arn: {role}\n"
+        f"placement: {{region: {region}, instance_types: [{kind}]}}\nlifecycle: {{budget_usd: 44}}\n"
+    )
+    recorded(packaged, [document(kind, region, "Hosting", "5.5")])
+    for _ in range(2):
+        plan = command(packaged, prices, "plan", str(spec))
+        assert (plan["usd_per_hour"], plan["max_usd"], plan["refused"]) == (5.5, 44.0, False)
+        assert (
+            plan["price_source"] == f"{kind} in {region}: SageMaker on demand, AWS Price List API, 2026-11-01"
+        )
+        recorded(packaged, [])  # what was kept counts now
+    types = ("ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.p6-b300.48xlarge")
+    recorded(packaged, [document(name, region, "Training", "70") for name in types])
+    told = command(packaged, prices, "learn", "plan", "gpt-oss-120b", "--region", region)
+    for row in told["options"]:
+        assert row["price"].startswith("70.00 USD/hour")
+        assert row["usd"] == (pytest.approx(70 * row["hours"]) if row["fits"] else None)

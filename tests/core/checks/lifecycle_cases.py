@@ -59,6 +59,7 @@ CASES = [
         said="8 h can cost 1139.33 USD, an upper bound; budget_usd allows 1000.00",
     ),
     Case("price", CONTAINER, f"{_UNPRICED}\nlifecycle: {{usd_per_hour: 100}}"),
+    Case("price", CONTAINER, f"{_UNPRICED}\nlifecycle: {{budget_usd: 700}}"),
     Case(
         "price",
         GPT,
@@ -72,7 +73,7 @@ CASES = [
         GPT,
         "placement: {instance_types: [ml.p6-b200.48xlarge]}\nlifecycle: {usd_per_hour: 100}",
         severity="warning",
-        said="found 100; EC2 alone costs 113.933 USD/hour",
+        said="found 100; EC2 alone costs 113.9328 USD/hour",
     ),
     Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", severity="error", said="requires a stack"),
     Case("needs-a-stack", GPT, _TO_ZERO, severity="error", said="allowed without a stack: turn-off"),

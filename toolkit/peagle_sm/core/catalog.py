@@ -323,7 +323,7 @@ class PriceEntry(PackagedData):
     def __str__(self) -> str:
         kinds = {
             "sagemaker": "SageMaker on demand, ",
-            "ec2": f"EC2 on demand {self.usd_per_hour:g} USD x {self._factor:g} as an upper bound, "
+            "ec2": f"EC2 on demand {self.usd_per_hour:.7g} USD x {self._factor:g} as an upper bound, "
             "NOT SageMaker's price, ",
             "spec": "",
         }

@@ -107,7 +107,8 @@ def price(draft: Draft) -> Findings:
     """A price that is unknown, not SageMaker's, old, or not the spec's own figure."""
     cost = cost_of(draft)
     if cost.usd_per_hour is None:
-        yield Finding("warning", cost.source, _GIVE_THE_PRICE)
+        if draft.spec.lifecycle.budget_usd is None:  # else the budget cannot be checked, and says so
+            yield Finding("warning", cost.source, _GIVE_THE_PRICE)
         return
     if cost.at_most:
         yield f"SageMaker's price is not known; an upper bound counts: {cost.source}"
@@ -134,7 +135,7 @@ def price(draft: Draft) -> Findings:
             yield Finding(
                 "warning",
                 f"lifecycle.usd_per_hour: found {counted.usd_per_hour:g}; "
-                f"EC2 alone costs {ec2.usd_per_hour:g} USD/hour for {name} ({ec2.source}, "
+                f"EC2 alone costs {ec2.usd_per_hour:.7g} USD/hour for {name} ({ec2.source}, "
                 f"{ec2.date}), and SageMaker costs more",
                 "Correct lifecycle.usd_per_hour: budgets and alarms use it.",
             )
