@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import jsii
 from aws_cdk import App, Environment
 
-from peagle_sm.aws.files import price_file
 from peagle_sm.core.errors import PeagleError
 from stacks.endpoint_stack import EndpointStack
 from stacks.guard.guard_stack import GuardStack
@@ -37,8 +36,7 @@ def build(app: App, environment: Mapping[str, str]) -> None:
         from stacks.training_stack import TrainingStack
 
         TrainingStack(app, env=Environment(region=wanted.region))
-    prices = price_file(environment)
-    plans = [plan_for(spec, region, wanted.stand_ins, prices) for spec in wanted.specs]
+    plans = [plan_for(spec, region, wanted.stand_ins, environment) for spec in wanted.specs]
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)
     for plan in plans:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm import load_spec
-from peagle_sm.aws.control.prices import find_kept
+from peagle_sm.aws.control.price_file import find_kept
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
@@ -176,11 +176,13 @@ DEFAULT_REGION = "us-east-1"
 _NO_ACCOUNT = "000000000000"
 
 
-def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns, price_file: Path | None = None) -> Plan:
+def plan_for(
+    spec: EndpointSpec, region: str, stand_ins: StandIns, environment: Mapping[str, str] | None = None
+) -> Plan:
     """Return the plan of a spec, with placeholders for the guard's roles.
 
-    ``price_file`` has the prices that `peagle-sm plan` kept. Since nothing here reads a clock, they count
-    however old they are, unless the catalogue's are newer.
+    ``environment`` leads to the prices that `peagle-sm plan` kept. Since nothing here reads a clock, they
+    count however old they are, unless the catalogue's are newer.
 
     Raises:
         PlanRefused: the plan has a finding of severity "error".
@@ -196,8 +198,8 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns, price_file: P
         stack=guard_names.endpoint_stack(spec.name),
     )
     types = resolve(spec, context, load_catalog()).instance_types
-    kept = {name: find_kept(price_file, name, context.region) for name in types}
-    prices = {name: listed for name, listed in kept.items() if listed.entry is not None}
+    kept = ((name, find_kept(environment, name, context.region)) for name in types if environment is not None)
+    prices = {name: listed for name, listed in kept if listed.entry is not None}
     plan = make_plan(spec, replace(context, prices=prices))
     errors = plan.errors()
     if errors:

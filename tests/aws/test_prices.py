@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from botocore.exceptions import ConnectTimeoutError
 from botocore.session import Session as BotocoreSession
 from botocore.stub import Stubber
 
+from peagle_sm.aws.control.price_file import Use, find_kept
 from peagle_sm.aws.control.prices import (
     ask_list,
     find_elsewhere,
     find_job_price,
-    find_kept,
     find_listed,
     hourly,
     read_product,
@@ -259,8 +260,8 @@ def test_an_answer_is_kept_for_a_day_and_then_asked_again(tmp_path: Path) -> Non
     assert hourly(kept_session(first, path), INSTANCE).usd_per_hour == 5.5
     later = PriceList("eu-west-1", document(INSTANCE, "eu-west-1", "Hosting", "6"))
     for hours, usd, calls in ((23, 5.5, 0), (25, 6.0, 1), (25, 6.0, 1)):
-        now = NOON + timedelta(hours=hours)
-        assert hourly(kept_session(later, path, lambda now=now: now), INSTANCE).usd_per_hour == usd
+        session = kept_session(later, path, partial(NOON.__add__, timedelta(hours=hours)))
+        assert hourly(session, INSTANCE).usd_per_hour == usd
         assert later.calls == calls
     assert find_listed(kept_session(first, path, lambda: NOON), INSTANCE, "eu-west-1").entry
     assert first.calls == 2, "an answer from the future is asked again"
@@ -286,8 +287,8 @@ def test_without_the_network_the_last_answer_counts_with_its_date(tmp_path: Path
     assert plan.usd_per_hour == 5.5
     assert "AWS Price List API, 2026-11-01" in plan.price_source
     assert [one.severity for one in plan.findings if one.check == "price"] == ["info"]
-    assert find_kept(path, INSTANCE, "eu-west-1").entry is not None
-    assert find_kept(path, INSTANCE, "eu-west-2").entry is None
+    assert find_kept({"PEAGLE_SM_PRICES": str(path)}, INSTANCE, "eu-west-1").entry
+    assert find_kept({"PEAGLE_SM_PRICES": str(path)}, INSTANCE, "eu-west-2").entry is None
 
 
 def test_without_the_network_a_plan_works_and_asks_once(tmp_path: Path) -> None:
@@ -368,7 +369,8 @@ def test_one_call_has_the_prices_of_hosting_training_and_processing(tmp_path: Pa
     ]
     boto = PriceList(region, *rows)
     session = kept_session(boto, tmp_path / "p.json")
-    for use, usd in (("Host", 5.0), ("Train", 6.0), ("Processing", 7.0)):
+    uses: tuple[tuple[Use, float], ...] = (("Host", 5.0), ("Train", 6.0), ("Processing", 7.0))
+    for use, usd in uses:
         entry = find_listed(session, INSTANCE, region, use).entry
         assert entry is not None
         assert entry.usd_per_hour == usd

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from peagle_sm.aws.control.price_file import Use
 from peagle_sm.aws.control.prices import find_listed
 from peagle_sm.aws.session.session import Session
 from tests.local.serving import Server
@@ -48,7 +49,8 @@ def packaged(server: Server) -> Iterator[Server]:
 
 def test_the_packaged_list_has_a_price_for_each_use(packaged: Server) -> None:
     session = Session.from_boto3(Account(packaged, "us-west-2"))
-    for use in ("Host", "Train", "Processing"):
+    uses: tuple[Use, ...] = ("Host", "Train", "Processing")
+    for use in uses:
         entry = find_listed(session, "ml.p5.48xlarge", "us-west-2", use).entry
         assert entry is not None
         assert (entry.usd_per_hour, entry.date) == (63.296, "2026-09-01")

@@ -18,10 +18,20 @@ class Aws(FakeAws):
     """Ctrl-C comes when all are up and the first is looked at: its price is asked for then."""
 
     def client(self, service: str, **more: Any) -> Any:
-        if service == "pricing":
-            assert len(self.endpoints) == 2
+        client = super().client(service, **more)
+        return Prices(self, client) if service == "pricing" else client
+
+
+class Prices:
+    """Client of the price list, which is interrupted once two endpoints exist."""
+
+    def __init__(self, aws: FakeAws, client: Any) -> None:
+        self.aws, self.client = aws, client
+
+    def get_paginator(self, operation: str) -> Any:
+        if len(self.aws.endpoints) == 2:
             raise KeyboardInterrupt
-        return super().client(service, **more)
+        return self.client.get_paginator(operation)
 
 
 SPECS: dict[SpecMode, EndpointSpec] = {

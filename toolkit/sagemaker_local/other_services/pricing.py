@@ -94,7 +94,7 @@ def _matches(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
         return str(value) in found
     if kind in ("ANY_OF", "NONE_OF"):
         return (found in str(value).split(",")) == (kind == "ANY_OF")
-    return found == value
+    return found == str(value)
 
 
 def _token(position: int, query: str) -> str:

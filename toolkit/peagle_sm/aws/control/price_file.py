@@ -13,11 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from peagle_sm.aws.files import CannotWrite, write_file
+from peagle_sm.aws.files import CannotWrite, price_file, write_file
+from peagle_sm.core.catalog import NOT_ASKED, ListedPrice, PriceEntry
 
 MAX_AGE = timedelta(days=1)
+API = "AWS Price List API"
+
+Use = Literal["Host", "Train", "Processing"]
+"""What an instance is billed for, as in the usage type of a price: hosting, training or processing."""
+USE_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training", "Processing": "processing"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,46 @@ def keep(path: Path | None, region: str, instance_type: str, kept: Kept) -> None
     with suppress(CannotWrite, OSError):
         records = {**_read(path), _key(region, instance_type): record}
         write_file(path, json.dumps(records, indent=1, sort_keys=True), parents=True)
+
+
+def listed_of(kept: Kept, instance_type: str, region: str, use: Use) -> ListedPrice:
+    """Return the price of one use in an answer of today, or why it has none in USD."""
+    amount = kept.amounts.get(use)
+    if amount is None:
+        return ListedPrice(None, f"{API}: no {USE_WORDS[use]} price for {instance_type} in {region}")
+    if amount.currency != "USD":
+        return ListedPrice(
+            None,
+            f"{API}: {instance_type} in {region} costs {amount.value:g} {amount.currency} an hour, "
+            f"and budgets here are in USD",
+        )
+    return ListedPrice(entry_of(amount, instance_type, region))
+
+
+def old_listed(kept: Kept | None, instance_type: str, region: str, use: Use, why: str) -> ListedPrice:
+    """Return the price of one use in an old answer; ``why`` AWS gave no newer one."""
+    amount = None if kept is None else kept.amounts.get(use)
+    if amount is None or amount.currency != "USD":
+        return ListedPrice(None, why, fresh=False)
+    return ListedPrice(entry_of(amount, instance_type, region), why, fresh=False)
+
+
+def entry_of(amount: Amount, instance_type: str, region: str) -> PriceEntry:
+    """Return the entry of an amount in USD."""
+    return PriceEntry(
+        instance=instance_type,
+        region=region,
+        usd_per_hour=amount.value,
+        kind="sagemaker",
+        source=API,
+        date=amount.date,
+    )
+
+
+def find_kept(environ: Mapping[str, str], instance_type: str, region: str) -> ListedPrice:
+    """Return the hosting price in the environment's price file, however old: for callers without a clock."""
+    kept = read_kept(price_file(environ), region, instance_type)
+    return old_listed(kept, instance_type, region, "Host", NOT_ASKED.why)
 
 
 def _key(region: str, instance_type: str) -> str:

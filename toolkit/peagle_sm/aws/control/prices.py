@@ -12,21 +12,27 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from peagle_sm.aws.control.price_file import Amount, Kept, keep, read_kept
+from peagle_sm.aws.control.price_file import (
+    API,
+    USE_WORDS,
+    Amount,
+    Kept,
+    Use,
+    entry_of,
+    keep,
+    listed_of,
+    old_listed,
+    read_kept,
+)
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import NOT_ASKED, Catalog, ListedPrice, PriceEntry, choose_price, load_catalog
 from peagle_sm.core.errors import PeagleError
 
-API = "AWS Price List API"
 SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
 
-Use = Literal["Host", "Train", "Processing"]
-"""What an instance is billed for, as in the usage type of a price: hosting, training or processing."""
-_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training", "Processing": "processing"}
 # Usage types of hosting also end in Hosting: and Hst: (us-gov-west-1).
 _USAGES: Mapping[Use, str] = {"Host": "Host|Hosting|Hst", "Train": "Train", "Processing": "Processing"}
 
@@ -80,18 +86,13 @@ def find_listed(
     """
     kept = read_kept(session.price_file, region, instance_type)
     if kept is not None and kept.is_fresh(session.wall_clock()):
-        return _listed(kept, instance_type, region, use)
+        return listed_of(kept, instance_type, region, use)
     if not ask:
-        return _old(kept, instance_type, region, use, NOT_ASKED.why)
+        return old_listed(kept, instance_type, region, use, NOT_ASKED.why)
     try:
         return ask_list(session, instance_type, region, use)
     except PeagleError as error:
-        return _old(kept, instance_type, region, use, f"{API}: {error.message}")
-
-
-def find_kept(path: Path | None, instance_type: str, region: str) -> ListedPrice:
-    """Return the hosting price of a price file, however old: for callers without a clock and an account."""
-    return _old(read_kept(path, region, instance_type), instance_type, region, "Host", NOT_ASKED.why)
+        return old_listed(kept, instance_type, region, use, f"{API}: {error.message}")
 
 
 def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host") -> ListedPrice:
@@ -108,8 +109,8 @@ def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host
     except PeagleError as error:
         session.price_trouble = error
         raise
-    amounts = {}
-    for each in _WORDS:
+    amounts: dict[str, Amount] = {}
+    for each in USE_WORDS:
         read = [amount for product in products if (amount := read_product(product, instance_type, each))]
         if read:  # of the newest prices the highest, so that a budget holds
             amounts[each] = max(
@@ -117,38 +118,7 @@ def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host
             )
     kept = Kept(session.wall_clock(), amounts)
     keep(session.price_file, region, instance_type, kept)
-    return _listed(kept, instance_type, region, use)
-
-
-def _listed(kept: Kept, instance_type: str, region: str, use: Use) -> ListedPrice:
-    amount = kept.amounts.get(use)
-    if amount is None:
-        return ListedPrice(None, f"{API}: no {_WORDS[use]} price for {instance_type} in {region}")
-    if amount.currency != "USD":
-        return ListedPrice(
-            None,
-            f"{API}: {instance_type} in {region} costs {amount.value:g} {amount.currency} an hour, "
-            f"and budgets here are in USD",
-        )
-    return ListedPrice(_entry(amount, instance_type, region))
-
-
-def _old(kept: Kept | None, instance_type: str, region: str, use: Use, why: str) -> ListedPrice:
-    amount = None if kept is None else kept.amounts.get(use)
-    if amount is None or amount.currency != "USD":
-        return ListedPrice(None, why, fresh=False)
-    return ListedPrice(_entry(amount, instance_type, region), why, fresh=False)
-
-
-def _entry(amount: Amount, instance_type: str, region: str) -> PriceEntry:
-    return PriceEntry(
-        instance=instance_type,
-        region=region,
-        usd_per_hour=amount.value,
-        kind="sagemaker",
-        source=API,
-        date=amount.date,
-    )
+    return listed_of(kept, instance_type, region, use)
 
 
 def find_job_price(
@@ -181,7 +151,7 @@ def find_job_price(
         return None, listed.why
     return (
         hosting,
-        f"{hosting}; the price of hosting, since that of {_WORDS[use]} is not known ({listed.why})",
+        f"{hosting}; the price of hosting, since that of {USE_WORDS[use]} is not known ({listed.why})",
     )
 
 
@@ -206,7 +176,7 @@ def find_elsewhere(
             for product in products
         )
         found = [
-            _entry(amount, instance_type, str(region))
+            entry_of(amount, instance_type, str(region))
             for region, amount in amounts
             if region and amount is not None and amount.currency == "USD"
         ]
@@ -245,7 +215,7 @@ def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Hos
         return None  # a Local Zone has prices of its own
     if component:
         named = str(attributes.get("instanceName") or usage.rpartition(":")[2])
-        if component != _WORDS[use] or named != instance_type:
+        if component != USE_WORDS[use] or named != instance_type:
             return None
     elif not re.fullmatch(rf"([A-Z0-9]+-)?({_USAGES[use]}):{re.escape(instance_type)}", usage):
         return None
