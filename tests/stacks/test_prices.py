@@ -23,7 +23,7 @@ def planned(instance: str, region: str, path: Path | None, more: str = "") -> Pl
         "name: demo\nmodel: gpt-oss-20b\n"
         f"placement: {{region: {region}, instance_types: [{instance}]}}\n{more}"
     )
-    return plan_for(spec, region, StandIns(), path and {"PEAGLE_SM_PRICES": str(path)})
+    return plan_for(spec, region, StandIns(), None if path is None else {"PEAGLE_SM_PRICES": str(path)})
 
 
 def kept(path: Path, region: str, instance: str, usd: float, date: str) -> Path:

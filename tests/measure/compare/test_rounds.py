@@ -18,20 +18,22 @@ class Aws(FakeAws):
     """Ctrl-C comes when all are up and the first is looked at: its price is asked for then."""
 
     def client(self, service: str, **more: Any) -> Any:
-        client = super().client(service, **more)
-        return Prices(self, client) if service == "pricing" else client
+        return Prices(self) if service == "pricing" else super().client(service, **more)
 
 
 class Prices:
-    """Client of the price list, which is interrupted once two endpoints exist."""
+    """Client of an empty price list, which is interrupted once two endpoints exist."""
 
-    def __init__(self, aws: FakeAws, client: Any) -> None:
-        self.aws, self.client = aws, client
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
 
     def get_paginator(self, operation: str) -> Any:
+        return self
+
+    def paginate(self, **asked: Any) -> list[dict[str, Any]]:
         if len(self.aws.endpoints) == 2:
             raise KeyboardInterrupt
-        return self.client.get_paginator(operation)
+        return []
 
 
 SPECS: dict[SpecMode, EndpointSpec] = {

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.control.prices import LOCAL, Use, find_job_price
+from peagle_sm.aws.control.price_file import Use
+from peagle_sm.aws.control.prices import LOCAL, find_job_price
 from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
