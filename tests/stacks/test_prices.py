@@ -55,5 +55,5 @@ def test_an_upper_bound_is_in_the_tag_and_the_alarm() -> None:
     assert (plan.usd_per_hour, plan.price_at_most) == (142.416, True)
     assert plan.tags()["peagle-sm:usd-per-hour"] == "142.416"
     spend = next(rule for rule in watches(watched(plan)) if rule.key == "spend")
-    assert "142.416 USD" in spend.says
+    assert "at most 142.416 USD an instance hour" in spend.says
     assert spend.threshold == pytest.approx(142.416 * 8 * 1.05, abs=0.01)

@@ -93,8 +93,8 @@ def _matches(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     if kind == "CONTAINS":
         return str(value) in found
     if kind in ("ANY_OF", "NONE_OF"):
-        return (found in str(value).split(",")) == (kind == "ANY_OF")
-    return found == str(value)
+        return (found in str(value).split(",")) is (kind == "ANY_OF")
+    return bool(found == value)
 
 
 def _token(position: int, query: str) -> str:
