@@ -309,6 +309,14 @@ def test_without_the_network_a_plan_works_and_asks_once(tmp_path: Path) -> None:
     assert not given.errors()
 
 
+@pytest.mark.parametrize("error", [ValueError("not JSON"), OSError("no such file"), RuntimeError("odd")])
+def test_whatever_goes_wrong_a_plan_is_made(error: Exception, tmp_path: Path) -> None:
+    """Botocore passes on what a credential_process raises."""
+    plan = planned(kept_session(PriceList(REGION, error=error), tmp_path / "p.json"), INSTANCE)
+    assert plan.usd_per_hour == 4.2
+    assert [str(error) in one.message for one in plan.findings if one.check == "price"] == [True]
+
+
 DAMAGED = [
     b"",
     b"\xff\xfe",

@@ -28,7 +28,7 @@ from peagle_sm.aws.control.price_file import (
 )
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import NOT_ASKED, Catalog, ListedPrice, PriceEntry, choose_price, load_catalog
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.errors import PeagleError, ServiceFault
 
 SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
@@ -189,7 +189,15 @@ def find_elsewhere(
 
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
-    texts = session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
+    try:
+        texts = list(
+            session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
+        )
+    except PeagleError:
+        raise
+    except Exception as error:  # a credential_process may raise anything, and a price only decorates
+        said = f"GetProducts: {type(error).__name__}: {error}"
+        raise ServiceFault(said, operation="GetProducts", code="") from error
     return [product for text in texts if (product := _parsed(text)) is not None]
 
 

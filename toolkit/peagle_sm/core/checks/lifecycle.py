@@ -118,7 +118,7 @@ def price(draft: Draft) -> Findings:
             continue
         listed = draft.listed_price(name)
         if name in draft.context.prices and not listed.fresh and counted.kind != "spec":
-            yield Finding("info", f"{listed.why}; counted: {counted}")
+            yield Finding("info", f"{listed.why.rstrip('.')}; counted: {counted}")
         if (
             given is not None
             and counted.kind == "sagemaker"

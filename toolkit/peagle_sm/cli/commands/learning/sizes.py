@@ -44,7 +44,7 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.option(
     "--prices/--no-prices",
     default=True,
-    help="Ask AWS's price list for the prices of training, or use only those known here.  [default: ask]",
+    help="Ask AWS's price list for the prices of training, or use only those known here.",
 )
 @global_options
 @click.pass_obj
