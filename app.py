@@ -2,6 +2,7 @@
 """The CDK app: guard, a stack for each spec of `-c spec=…`, on wish PeagleImage and PeagleTraining.
 
 Without `-c spec=…` it takes ./peagle.yaml, if there is one. It calls no AWS and reads no clock.
+Prices are those that `peagle-sm plan` kept, else the catalogue's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def build(app: App, environment: Mapping[str, str], default_spec: Path | None = 
         from stacks.training_stack import TrainingStack
 
         TrainingStack(app, env=Environment(region=wanted.region))
-    plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
+    plans = [plan_for(spec, region, wanted.stand_ins, environment) for spec in wanted.specs]
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)
     for plan in plans:

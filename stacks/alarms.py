@@ -267,7 +267,8 @@ def _spend(endpoint: Watched) -> AlarmRule:
     else:
         limit = 0.8 * endpoint.budget_usd if endpoint.budget_usd is not None else endpoint.max_usd * 1.05
         whose = "80% of budget_usd" if endpoint.budget_usd is not None else "its whole lifetime can cost"
-        says = f"Spent in {window}: more than {whose}, at {price:g} USD an instance hour."
+        bound = "most " if endpoint.price_at_most else ""
+        says = f"Spent in {window}: more than {whose}, at {bound}{price:g} USD an instance hour."
         expression, threshold = f"{instance_hours} * {price:g}", round(limit, 2)
     return AlarmRule(
         key="spend",

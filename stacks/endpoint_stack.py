@@ -90,7 +90,8 @@ def _update(plan: Plan, stack: str) -> str:
 def _price(plan: Plan) -> str:
     if plan.usd_per_hour is None:
         return f"price unknown: {plan.price_source}"
-    return f"{plan.usd_per_hour:g} USD/hour ({plan.price_source})"
+    bound = "at most " if plan.price_at_most else ""
+    return f"{bound}{plan.usd_per_hour:g} USD/hour ({plan.price_source})"
 
 
 def _invoke(plan: Plan) -> str:

@@ -60,6 +60,7 @@ class Watched:
     gpus: int
     publish_s: int
     usd_per_instance_hour: float | None
+    price_at_most: bool
     usd_per_hour: float | None
     max_usd: float | None
     budget_usd: float | None
@@ -110,6 +111,7 @@ def watched(plan: Plan) -> Watched:
         gpus=max(_gpus(name) for name in plan.draft.instance_types),
         publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
+        price_at_most=plan.price_at_most,
         usd_per_hour=plan.usd_per_hour,
         max_usd=plan.max_usd,
         budget_usd=lifecycle.budget_usd,

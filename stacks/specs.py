@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from peagle_sm import load_spec
+from peagle_sm.aws.control.price_file import find_kept
 from peagle_sm.core import guard as guard_names
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Context
+from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Context, resolve
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
@@ -174,8 +176,13 @@ EXECUTION_ROLE = "${ExecutionRoleArn}"
 SCHEDULER_ROLE = "${SchedulerRoleArn}"
 
 
-def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
+def plan_for(
+    spec: EndpointSpec, region: str, stand_ins: StandIns, environment: Mapping[str, str] | None = None
+) -> Plan:
     """Return the plan of a spec, with placeholders for the guard's roles.
+
+    ``environment`` leads to the prices that `peagle-sm plan` kept. Since nothing here reads a clock, they
+    count however old they are, unless the catalogue's are newer.
 
     Raises:
         PlanRefused: the plan has a finding of severity "error".
@@ -190,7 +197,10 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
         scheduler_role_arn=SCHEDULER_ROLE,
         stack=guard_names.endpoint_stack(spec.name),
     )
-    plan = make_plan(spec, context)
+    types = resolve(spec, context, load_catalog()).instance_types
+    kept = ((name, find_kept(environment, name, context.region)) for name in types if environment is not None)
+    prices = {name: listed for name, listed in kept if listed.entry is not None}
+    plan = make_plan(spec, replace(context, prices=prices))
     errors = plan.errors()
     if errors:
         raise PlanRefused(

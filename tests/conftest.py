@@ -67,6 +67,7 @@ def pytest_configure() -> None:
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = f"{nowhere}/aws-credentials"
     # The state only. The cache stays the user's: the engine's environment in it takes minutes to build.
     os.environ["XDG_STATE_HOME"] = f"{nowhere}/state"
+    os.environ["PEAGLE_SM_PRICES"] = f"{nowhere}/prices.json"
     sys.addaudithook(_refuse_the_network)
 
 

@@ -10,6 +10,7 @@ from peagle_sm.core.learn.offers import INSTANCES, LENGTHS, TOKENS, TrainingOpti
 from peagle_sm.core.learn.recipes import Recipe, load_recipes
 from peagle_sm.core.words import usd
 
+REGION = "us-east-1"
 MODELS = ("gpt-oss-20b", "gpt-oss-120b", "qwen3-coder-30b-a3b-instruct", "gemma-4-31b-it")
 
 _INTRO = f"""\
@@ -33,11 +34,11 @@ library's FSDP2 leaves an eighth of Gemma-4-31B's weights in each of 8 processes
 (`tests/training/test_four_models.py`).
 
 ## Prices
-The project has no sourced price of SageMaker training for these instances.
-`peagle-sm learn plan MODEL --prices` asks AWS's price list and shows each price with its date. An EC2 price
-is not SageMaker's; it shows the order of magnitude only.
+`peagle-sm learn plan MODEL` asks AWS's price list and shows each price with its date. The prices here are
+those that count without an answer, in {REGION}: the catalogue's, of hosting. EC2's is not SageMaker's, so
+an upper bound counts.
 
-| instance | GPUs | training, USD/hour | EC2 on demand |
+| instance | GPUs | USD/hour | source |
 |---|---|---|---|
 """
 
@@ -51,16 +52,14 @@ def training_sizes_page() -> str:
 
 
 def _prices() -> Iterator[str]:
-    """Rows of prices; the catalogue has none of training, since its prices of SageMaker are of hosting."""
+    """Yield a row for each instance: the price that counts without AWS's list."""
     catalog = load_catalog()
     for name in INSTANCES:
-        entry = catalog.instances[name]
-        found = [row for row in catalog.prices if row.instance == name and row.kind == "ec2"]
-        other = "; ".join(
-            f"{usd(row.usd_per_hour, 'hour')} in {row.region} ({row.source}, {row.date})" for row in found
-        )
+        entry, price = catalog.instances[name], catalog.price(name, REGION)
         gpus = f"{entry.gpu_count} x {entry.gpu}, {entry.gpu_memory_gb:g} GB"
-        yield f"| {name} | {gpus} | unknown; give --prices | {other or 'unknown'} |"
+        bound = "at most " if price and price.at_most else ""
+        figure = "unknown" if price is None else f"{bound}{price.counted_usd_per_hour:,.2f}"
+        yield f"| {name} | {gpus} | {figure} | {price or ''} |"
     yield ""
 
 
@@ -85,12 +84,20 @@ def _model(model: str, recipe: Recipe) -> Iterator[str]:
 
 
 def _options(recipe: Recipe, partitions: int | None) -> Sequence[TrainingOption]:
-    return training_options(recipe, load_catalog(), load_recipes(), lambda _: None, partitions=partitions)
+    catalog = load_catalog()
+    return training_options(
+        recipe,
+        catalog,
+        load_recipes(),
+        lambda name: (catalog.price(name, REGION), "the catalogue"),
+        partitions=partitions,
+    )
 
 
 def _row(one: TrainingOption) -> str:
     hours = "unknown" if one.hours is None else f"{one.hours:.1f}"
-    end = f"{hours} | {hours} h x price" if one.fits else "- | does not fit"
+    price = f"{'at most ' if one.at_most else ''}{usd(one.usd)}"
+    end = f"{hours} | {price}" if one.fits else "- | does not fit"
     return (
         f"| {one.sequence_length:,} | {one.instance_type} | {one.partitions} | {one.needed_gb:.1f} | "
         f"{one.available_gb:.1f} | {end} |"

@@ -92,6 +92,7 @@ def test_the_plan_as_json() -> None:
         "max_usd": 50.0,
         "kept_until": None,
         "price_source": "a price list, 2026-11-20",
+        "price_at_most": False,
         "unused_gpus": 7,
         "refused": False,
         "findings": [

@@ -70,7 +70,9 @@ def test_the_utilization_gives_back_the_paper_s_seconds() -> None:
 
 
 def options(model: str, price: PriceEntry | None = None) -> list[TrainingOption]:
-    return training_options(BOOK.recipe(model), load_catalog(), BOOK, lambda _: price, lengths=(20_480,))
+    return training_options(
+        BOOK.recipe(model), load_catalog(), BOOK, lambda _: (price, str(price)), lengths=(20_480,)
+    )
 
 
 def test_a_dense_target_fits_20480_tokens_because_it_is_sharded() -> None:
@@ -105,8 +107,17 @@ def test_a_price_comes_with_its_source_and_date() -> None:
     )
     last = options("gpt-oss-20b", price)[-1]
     assert last.usd == pytest.approx(10 * (last.hours or 0))
-    assert last.price is not None
     assert all(words in last.price for words in ("10.00 USD/hour", "a list", "2026-11-26"))
+
+
+def test_an_upper_bound_and_an_unknown_price_say_so() -> None:
+    kind = "ml.p6-b300.48xlarge"
+    ec2 = PriceEntry(instance=kind, region="us-east-1", usd_per_hour=10, kind="ec2", source="a", date="b")
+    last = options("gpt-oss-20b", ec2)[-1]
+    assert (last.usd, last.at_most) == (pytest.approx(12.5 * (last.hours or 0)), True)
+    assert last.price.startswith("at most 12.50 USD/hour")
+    unknown = options("gpt-oss-20b")[-1]
+    assert (unknown.usd, unknown.price.startswith("unknown")) == (None, True)
 
 
 @given(st.integers(64, 40_000), st.sampled_from([1, 2, 4, 8, 16]))

@@ -21,6 +21,14 @@ def test_the_accelerators_are_those_of_the_catalogue() -> None:
     assert aws_facts.accelerators_of("p5.48xlarge") is None
 
 
+def test_the_prices_are_those_of_the_catalogue() -> None:
+    rows = {(row.region, row.instance): row for row in load_catalog().prices if row.kind == "sagemaker"}
+    for group in aws_facts.data_file("prices.yaml")["groups"]:
+        for name, usd in group["prices"].items():
+            row = rows[group["region"], name]
+            assert (usd, group["date"]) == (row.usd_per_hour, row.date), name
+
+
 def test_the_instance_types_of_an_endpoint_are_botocores() -> None:
     assert aws_facts.instance_types("ProductionVariant") == known_instance_types()
 

@@ -1,4 +1,4 @@
-"""The stacks import the CDK, the pure core of peagle_sm and its public `load_spec`, and nothing else."""
+"""The stacks import the CDK, the pure core of peagle_sm, its `load_spec` and its file of prices, no more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ SYNTHESISED = [ROOT / "app.py"] + [
     for path in sorted((ROOT / "stacks").rglob("*.py"))
     if "runtime" not in path.relative_to(ROOT / "stacks").parts
 ]
-ALLOWED = ("aws_cdk", "constructs", "jsii", "stacks", "peagle_sm.core")
+PRICES = "peagle_sm.aws.control.price_file"
+"""Reads the prices that `peagle-sm plan` kept in a file, and nothing else."""
+ALLOWED = ("aws_cdk", "constructs", "jsii", "stacks", "peagle_sm.core", PRICES)
 
 
 def _modules(path: Path) -> Iterator[str]:
@@ -41,7 +43,7 @@ def test_a_stack_imports_the_cdk_and_the_core_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SYNTHESISED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_synthesis_reads_no_clock_and_calls_nobody(path: Path) -> None:
-    """The same spec gives the same template, on any machine and at any time."""
+    """The same spec and the same kept prices give the same template, on any machine and at any time."""
     text = path.read_text(encoding="utf-8")
     assert not {"time", "datetime", "random", "socket", "subprocess", "urllib", "uuid"} & set(_modules(path))
     assert "datetime.now" not in text

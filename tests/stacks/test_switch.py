@@ -200,8 +200,10 @@ def test_the_outputs_say_how_to_call_turn_off_and_remove(name: str) -> None:
     assert told["DashboardUrl"].endswith(f"region={REGION}#dashboards:name=Peagle-{name}")
     assert ("--inference-component-name zero" in told["InvokeByAwsCli"]) == (name == "zero")
     assert "a second fleet runs in parallel" in told["Update"]
-    price = plan_of(name).usd_per_hour
-    assert told["UsdPerHour"].startswith("price unknown" if price is None else f"{price:g} USD/hour")
+    plan = plan_of(name)
+    bound = "at most " if plan.price_at_most else ""
+    known = f"{bound}{plan.usd_per_hour} USD/hour"
+    assert told["UsdPerHour"].startswith("price unknown" if plan.usd_per_hour is None else known)
 
 
 def test_an_update_without_a_second_fleet_goes_through_off() -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 from sagemaker_local.control import ApiError, Quotas, Route, Stock
 from sagemaker_local.errors import InvalidRequest, NotFound
 from sagemaker_local.faults import FaultBook, parse
+from sagemaker_local.other_services.pricing import PriceList
 from sagemaker_local.runtime.logs import EndpointLogs
 from sagemaker_local.wire import awsjson
 
@@ -35,6 +36,7 @@ class Admin:
         interrupt: Callable[[str], None],
         stock: Stock,
         quotas: Quotas,
+        prices: PriceList,
         faults: FaultBook,
     ) -> None:
         """Set up with what each route needs."""
@@ -48,6 +50,7 @@ class Admin:
         self._interrupt = interrupt
         self._stock = stock
         self._quotas = quotas
+        self._prices = prices
         self._faults = faults
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -62,6 +65,8 @@ class Admin:
                 return await self._capacity(request)
             case "POST", ["quotas"]:
                 return await self._quota(request)
+            case "POST", ["prices"]:
+                return await self._price_list(request)
             case "POST", ["training-jobs", name, "interrupt"]:
                 return self._interrupted(name)
             case "POST", ["clock"]:
@@ -85,8 +90,8 @@ class Admin:
         return _json(
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
-                "and POST clock, POST capacity, POST quotas, POST shutdown, GET endpoints/<name>/metrics, "
-                "GET endpoints/<name>/logs, POST endpoints/<name>/status, POST "
+                "and POST clock, POST capacity, POST quotas, POST prices, POST shutdown, "
+                "GET endpoints/<name>/metrics, GET endpoints/<name>/logs, POST endpoints/<name>/status, POST "
                 "training-jobs/<name>/interrupt, GET and POST faults, and DELETE faults[/<id>]"
             },
             404,
@@ -126,6 +131,17 @@ class Admin:
             wanted = '{"quota": "ml.p5.48xlarge for spot training job usage", "instances": 1}'
             return _json({"message": f"send {wanted}; null for no quota"}, 400)
         return _json({"quotas": self._quotas.to_dict()})
+
+    async def _price_list(self, request: web.Request) -> web.Response:
+        """For tests: a recorded price list instead of the packaged one."""
+        try:
+            documents = json.loads(await request.read())
+        except ValueError:
+            documents = None
+        if not isinstance(documents, list) or not all(isinstance(one, dict) for one in documents):
+            return _json({"message": "send a JSON list of GetProducts' documents"}, 400)
+        self._prices.set(documents)
+        return _json({"documents": len(documents)})
 
     def _interrupted(self, name: str) -> web.Response:
         """For tests: the Spot instances of a training job are taken away, with the usual notice."""

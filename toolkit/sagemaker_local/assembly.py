@@ -34,6 +34,7 @@ from sagemaker_local.front import Front
 from sagemaker_local.lambdas import InvokeApi, Lambdas
 from sagemaker_local.other_services.autoscaling import lay_sagemaker_scaling
 from sagemaker_local.other_services.moto import SERVICE, Moto
+from sagemaker_local.other_services.pricing import PriceList
 from sagemaker_local.other_services.quotas import lay_quota_limits
 from sagemaker_local.other_services.s3 import lay_s3_rules
 from sagemaker_local.other_services.stores import (
@@ -144,6 +145,7 @@ class Assembly:
             trusts=Roles(self._moto).trusts,
         )
         self._cloudformation = self._make_cloudformation()
+        self._prices = PriceList()
         self.front = Front(
             region=REGION,
             control=self.control.handle,
@@ -152,6 +154,7 @@ class Assembly:
             admin=self._admin(shutdown).handle,
             cloudformation=self._cloudformation.handle,
             lambdas=InvokeApi(self._lambdas),
+            pricing=self._prices.handle,
             moto=self._moto.handle,
             trusts=Roles(self._moto).trusts,
             schedules_changed=self._scheduler.tick,
@@ -318,6 +321,7 @@ class Assembly:
             interrupt=self.control.interrupt,
             stock=self.control.stock,
             quotas=self.control.quotas,
+            prices=self._prices,
             faults=self._faults,
         )
 

@@ -1,7 +1,7 @@
 """The single port: routes every request to the service that answers it.
 
-SageMaker's control plane and runtime, CloudFormation and Lambda's Invoke are ours, ``/_peagle/`` is for
-`peagle-sm local`, the rest is moto's.
+SageMaker's control plane and runtime, CloudFormation, Lambda's Invoke and the price list are ours,
+``/_peagle/`` is for `peagle-sm local`, the rest is moto's.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Front:
         admin: Handler,
         cloudformation: Handler,
         lambdas: Invocations,
+        pricing: Handler,
         moto: Handler,
         trusts: Callable[[str, str], bool],
         schedules_changed: Callable[[], Awaitable[None]],
@@ -91,6 +92,7 @@ class Front:
         self._admin = admin
         self._cloudformation = cloudformation
         self._lambdas = lambdas
+        self._pricing = pricing
         self._moto = moto
         self._trusts = trusts
         self._schedules_changed = schedules_changed
@@ -134,6 +136,8 @@ class Front:
             return await self._cloudformation(request)
         if caller is not None and caller.service == "lambda" and self._lambdas.takes(request):
             return await self._lambdas.handle(request)
+        if caller is not None and caller.service == "pricing":
+            return await self._pricing(request)
         if caller is not None and caller.service == "scheduler":
             return await self._schedule(request)
         if request.path.startswith("/moto-api"):

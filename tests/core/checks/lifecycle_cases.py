@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, STACK
 
+_UNPRICED = "placement: {instance_types: [ml.p5e.48xlarge]}"
 _TO_ZERO = "lifecycle: {idle: scale-to-zero}"
 _TWO_TYPES = "\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
 _NEURON = "\nplacement: {instance_types: [ml.inf2.xlarge]}"
@@ -15,7 +16,7 @@ CASES = [
     Case(
         "price",
         CONTAINER,
-        "placement: {instance_types: [ml.p5.4xlarge]}",
+        "placement: {instance_types: [ml.p5e.48xlarge]}",
         severity="warning",
         said="no price known",
     ),
@@ -37,11 +38,43 @@ CASES = [
     Case(
         "budget",
         CONTAINER,
-        "placement: {instance_types: [ml.p5.4xlarge]}\nlifecycle: {budget_usd: 10}",
+        "placement: {instance_types: [ml.p5e.48xlarge]}\nlifecycle: {budget_usd: 10}",
         severity="error",
         said="cannot check",
     ),
     Case("budget", GPT, "lifecycle: {budget_usd: 33.60}"),
+    Case("budget", CONTAINER, f"{_UNPRICED}\nlifecycle: {{budget_usd: 900, usd_per_hour: 100}}"),
+    Case(
+        "budget",
+        CONTAINER,
+        f"{_UNPRICED}\nlifecycle: {{budget_usd: 700, usd_per_hour: 100}}",
+        severity="error",
+        said="8 h can cost 800.00 USD; budget_usd allows 700.00",
+    ),
+    Case(
+        "budget",
+        GPT,
+        "placement: {instance_types: [ml.p6-b200.48xlarge]}\nlifecycle: {budget_usd: 1000}",
+        severity="error",
+        said="8 h can cost 1139.33 USD, an upper bound; budget_usd allows 1000.00",
+    ),
+    Case("price", CONTAINER, f"{_UNPRICED}\nlifecycle: {{usd_per_hour: 100}}"),
+    Case("price", CONTAINER, f"{_UNPRICED}\nlifecycle: {{budget_usd: 700}}"),
+    Case(
+        "price",
+        GPT,
+        "lifecycle: {usd_per_hour: 5}",
+        severity="warning",
+        said="lifecycle.usd_per_hour: found 5; counted: 4.2 USD/hour",
+    ),
+    Case("price", GPT, "lifecycle: {usd_per_hour: 4.2}"),
+    Case(
+        "price",
+        GPT,
+        "placement: {instance_types: [ml.p6-b200.48xlarge]}\nlifecycle: {usd_per_hour: 100}",
+        severity="warning",
+        said="found 100; EC2 alone costs 113.9328 USD/hour",
+    ),
     Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", severity="error", said="requires a stack"),
     Case("needs-a-stack", GPT, _TO_ZERO, severity="error", said="allowed without a stack: turn-off"),
     Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", STACK),

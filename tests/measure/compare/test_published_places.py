@@ -1,8 +1,7 @@
-"""What a published table needs in AWS before anything costs: files in S3, and a region with the instance."""
+"""What a published table needs in AWS before anything costs: files in S3."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import boto3
@@ -11,8 +10,8 @@ from botocore.stub import Stubber
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
-from peagle_sm.measure.compare.deployments import refuse_not_offered, refuse_not_staged
-from tests.aws.test_prices import INSTANCE, REGION, Boto3, answering, product
+from peagle_sm.measure.compare.deployments import refuse_not_staged
+from tests.aws.test_prices import REGION
 
 PREFIXES = {
     "s3://bucket/p/target/": "peagle-sm heads stage a",
@@ -60,36 +59,3 @@ def test_a_bucket_that_does_not_exist_is_told() -> None:
     bucket.stub.add_client_error("list_objects_v2", "NoSuchBucket", "no", http_status_code=404)
     with pytest.raises(NotFound, match="bucket"):
         refuse_not_staged(Session.from_boto3(bucket), PREFIXES)
-
-
-def everywhere(made: Boto3, *regions: str) -> None:
-    """Let the API answer with this instance's hosting price in these regions."""
-    rows = []
-    for region in regions:
-        row = product(f"X-Host:{INSTANCE}")
-        row["product"]["attributes"]["regionCode"] = region
-        rows.append(json.dumps(row))
-    made.stub.add_response("get_products", {"PriceList": rows})
-
-
-def test_a_region_that_lacks_the_instance_is_refused_with_those_that_have_it() -> None:
-    session, made = answering()
-    everywhere(made, "us-west-2", "eu-west-1")
-    with pytest.raises(PlanRefused, match=f"{INSTANCE} has no hosting price in {REGION}") as caught:
-        refuse_not_offered(session, INSTANCE)
-    assert "eu-west-1, us-west-2" in str(caught.value)
-    assert "--region eu-west-1" in str(caught.value.next_step)
-
-
-def test_an_instance_with_a_price_here_or_nowhere_is_not_refused() -> None:
-    session, _ = answering(product(f"USE1-Host:{INSTANCE}"))
-    refuse_not_offered(session, INSTANCE)
-    session, made = answering()
-    everywhere(made)
-    refuse_not_offered(session, INSTANCE)
-
-
-def test_without_permission_for_prices_nothing_is_refused() -> None:
-    made = Boto3()
-    made.stub.add_client_error("get_products", "AccessDeniedException", "not authorized")
-    refuse_not_offered(Session.from_boto3(made), INSTANCE)

@@ -18,10 +18,23 @@ class Aws(FakeAws):
     """Ctrl-C comes when all are up and the first is looked at: its price is asked for then."""
 
     def client(self, service: str, **more: Any) -> Any:
-        if service == "pricing":
-            assert len(self.endpoints) == 2
+        return Prices(self) if service == "pricing" else super().client(service, **more)
+
+
+class Prices:
+    """Client of an empty price list, which is interrupted when the first endpoint is looked at."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def get_paginator(self, operation: str) -> Any:
+        return self
+
+    def paginate(self, **asked: Any) -> list[dict[str, Any]]:
+        if "DescribeModel" in self.aws.calls:  # only a look at an endpoint reads its model
+            assert len(self.aws.endpoints) == 2
             raise KeyboardInterrupt
-        return super().client(service, **more)
+        return []
 
 
 SPECS: dict[SpecMode, EndpointSpec] = {

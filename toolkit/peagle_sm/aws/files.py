@@ -145,3 +145,9 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
     named = environ.get("XDG_CACHE_HOME", "")
     home = Path(named) if os.path.isabs(named) else Path(environ.get("HOME") or Path.home()) / ".cache"
     return home / "peagle-sm"
+
+
+def price_file(environ: Mapping[str, str]) -> Path:
+    """Return the file that keeps AWS's prices: PEAGLE_SM_PRICES, else one in the cache folder."""
+    named = environ.get("PEAGLE_SM_PRICES", "")
+    return Path(named) if named else cache_dir(environ) / "prices.json"

@@ -323,19 +323,66 @@ class InstanceEntry(PackagedData):
     date: str
 
 
+EC2_UPPER_BOUND = 1.25
+EC2_UPPER_BOUND_XLARGE = 1.4
+"""Factors on EC2's price until SageMaker's is known: a type ml.*.xlarge, and any other.
+
+From the catalogue's own prices of hosting beside EC2's: ml.p5.48xlarge and ml.p4d.24xlarge were 1.15 times as
+dear as EC2's, ml.g5, ml.g6, ml.g6e and ml.g7e 1.25 times, and their .xlarge 1.40 times.
+"""
+
+
 class PriceEntry(PackagedData):
-    """On-demand USD per hour of an instance; kind "ec2" is not SageMaker's price."""
+    """On-demand USD per hour of one instance, with its source.
+
+    Kind "ec2" is EC2's price; SageMaker's is not known. Kind "spec" is the user's own figure.
+    """
 
     instance: str
     region: str
     usd_per_hour: float
-    kind: Literal["sagemaker", "ec2"]
+    kind: Literal["sagemaker", "ec2", "spec"]
     source: str
-    date: str
+    date: str = ""
+
+    @property
+    def at_most(self) -> bool:
+        """True if the price that counts is an upper bound."""
+        return self.kind == "ec2"
+
+    @property
+    def counted_usd_per_hour(self) -> float:
+        """Price that budgets, tags, alarms and the guard use: of EC2's price the upper bound."""
+        return self.usd_per_hour * self._factor if self.at_most else self.usd_per_hour
+
+    @property
+    def _factor(self) -> float:
+        return EC2_UPPER_BOUND_XLARGE if self.instance.endswith(".xlarge") else EC2_UPPER_BOUND
 
     def __str__(self) -> str:
-        kind = "SageMaker on demand" if self.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
-        return f"{self.instance} in {self.region}: {kind}, {self.source}, {self.date}"
+        kinds = {
+            "sagemaker": "SageMaker on demand, ",
+            "ec2": f"EC2 on demand {self.usd_per_hour:.7g} USD x {self._factor:g} as an upper bound, "
+            "NOT SageMaker's price, ",
+            "spec": "",
+        }
+        dated = f", {self.date}" if self.date else ""
+        return f"{self.instance} in {self.region}: {kinds[self.kind]}{self.source}{dated}"
+
+
+@dataclass(frozen=True)
+class ListedPrice:
+    """Answer of AWS's price list about one instance type; ``entry`` None: no price, ``why`` says why.
+
+    ``fresh`` is False for an answer of more than a day ago, which counts only if AWS did not answer.
+    """
+
+    entry: PriceEntry | None = None
+    why: str = ""
+    fresh: bool = True
+
+
+NOT_ASKED = ListedPrice(why="AWS was not asked", fresh=False)
 
 
 class RegionEntry(PackagedData):
@@ -403,6 +450,32 @@ class Catalog(PackagedData):
         return min(found, key=lambda row: row.kind != "sagemaker", default=None)
 
 
+def choose_price(
+    instance: str,
+    region: str,
+    catalog: Catalog,
+    listed: ListedPrice = NOT_ASKED,
+    given: float | None = None,
+    field: str = "lifecycle.usd_per_hour",
+) -> PriceEntry | None:
+    """Return the price that counts for one instance; None if none is known.
+
+    The order: AWS's price list, the catalogue's dated hosting price, ``given`` (the spec's ``field``), and
+    last EC2's price, which is only an upper bound. An old answer of the price list counts if the catalogue's
+    price is older.
+    """
+    table = catalog.price(instance, region)
+    if listed.entry is not None and listed.fresh:
+        return listed.entry
+    hosting = [entry for entry in (listed.entry, table) if entry is not None and entry.kind == "sagemaker"]
+    if hosting:
+        return max(hosting, key=lambda entry: entry.date)
+    if given is not None:
+        source = f"{field} of the spec"
+        return PriceEntry(instance=instance, region=region, usd_per_hour=given, kind="spec", source=source)
+    return table
+
+
 def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
     origin = {"source": data["source"], "date": data["date"]}
     entries: dict[str, InstanceEntry] = {}
@@ -413,6 +486,19 @@ def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
     for name, facts in data["hosts"].items():
         entries[name] = InstanceEntry(host_memory_gb=facts["memory_gb"], **origin)
     return entries
+
+
+def _prices(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each price; those of a group have its region, kind, source and date."""
+    return [
+        {
+            **{key: value for key, value in group.items() if key != "prices"},
+            "instance": name,
+            "usd_per_hour": usd,
+        }
+        for group in groups
+        for name, usd in group["prices"].items()
+    ]
 
 
 @cache
@@ -427,7 +513,7 @@ def load_catalog() -> Catalog:
             "images": read_data("images"),
             "engines": read_data("engines"),
             "instances": _instances(read_data("instances")),
-            "prices": read_data("prices"),
+            "prices": _prices(read_data("prices")),
             "regions": regions["regions"],
             "instance_pools": regions["instance_pools"],
         }

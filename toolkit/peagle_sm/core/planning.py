@@ -31,8 +31,9 @@ class Plan(Shown):
 
     ``draft`` is the spec with all defaults resolved. ``requests`` are sent in this order; they are empty if a
     fact that a payload needs is missing, and a finding names it. Amounts are None if no price is known;
-    ``price_source`` then gives the reason. ``unused_gpus`` counts the GPUs of one instance that no replica
-    uses. ``max_usd`` is the price of the whole lifetime, or until ``kept_until``, the end of a later lease by
+    ``price_source`` then gives the reason. ``price_at_most``: SageMaker's price is not known, and the amounts
+    are upper bounds. ``unused_gpus`` counts the GPUs of one instance that no replica uses. ``max_usd`` is the
+    price of the whole lifetime, or until ``kept_until``, the end of a later lease by
     `keep`.
     """
 
@@ -50,6 +51,7 @@ class Plan(Shown):
     most_usd_per_hour: float | None = None
     update_usd_per_hour: float | None = None
     kept_until: datetime | None = None
+    price_at_most: bool = False
 
     @property
     def spec(self) -> EndpointSpec:
@@ -153,6 +155,7 @@ class Plan(Shown):
             "max_usd": self.max_usd,
             "kept_until": None if self.kept_until is None else self.kept_until.isoformat(timespec="seconds"),
             "price_source": self.price_source,
+            "price_at_most": self.price_at_most,
             "memory": None if self.memory is None else asdict(self.memory),
             "unused_gpus": self.unused_gpus,
             "refused": self.refused,
@@ -188,6 +191,7 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
         findings=run_checks(draft),
         most_usd_per_hour=cost.most_usd_per_hour,
         update_usd_per_hour=cost.usd_per_hour if context.stack and spec.update == "in-place" else None,
+        price_at_most=cost.at_most,
     )
 
 
@@ -229,7 +233,8 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _price(plan: Plan) -> str:
-    said = f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
+    bound = "at most " if plan.price_at_most else ""
+    said = f"{bound}{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
     if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
         most = plan.spec.instance_bounds[1]
         said += f"\nup to {usd(plan.most_usd_per_hour, 'hour')} with {most} instances"

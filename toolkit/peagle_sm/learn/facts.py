@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.control.prices import LOCAL, Use, find_job_price
+from peagle_sm.aws.control.price_file import Use
+from peagle_sm.aws.control.prices import LOCAL, find_job_price
 from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
@@ -279,7 +280,7 @@ def _sized(recipe: Recipe, config: Mapping[str, Any], trained: int | None) -> Re
 
 
 def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
-    """Return the job's price: AWS's price list, else the spec's ``usd_per_hour``; local: 0."""
+    """Return the job's price; local: 0."""
     train = spec.train
     each, source = hourly_price(session, kind, "Train", train.usd_per_hour, "train.usd_per_hour")
     return TrainingPrice(each, train.instance_count, train.max_hours, train.spot, source)
@@ -288,15 +289,11 @@ def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
 def hourly_price(
     session: Session, kind: str, use: Use, given: float | None, field: str
 ) -> tuple[float | None, str]:
-    """Return an instance's price and its source: AWS's price list, else the spec's ``field``; local: 0."""
+    """Return an instance's price that counts and its source; local: 0."""
     if session.is_local:
         return 0.0, LOCAL
-    found, why = find_job_price(session, kind, session.region, use)
-    if found is not None:
-        return found.usd_per_hour, str(found)
-    if given is not None:
-        return given, f"{field} of the spec ({why})"
-    return None, str(why)
+    price, source = find_job_price(session, kind, session.region, use, given, field)
+    return None if price is None else price.counted_usd_per_hour, source
 
 
 def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:

@@ -238,7 +238,8 @@ def session_at(
 
 
 def _ask(plan: Plan) -> bool:
-    price = "price unknown" if plan.usd_per_hour is None else f"{plan.usd_per_hour:.2f} USD/h"
+    bound = "at most " if plan.price_at_most else ""
+    price = "price unknown" if plan.usd_per_hour is None else f"{bound}{plan.usd_per_hour:.2f} USD/h"
     most = "" if plan.max_usd is None else f", at most {plan.max_usd:.2f} USD before it is deleted"
     for finding in plan.findings:
         print(f"{finding.severity}: {finding.message}", file=sys.stderr)

@@ -91,7 +91,7 @@ def without_session(
     error = Result(
         identity.id, "error", problem.message, identity.what, identity.why, problem.next_step or ""
     )
-    draft = None if plan is None else draft_of(plan)
+    draft = None if plan is None else plan.draft
     return (error, *judge(ALL_CHECKS, {"machine": machine}, draft, skip))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
-from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
+from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context, resolve
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
@@ -77,7 +78,8 @@ def plan_for(
     deploy by this program. ``without_credentials`` is for a plan that nobody deploys: the account comes from
     the spec's roles, else from the credentials, else it is a placeholder that ``Plan.context.assumed`` names.
 
-    Otherwise this calls STS, and for the local server its status page. It creates nothing.
+    Otherwise this calls STS, and for the local server its status page. On AWS it asks the price list, once a
+    day for each instance type; without an answer the catalogue's price counts. It creates nothing.
 
     Raises:
         CredentialsError: no credentials, or the spec and the session have different regions.
@@ -105,6 +107,13 @@ def plan_for(
         stack=endpoint_stack(spec.name) if stack else None,
         assumed=assumed,
     )
+    if local is None:
+        from peagle_sm.aws.control.prices import find_listed
+
+        types = resolve(spec, context, load_catalog()).instance_types
+        context = replace(
+            context, prices={name: find_listed(session, name, session.region) for name in types}
+        )
     return make_plan(spec, context)
 
 

@@ -1,24 +1,40 @@
-"""Hourly instance prices, from AWS's Price List API or from the catalogue.
+"""Hourly instance prices: AWS's price list, kept for a day, else the catalogue, else the spec's own figure.
 
-The API is free and needs only the permission ``pricing:GetProducts``. If it does not answer, the catalogue's
-price is used, with its date. If neither has a price, the price is None, with the reason.
+The Price List API is free and needs only the permission ``pricing:GetProducts``. One call has an instance
+type's prices of hosting, training and processing. Whatever goes wrong, these functions raise nothing unless
+they say so: a price decorates a result.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from peagle_sm.aws.control.price_file import (
+    API,
+    USE_WORDS,
+    Amount,
+    Kept,
+    Use,
+    entry_of,
+    keep,
+    listed_of,
+    old_listed,
+    read_kept,
+)
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import Catalog, PriceEntry, load_catalog
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.catalog import NOT_ASKED, Catalog, ListedPrice, PriceEntry, choose_price, load_catalog
+from peagle_sm.core.errors import PeagleError, ServiceFault
 
-API = "AWS Price List API"
 SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
+
+# Usage types of hosting also end in Hosting: and Hst: (us-gov-west-1).
+_USAGES: Mapping[Use, str] = {"Host": "Host|Hosting|Hst", "Train": "Train", "Processing": "Processing"}
 
 
 @dataclass(frozen=True)
@@ -43,8 +59,7 @@ def hourly(
 ) -> HourlyPrice:
     """Price ``instances`` of ``instance_type`` in ``region`` (None: the session's).
 
-    Without a session only the catalogue is used. This raises nothing: a measurement must not fail for lack of
-    a price.
+    Without a session only the catalogue is used.
     """
     if session is not None and session.is_local:
         return HourlyPrice(0.0, LOCAL)
@@ -52,62 +67,92 @@ def hourly(
     if instance_type is None or place is None:
         missing = "instance type" if instance_type is None else "region"
         return HourlyPrice(None, f"no price: the {missing} is not known")
-    price, note = find_price(session, instance_type, place, catalog=catalog)
+    listed = NOT_ASKED if session is None else find_listed(session, instance_type, place)
+    price = choose_price(instance_type, place, catalog or load_catalog(), listed)
+    note = listed.why or None
     if price is None:
         return HourlyPrice(None, f"no price known for {instance_type} in {place}", note)
-    return HourlyPrice(round(price.usd_per_hour * instances, 4), describe(price, instances), note)
+    source = f"{instances} x {price}" if instances != 1 else str(price)
+    return HourlyPrice(round(price.counted_usd_per_hour * instances, 4), source, note)
 
 
-def find_price(
-    session: Session | None, instance_type: str, region: str, *, catalog: Catalog | None = None
-) -> tuple[PriceEntry | None, str | None]:
-    """Return one instance's price, and why it is not from AWS (None if it is)."""
-    known = (catalog or load_catalog()).price(instance_type, region)
-    if session is None or session.is_local:
-        return known, "AWS was not asked"
-    try:
-        asked = listed_price(session, instance_type, region)
-    except PeagleError as error:
-        return known, f"{API}: {error.message}"
-    return (asked, None) if asked else (known, f"{API}: no hosting price for {instance_type} in {region}")
+def find_listed(
+    session: Session, instance_type: str, region: str, use: Use = "Host", *, ask: bool = True
+) -> ListedPrice:
+    """Return what AWS's price list says: kept from the last day, else asked now.
 
-
-def describe(price: PriceEntry, instances: int = 1) -> str:
-    """Format a price in one line: instance, region, kind, source and date."""
-    return f"{instances} x {price}" if instances != 1 else str(price)
-
-
-Use = Literal["Host", "Train", "Processing"]
-"""What an instance is billed for, as in the usage type of a price: hosting, training or processing."""
-_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training", "Processing": "processing"}
-
-
-def find_job_price(
-    session: Session, instance_type: str, region: str, use: Use
-) -> tuple[PriceEntry | None, str | None]:
-    """Return the price of one instance of a job, and why there is none.
-
-    The catalogue's prices are of hosting, so it has none of jobs.
+    If AWS does not answer, or ``ask`` is False, the last answer counts, however old it is. A session that got
+    no answer once does not ask again.
     """
+    kept = read_kept(session.price_file, region, instance_type)
+    if kept is not None and kept.is_fresh(session.wall_clock()):
+        return listed_of(kept, instance_type, region, use)
+    if not ask:
+        return old_listed(kept, instance_type, region, use, NOT_ASKED.why)
     try:
-        asked = listed_price(session, instance_type, region, use)
+        return ask_list(session, instance_type, region, use)
     except PeagleError as error:
-        return None, f"{API}: {error.message}"
-    return (
-        (asked, None) if asked else (None, f"{API}: no {_WORDS[use]} price for {instance_type} in {region}")
-    )
+        return old_listed(kept, instance_type, region, use, f"{API}: {error.message}")
 
 
-def listed_price(session: Session, instance_type: str, region: str, use: Use = "Host") -> PriceEntry | None:
-    """Return SageMaker's price of one use from the Price List API; None without one.
+def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host") -> ListedPrice:
+    """Ask AWS's price list, and keep the answer.
 
     Raises:
         CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
         ServiceFault: the API returned an error, or did not answer.
     """
-    products = _products(session, regionCode=region, instanceName=instance_type)
-    found = [entry for product in products if (entry := read_product(product, instance_type, region, use))]
-    return max(found, key=lambda entry: entry.date, default=None)
+    if session.price_trouble is not None:
+        raise session.price_trouble
+    try:
+        products = _products(session, regionCode=region, instanceName=instance_type)
+    except PeagleError as error:
+        session.price_trouble = error
+        raise
+    amounts: dict[str, Amount] = {}
+    for each in USE_WORDS:
+        read = [amount for product in products if (amount := read_product(product, instance_type, each))]
+        if read:  # of the newest prices the highest, so that a budget holds
+            amounts[each] = max(
+                read, key=lambda amount: (amount.currency == "USD", amount.date, amount.value)
+            )
+    kept = Kept(session.wall_clock(), amounts)
+    keep(session.price_file, region, instance_type, kept)
+    return listed_of(kept, instance_type, region, use)
+
+
+def find_job_price(
+    session: Session | None,
+    instance_type: str,
+    region: str,
+    use: Use,
+    given: float | None = None,
+    field: str = "",
+) -> tuple[PriceEntry | None, str]:
+    """Return the price of one instance of a job that counts, and its source or why there is none.
+
+    The order: AWS's price list, ``given`` (the spec's ``field``), and last the catalogue's price of hosting,
+    since it has none of jobs.
+    """
+    listed = NOT_ASKED if session is None else find_listed(session, instance_type, region, use)
+    if listed.entry is not None:
+        differs = given is not None and abs(given - listed.entry.usd_per_hour) > 0.005
+        return listed.entry, f"{listed.entry}" + (
+            f"; {field} of the spec differs: {given:g}" if differs else ""
+        )
+    if given is not None:
+        source = f"{field} of the spec"
+        entry = PriceEntry(
+            instance=instance_type, region=region, usd_per_hour=given, kind="spec", source=source
+        )
+        return entry, f"{source} ({listed.why})"
+    hosting = load_catalog().price(instance_type, region)
+    if hosting is None:
+        return None, listed.why
+    return (
+        hosting,
+        f"{hosting}; the price of hosting, since that of {USE_WORDS[use]} is not known ({listed.why})",
+    )
 
 
 def find_elsewhere(
@@ -122,14 +167,19 @@ def find_elsewhere(
         return []
     try:
         products = _products(session, instanceName=instance_type)
-        regions = (
-            (each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products
-        )
-        entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
-        found = [entry for entry in entries if entry is not None]
     except PeagleError:
         rows = (catalog or load_catalog()).prices
         found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
+    else:
+        amounts = (
+            (_attributes(product).get("regionCode"), read_product(product, instance_type))
+            for product in products
+        )
+        found = [
+            entry_of(amount, instance_type, str(region))
+            for region, amount in amounts
+            if region and amount is not None and amount.currency == "USD"
+        ]
     newest: dict[str, PriceEntry] = {}
     for row in sorted(found, key=lambda row: row.date):
         newest[row.region] = row
@@ -139,36 +189,62 @@ def find_elsewhere(
 
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
-    texts = session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
-    return [json.loads(text) for text in texts]
+    try:
+        texts = list(
+            session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
+        )
+    except PeagleError:
+        raise
+    except Exception as error:  # a credential_process may raise anything, and a price only decorates
+        said = f"GetProducts: {type(error).__name__}: {error}"
+        raise ServiceFault(said, operation="GetProducts", code="") from error
+    return [product for text in texts if (product := _parsed(text)) is not None]
 
 
-def read_product(
-    product: Mapping[str, Any], instance_type: str, region: str, use: Use = "Host"
-) -> PriceEntry | None:
-    """Parse a price list document; None unless of this use, on demand, in USD.
+def _parsed(text: Any) -> dict[str, Any] | None:
+    try:
+        product = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return product if isinstance(product, dict) else None
 
-    An instance has a row for each use (training, notebooks, batch …), distinguished by the usage type:
-    ``USE1-Host:ml.g5.xlarge`` is real-time hosting, ``USE1-Train:ml.g5.xlarge`` training,
-    ``USE1-Processing:ml.m5.xlarge`` processing.
+
+def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Host") -> Amount | None:
+    """Parse a price list document; None unless on demand, of this instance type and this use.
+
+    An instance has a row for each use (training, notebooks, batch …). The attribute ``component`` names it:
+    Hosting, Training, Processing. A document without one is known by its usage type, such as
+    ``USE1-Host:ml.g5.xlarge``.
     """
-    attributes = product.get("product", {}).get("attributes", {})
+    attributes = _attributes(product)
     usage = str(attributes.get("usagetype", ""))
-    if not re.fullmatch(rf"([A-Z0-9]+-)?{use}:{re.escape(instance_type)}", usage):
+    component = str(attributes.get("component", "")).lower()
+    if attributes.get("locationType", "AWS Region") != "AWS Region":
+        return None  # a Local Zone has prices of its own
+    if component:
+        named = str(attributes.get("instanceName") or usage.rpartition(":")[2])
+        if component != USE_WORDS[use] or named != instance_type:
+            return None
+    elif not re.fullmatch(rf"([A-Z0-9]+-)?({_USAGES[use]}):{re.escape(instance_type)}", usage):
         return None
-    prices = [(usd, date) for usd, date in _on_demand(product) if usd > 0]  # a free tier has its own row
-    if not prices:
-        return None
-    usd, date = max(prices, key=lambda pair: pair[1])
-    return PriceEntry(
-        instance=instance_type, region=region, usd_per_hour=usd, kind="sagemaker", source=API, date=date
-    )
+    return max(_on_demand(product), key=lambda amount: (amount.date, amount.value), default=None)
 
 
-def _on_demand(product: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
-    for term in product.get("terms", {}).get("OnDemand", {}).values():
-        date = str(product.get("publicationDate") or term.get("effectiveDate", ""))[:10]
-        for dimension in term.get("priceDimensions", {}).values():
-            usd = dimension.get("pricePerUnit", {}).get("USD")
-            if usd is not None and dimension.get("unit") == "Hrs":
-                yield float(usd), date
+def _attributes(product: Mapping[str, Any]) -> Mapping[str, Any]:
+    described = product.get("product")
+    attributes = described.get("attributes") if isinstance(described, Mapping) else None
+    return attributes if isinstance(attributes, Mapping) else {}
+
+
+def _on_demand(product: Mapping[str, Any]) -> Iterator[Amount]:
+    """Yield the hourly prices of a document; a free tier has its own row, of price 0."""
+    try:
+        for term in product.get("terms", {}).get("OnDemand", {}).values():
+            date = str(product.get("publicationDate") or term.get("effectiveDate", ""))[:10]
+            for dimension in term.get("priceDimensions", {}).values():
+                for currency, text in dimension.get("pricePerUnit", {}).items():
+                    value = float(text)
+                    if dimension.get("unit") == "Hrs" and math.isfinite(value) and value > 0:
+                        yield Amount(value, str(currency), date)
+    except (AttributeError, TypeError, ValueError):
+        return  # a document of another shape has no price

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.prices import listed_price
+from peagle_sm.aws.control.prices import ask_list
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
 from peagle_sm.core.checks.base import Artifacts, EcrImage, Key, Network, Prefix, Price, Quotas, Reservation
@@ -89,11 +89,16 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
 
 
 def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
-    """Read the price of each instance type from AWS's price list."""
-    listed = {name: listed_price(session, name, draft.region) for name in draft.instance_types}
+    """Return what AWS's price list says about each instance type, as the plan read it or asked now.
+
+    Raises:
+        CredentialsError: no permission ``pricing:GetProducts``.
+        ServiceFault: the API did not answer.
+    """
     return tuple(
-        Price(name, found.usd_per_hour, found.date) if found else Price(name)
-        for name, found in listed.items()
+        Price(name, (found if found.fresh else ask_list(session, name, draft.region)).why)
+        for name in draft.instance_types
+        for found in [draft.listed_price(name)]
     )
 
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.session.errors import api_name, aws_errors
-from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, SpecError
+from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, PeagleError, SpecError
 
 if TYPE_CHECKING:
     import boto3
@@ -32,9 +33,12 @@ RUNTIME_READ_TIMEOUT_S = 490
 LAMBDA_READ_TIMEOUT_S = 300
 # A recording waits for KMS in the thread that writes its records.
 KMS_READ_TIMEOUT_S = 10
+# A price only decorates a result, so nobody waits for it.
+PRICE_TIMEOUT_S = 5
 _READ_TIMEOUTS_S = {
     "kms": KMS_READ_TIMEOUT_S,
     "lambda": LAMBDA_READ_TIMEOUT_S,
+    "pricing": PRICE_TIMEOUT_S,
     "sagemaker-runtime": RUNTIME_READ_TIMEOUT_S,
 }
 ADMIN_TIMEOUT_S = 10
@@ -42,9 +46,14 @@ _IMPATIENT_CLIENTS = 4
 LOCAL_KEY = "local"
 # Path-style S3 and no proxy: other addresses would send a call to another machine.
 _LOCAL_CONFIG: dict[str, Any] = {"s3": {"addressing_style": "path"}, "proxies": {}}
-# The Price List API runs in three regions, each for all regions (botocore's endpoint data).
+# The Price List API runs in few regions, each for all regions of its partition (botocore's endpoint data).
 _PRICE_REGION = "us-east-1"
-_NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
+_NEAR_PRICE_REGIONS = {
+    "ap": "ap-south-1",
+    "cn": "cn-northwest-1",
+    "eu": "eu-central-1",
+    "eusc": "eusc-de-east-1",
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,11 @@ def _utc_now() -> datetime:
 
 
 class Session:
-    """A boto3 session with a fixed region, cached clients and mapped errors."""
+    """A boto3 session with a fixed region, cached clients and mapped errors.
+
+    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is why the
+    price list did not answer this session, which then does not ask again.
+    """
 
     def __init__(
         self,
@@ -110,10 +123,13 @@ class Session:
         region: str,
         local: LocalTarget | None = None,
         clock: Callable[[], datetime] | None = None,
+        price_file: Path | None = None,
     ) -> None:
         """Use `make_session` or `from_boto3` instead."""
         self._boto3 = boto3_session
         self._clock = clock or _utc_now
+        self.price_file = price_file
+        self.price_trouble: PeagleError | None = None
         self._clients: dict[tuple[str, ...], Any] = {}
         self._account: str | None = None
         self._guest: boto3.Session | None = None
@@ -128,6 +144,7 @@ class Session:
         boto3_session: Any,
         local: LocalTarget | None = None,
         clock: Callable[[], datetime] | None = None,
+        price_file: Path | None = None,
     ) -> Session:
         """Wrap the caller's boto3 session; ``clock`` replaces this machine's clock.
 
@@ -137,7 +154,7 @@ class Session:
         region = local.region if local else boto3_session.region_name
         if not region:
             raise _no_region()
-        return cls(boto3_session, region, local, clock)
+        return cls(boto3_session, region, local, clock, price_file)
 
     def to_boto3(self) -> boto3.Session:
         """Return a boto3 session with the same target, for libraries."""
@@ -160,7 +177,9 @@ class Session:
 
     def in_region(self, region: str) -> Session:
         """Return a session with the same credentials in another region."""
-        return self if region == self.region else Session(self._boto3, region, self.local, self._clock)
+        if region == self.region:
+            return self
+        return Session(self._boto3, region, self.local, self._clock, self.price_file)
 
     @property
     def is_local(self) -> bool:
@@ -171,7 +190,7 @@ class Session:
         """Return a client that retries throttling and 5xx if a retry is harmless."""
         # An invocation costs compute time and is measured, so it is not retried.
         # A missing local server will not appear within seconds.
-        attempts = 1 if service == "sagemaker-runtime" else 2 if self.is_local else 5
+        attempts = 1 if service == "sagemaker-runtime" else 2 if self.is_local or service == "pricing" else 5
         return self._client(service, attempts)
 
     def runtime_client(self, read_timeout_s: float | None = None) -> Any:
@@ -212,7 +231,7 @@ class Session:
 
         options: dict[str, Any] = {
             "retries": {"mode": "standard", "total_max_attempts": attempts},
-            "connect_timeout": CONNECT_TIMEOUT_S,
+            "connect_timeout": PRICE_TIMEOUT_S if service == "pricing" else CONNECT_TIMEOUT_S,
             "user_agent_extra": USER_AGENT,
         }
         if service in _READ_TIMEOUTS_S:
@@ -356,10 +375,16 @@ def make_session(
         found = chosen.region_name
     if not found and default_region is None:
         raise _no_region()
-    session = Session(chosen, found or str(default_region))
+    session = Session(chosen, found or str(default_region), price_file=_price_file())
     session.region_is_default = not found
     _check_region(session.region, chosen)
     return session
+
+
+def _price_file() -> Path:
+    from peagle_sm.aws.files import price_file
+
+    return price_file(os.environ)
 
 
 def _guest_session(guest: Any, profile: str | None, region: str | None, local: LocalTarget | None) -> Session:
@@ -379,7 +404,10 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
     if isinstance(boto3_session, _LocalClients):
         return _local_session(None, boto3_session.target)
     region = region or getattr(guest, "boto_region_name", None)
-    return Session(boto3_session, region) if region else Session.from_boto3(boto3_session)
+    kept = _price_file()
+    if region:
+        return Session(boto3_session, region, price_file=kept)
+    return Session.from_boto3(boto3_session, price_file=kept)
 
 
 def session_of(thing: Any) -> Session | None:

@@ -231,11 +231,10 @@ class Taken:
 
 @dataclass(frozen=True)
 class Price:
-    """AWS's USD per hour of an instance; None without a hosting price in its list."""
+    """Instance type in AWS's price list; ``why`` it has no hosting price in USD, empty if it has."""
 
     instance_type: str
-    usd_per_hour: float | None = None
-    date: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)

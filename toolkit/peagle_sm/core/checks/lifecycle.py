@@ -7,6 +7,11 @@ from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding
 
+_PRICE_OFF = 0.005
+_GIVE_THE_PRICE = (
+    "Write the hosting price of one instance in USD per hour into lifecycle.usd_per_hour; AWS's SageMaker "
+    "pricing page has it. With the permission pricing:GetProducts, peagle-sm reads it itself."
+)
 _DEPLOY_THE_STACK = "Deploy it as a stack: `cdk deploy -c spec=<this file>`; or remove the field."
 
 
@@ -93,18 +98,47 @@ def second_fleet(draft: Draft) -> Findings:
 @check(
     "price",
     why="An endpoint is billed from its first minute to its last, with or without traffic.",
-    source="the catalogue of peagle-sm; the AWS Price List API has the current figure",
+    source="AWS Price List API, else the catalogue of peagle-sm, else lifecycle.usd_per_hour",
     remedy="Check AWS's SageMaker pricing page before you deploy.",
     severity="warning",
     url="https://aws.amazon.com/sagemaker/ai/pricing/",
 )
 def price(draft: Draft) -> Findings:
-    """A price that is unknown, or not SageMaker's."""
+    """A price that is unknown, not SageMaker's, old, or not the spec's own figure."""
     cost = cost_of(draft)
     if cost.usd_per_hour is None:
-        yield cost.source
-    elif "NOT SageMaker" in cost.source:
-        yield f"the price is EC2's, and SageMaker's may be higher: {cost.source}"
+        if draft.spec.lifecycle.budget_usd is None:  # else the budget cannot be checked, and says so
+            yield Finding("warning", cost.source, _GIVE_THE_PRICE)
+        return
+    if cost.at_most:
+        yield f"SageMaker's price is not known; an upper bound counts: {cost.source}"
+    for name in () if draft.context.local else draft.instance_types:
+        counted, given = draft.price(name), draft.spec.lifecycle.usd_per_hour
+        if counted is None:
+            continue
+        listed = draft.listed_price(name)
+        if name in draft.context.prices and not listed.fresh and counted.kind != "spec":
+            yield Finding("info", f"{listed.why.rstrip('.')}; counted: {counted}")
+        if (
+            given is not None
+            and counted.kind == "sagemaker"
+            and abs(given - counted.usd_per_hour) > _PRICE_OFF
+        ):
+            yield Finding(
+                "warning",
+                f"lifecycle.usd_per_hour: found {given:g}; "
+                f"counted: {counted.usd_per_hour:g} USD/hour, {counted}",
+                "Correct lifecycle.usd_per_hour, or remove it.",
+            )
+        ec2 = draft.catalog.price(name, draft.region)
+        if counted.kind == "spec" and ec2 is not None and counted.usd_per_hour < ec2.usd_per_hour:
+            yield Finding(
+                "warning",
+                f"lifecycle.usd_per_hour: found {counted.usd_per_hour:g}; "
+                f"EC2 alone costs {ec2.usd_per_hour:.7g} USD/hour for {name} ({ec2.source}, "
+                f"{ec2.date}), and SageMaker costs more",
+                "Correct lifecycle.usd_per_hour: budgets and alarms use it.",
+            )
 
 
 @check(
@@ -119,9 +153,12 @@ def budget(draft: Draft) -> Findings:
     if limit is None:
         return
     if cost.max_usd is None:
-        yield f"lifecycle.budget_usd: cannot check {limit:g} USD: {cost.source}"
+        yield Finding(
+            "error", f"lifecycle.budget_usd: cannot check {limit:g} USD: {cost.source}", _GIVE_THE_PRICE
+        )
     elif cost.max_usd > limit:
         yield (
-            f"lifecycle: {draft.spec.lifecycle.max_lifetime_hours:g} h can cost {cost.max_usd:.2f} USD; "
+            f"lifecycle: {draft.spec.lifecycle.max_lifetime_hours:g} h can cost {cost.max_usd:.2f} USD"
+            f"{', an upper bound' if cost.at_most else ''}; "
             f"budget_usd allows {limit:.2f}"
         )

@@ -19,7 +19,6 @@ from peagle_sm.core.checks.base import (
     Reservation,
     check,
 )
-from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding
 
@@ -28,7 +27,6 @@ _S3_SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_S3Mo
 ALL_INSTANCES = "Number of instances across active endpoints"
 _CODE = (".py", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _FREE_ADDRESSES = 2
-_PRICE_OFF = 0.01
 
 
 def quota_name(instance_type: str) -> str:
@@ -264,29 +262,14 @@ def vpc(fact: Network, draft: Draft) -> Findings:
 @check(
     "price-listed",
     reads="prices",
-    why="A type without a hosting price is not available in the region; an old price makes the budget wrong.",
-    source="AWS Price List API: AmazonSageMaker, usage type Host:<instance>",
-    remedy="Choose a type or region with a price; raise lifecycle.budget_usd if the price has risen.",
+    why="Without AWS's own figure the plan's price may be wrong. The type may be available all the same.",
+    source="AWS Price List API: AmazonSageMaker, component Hosting",
+    remedy="Check AWS's SageMaker pricing page, and write its price into lifecycle.usd_per_hour.",
     severity="warning",
     url="https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html",
 )
 def price_listed(fact: tuple[Price, ...], draft: Draft) -> Findings:
-    """A type without a hosting price, or a price that differs from the plan's."""
+    """A type without a hosting price in AWS's list."""
     for price in fact:
-        known = draft.catalog.price(price.instance_type, draft.region)
-        if price.usd_per_hour is None:
-            yield f"AWS lists no hosting price for {price.instance_type} in {draft.region}"
-        elif known is None or abs(known.usd_per_hour - price.usd_per_hour) > _PRICE_OFF:
-            counted = f"the plan uses {known.usd_per_hour:.2f}" if known else "the plan has no price"
-            yield (
-                f"{price.instance_type} is {price.usd_per_hour:.2f} USD/hour ({price.date}); {counted}"
-                f"{_over_budget(draft, price.usd_per_hour)}"
-            )
-
-
-def _over_budget(draft: Draft, hourly: float) -> str:
-    budget = draft.spec.lifecycle.budget_usd
-    most = hourly * draft.spec.instance_bounds[1] * draft.spec.lifecycle.max_lifetime_hours
-    if budget is None or most <= budget or cost_of(draft).max_usd == most:
-        return ""
-    return f"; the lifetime can cost {most:.2f} USD, and budget_usd is {budget:.2f}"
+        if price.why:
+            yield f"{price.why}; counted: {draft.price(price.instance_type) or 'no price'}"

@@ -20,7 +20,8 @@ LENGTHS = (4096, 10240, 20480)
 INSTANCES = ("ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.p6-b300.48xlarge")
 TOKENS = 100_000_000
 """Tokens for which hours and price are told: about an epoch of P-EAGLE's authors (47,000 x 2,048)."""
-PriceOf = Callable[[str], PriceEntry | None]
+PriceOf = Callable[[str], tuple[PriceEntry | None, str]]
+"""Price of an instance, and its source or why there is none."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class TrainingOption:
     """Training at one sequence length on one instance type; ``lines`` is the sum of one GPU's memory.
 
     ``hours`` and ``usd`` are for `TOKENS` tokens; None if unknown. ``price`` is the hourly price with its
-    source and date.
+    source and date, or why there is none; ``at_most``: it is an upper bound.
     """
 
     sequence_length: int
@@ -39,8 +40,9 @@ class TrainingOption:
     fits: bool
     hours: float | None
     usd: float | None
-    price: str | None
+    price: str
     lines: tuple[str, ...]
+    at_most: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -88,7 +90,7 @@ def _option(
     memory = memory_of(recipe.target, head, load, machine, shards)
     duration = duration_of(recipe, head, load, book.speeds, entry.gpu, entry.gpu_count)
     hours = duration.hours(TOKENS) if memory.fits else None
-    price = price_of(name)
+    price, source = price_of(name)
     return TrainingOption(
         sequence_length=load.sequence_length,
         instance_type=name,
@@ -97,7 +99,10 @@ def _option(
         available_gb=memory.available_gb,
         fits=memory.fits,
         hours=hours,
-        usd=None if hours is None or price is None else hours * price.usd_per_hour,
-        price=None if price is None else f"{usd(price.usd_per_hour, 'hour')}, {price}",
+        usd=None if hours is None or price is None else hours * price.counted_usd_per_hour,
+        price=f"unknown: {source}"
+        if price is None
+        else f"{'at most ' if price.at_most else ''}{usd(price.counted_usd_per_hour, 'hour')}, {source}",
         lines=memory.lines,
+        at_most=price is not None and price.at_most,
     )

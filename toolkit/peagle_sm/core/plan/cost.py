@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # the command line prices what rests, and must not load the s
 class Cost:
     """Cost in USD, None if unknown; ``max_usd`` is the most for the whole lifetime.
 
-    ``most_usd_per_hour`` is the price with autoscaling's maximum of instances.
+    ``most_usd_per_hour`` is the price with autoscaling's maximum of instances. ``at_most``: the instance's
+    price is an upper bound, since SageMaker's is not known.
     """
 
     usd_per_hour: float | None
@@ -26,26 +27,32 @@ class Cost:
     max_usd: float | None
     source: str
     most_usd_per_hour: float | None = None
+    at_most: bool = False
 
 
 def cost_of(draft: Draft) -> Cost:
     """Price the instances; of several types the most expensive counts."""
     if draft.context.local:
         return Cost(0.0, 0.0, 0.0, "local: nothing is billed", 0.0)
-    prices = {name: draft.catalog.price(name, draft.region) for name in draft.instance_types}
+    prices = {name: draft.price(name) for name in draft.instance_types}
     unknown = [name for name, price in prices.items() if price is None]
     known = [price for price in prices.values() if price is not None]
     if unknown or not known:
-        return Cost(None, None, None, f"no price known for {', '.join(unknown)} in {draft.region}")
-    dearest = max(known, key=lambda price: price.usd_per_hour)
-    hourly = dearest.usd_per_hour * draft.spec.placement.instance_count
-    most = dearest.usd_per_hour * draft.spec.instance_bounds[1]
+        reasons = dict.fromkeys(
+            draft.context.prices[name].why for name in unknown if name in draft.context.prices
+        )
+        because = f" ({'; '.join(reasons)})" if reasons else ""
+        return Cost(None, None, None, f"no price known for {', '.join(unknown)} in {draft.region}{because}")
+    dearest = max(known, key=lambda price: price.counted_usd_per_hour)
+    hourly = dearest.counted_usd_per_hour * draft.spec.placement.instance_count
+    most = dearest.counted_usd_per_hour * draft.spec.instance_bounds[1]
     return Cost(
         usd_per_hour=round(hourly, 4),
         usd_per_day=round(hourly * 24, 2),
         max_usd=round(most * draft.spec.lifecycle.max_lifetime_hours, 2),
         source=str(dearest),
         most_usd_per_hour=round(most, 4),
+        at_most=dearest.at_most,
     )
 
 

@@ -10,14 +10,18 @@ from datetime import datetime
 from peagle_sm.core.catalog import (
     GPU_OVERHEAD_GB,
     GPU_SHARE,
+    NOT_ASKED,
     SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
     ImageFacts,
     InstanceEntry,
     JumpStartEntry,
+    ListedPrice,
     ModelEntry,
+    PriceEntry,
     Vocabulary,
+    choose_price,
     kv_cache_gb,
 )
 from peagle_sm.core.own_models import catalog_for
@@ -53,6 +57,7 @@ class Context:
     and roles may be placeholders such as "${ExecutionRoleArn}", which the payloads contain unchanged.
 
     ``assumed`` has a sentence for each of account and region that is a placeholder or a default.
+    ``prices`` has what AWS's price list says about hosting, by instance type.
     """
 
     account: str
@@ -65,6 +70,7 @@ class Context:
     scheduler_role_arn: str | None = None
     stack: str | None = None
     assumed: tuple[str, ...] = ()
+    prices: Mapping[str, ListedPrice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,15 @@ class Draft:
     def has_own_image(self) -> bool:
         """True for an image of this project's container/, which has the gate and the plugins."""
         return self.source == "container" and not self.image_published_by_aws
+
+    def listed_price(self, name: str) -> ListedPrice:
+        """Return what AWS's price list says about an instance type."""
+        return self.context.prices.get(name, NOT_ASKED)
+
+    def price(self, name: str) -> PriceEntry | None:
+        """Return the hosting price of one instance that counts; None if none is known."""
+        given = self.spec.lifecycle.usd_per_hour
+        return choose_price(name, self.region, self.catalog, self.listed_price(name), given)
 
     def instance(self, name: str) -> InstanceEntry | None:
         """Return the catalogue's entry of an instance type."""

@@ -241,6 +241,12 @@ class LifecycleSpec(SpecPart):
     budget_usd: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Refuse a plan that could cost more than this."
     )
+    usd_per_hour: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Hosting price of one instance; counts if AWS's price list and the catalogue have none.",
+    )
 
 
 class AutoscalingSpec(SpecPart):

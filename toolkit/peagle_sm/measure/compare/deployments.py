@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Self
 
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.prices import find_elsewhere, listed_price
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.core.errors import (
@@ -239,31 +238,6 @@ def refuse_not_staged(session: Session, prefixes: Mapping[str, str]) -> None:
             f"{', '.join(empty)}: no config.json there, so the files were not copied. Nothing was created.",
             next_step="\n".join(f"{each}{session.command_flags()}" for each in commands),
             details={"findings": [], "empty": empty},
-        )
-
-
-def refuse_not_offered(session: Session, instance_type: str) -> None:
-    """Refuse an instance type that has a hosting price in other regions, but none in this one.
-
-    If no region has a price, or the Price List API does not answer, nothing is known and nothing is refused.
-
-    Raises:
-        PlanRefused: the region lacks the type; the message names regions that have it.
-    """
-    if session.is_local:
-        return
-    try:
-        here = listed_price(session, instance_type, session.region)
-    except PeagleError:
-        return
-    elsewhere = [] if here else find_elsewhere(session, instance_type)
-    if elsewhere:
-        regions = [row.region for row in elsewhere]
-        raise PlanRefused(
-            f"{instance_type} has no hosting price in {session.region}: SageMaker does not offer it there "
-            f"(regions with a price: {', '.join(regions)}).",
-            next_step=f"Run it again with --region {regions[0]}, or with another --instance-type.",
-            details={"findings": [], "regions": regions},
         )
 
 

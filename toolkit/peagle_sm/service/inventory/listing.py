@@ -19,7 +19,7 @@ from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.aws.control.lifetime import Lifetime, ScheduleRow
 from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, choose_price, load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
@@ -275,10 +275,10 @@ def _by_tags(one: Belongings) -> ServingFacts:
 
 
 def _price(session: Session, one: Belongings, serving: ServingFacts) -> float | None:
-    """Return the catalogue's USD per hour, or the planned price without a type."""
+    """Return USD per hour without asking AWS, or the planned price without a type."""
     if serving.instance_type is None and not session.is_local:
         return amount(one.tags, keys.USD_PER_HOUR)
-    return _catalogue_price(session, serving.instance_type, serving.instance_count)
+    return _usd_per_hour(session, one.tags, serving.instance_type, serving.instance_count, ask=False)
 
 
 def _old_tags_note(session: Session, names: Sequence[str]) -> str:
@@ -300,18 +300,27 @@ def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def price_per_hour(session: Session, config: ConfigFacts | None) -> float | None:
-    """Return the catalogue's USD per hour for a config; 0 locally; None if unknown."""
-    return _catalogue_price(
-        session, config.instance_type if config else None, config.instance_count if config else None
-    )
+def price_per_hour(session: Session, one: Belongings, config: ConfigFacts | None) -> float | None:
+    """Return USD per hour for an endpoint's config; 0 locally; None if unknown."""
+    kind, count = (config.instance_type, config.instance_count) if config else (None, None)
+    return _usd_per_hour(session, one.tags, kind, count, ask=True)
 
 
-def _catalogue_price(session: Session, instance_type: str | None, count: int | None) -> float | None:
+def _usd_per_hour(
+    session: Session, tags: Mapping[str, str], instance_type: str | None, count: int | None, *, ask: bool
+) -> float | None:
+    """Price instances; the plan's price in the tag counts as the spec's own figure does."""
     if session.is_local:
         return 0.0
-    price = None if instance_type is None else load_catalog().price(instance_type, session.region)
-    return None if price is None else price.usd_per_hour * (count or 1)
+    if instance_type is None:
+        return None
+    from peagle_sm.aws.control.prices import find_listed
+
+    planned = amount(tags, keys.USD_PER_HOUR)
+    given = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
+    listed = find_listed(session, instance_type, session.region, ask=ask)
+    price = choose_price(instance_type, session.region, load_catalog(), listed, given)
+    return None if price is None else price.counted_usd_per_hour * (count or 1)
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts | None:

@@ -188,7 +188,7 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
 def _offer(
     session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
 ) -> ResumeOffer:
-    hourly = price_per_hour(session, config)
+    hourly = price_per_hour(session, one, config)
     now = now.replace(microsecond=0)
     hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
     expires_at = max(now + timedelta(hours=hours), lease or now)

@@ -12,6 +12,9 @@ from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import PeagleError, SpecError
 
+DEFAULT_REGION = "us-east-1"
+"""Region of the prices if no region is set."""
+
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import PriceEntry
     from peagle_sm.core.learn.offers import PriceOf, TrainingOption
@@ -38,14 +41,19 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
     type=click.IntRange(1, 64),
     help="Parts of a sequence.  [default: the fewest that fit]",
 )
-@click.option("--prices", is_flag=True, help="Ask AWS's price list for the prices of training.")
+@click.option(
+    "--prices/--no-prices",
+    default=True,
+    help="Ask AWS's price list for the prices of training, or use only those known here.",
+)
 @global_options
 @click.pass_obj
 def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | None, prices: bool) -> None:
     """Show what training a model needs: memory, hours and price.
 
-    MODEL is a catalogue id. The memory of one GPU is a sum, shown where it does not fit. Hours and price are
-    for 100 million tokens. Nothing is created, and without --prices AWS is not asked.
+    MODEL is a catalogue id. The memory of one GPU is a sum, shown for the first instance that fits. Hours and
+    price are for 100 million tokens. Nothing is created, and no credentials are needed: without an answer of
+    AWS's price list, the catalogue's price counts.
     """
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.core.learn.offers import LENGTHS, training_options
@@ -83,29 +91,26 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
 
 
 def _prices(state: State, asked: bool) -> PriceOf:
-    if not asked:
-        return lambda _: None
     from peagle_sm.aws.control.prices import find_job_price
 
-    session = open_session(state)
-    known: dict[str, PriceEntry | None] = {}
+    try:
+        session = open_session(state)
+    except PeagleError as error:  # plan without an account
+        note(state, f"note: {error.message} Prices are those of {DEFAULT_REGION}.")
+        session = None
+    local, region = session is not None and session.is_local, session.region if session else DEFAULT_REGION
+    known: dict[str, tuple[PriceEntry | None, str]] = {}
 
-    def price_of(name: str) -> PriceEntry | None:
+    def price_of(name: str) -> tuple[PriceEntry | None, str]:
         if name not in known:
-            try:
-                entry, why = find_job_price(session, name, session.region, "Train")
-            except PeagleError as error:
-                entry, why = None, error.message
-            known[name] = entry
-            if why:
-                note(state, f"note: {why}")
+            known[name] = find_job_price(None if local or not asked else session, name, region, "Train")
         return known[name]
 
     return price_of
 
 
 def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> str:
-    """Render the table, the sum of the first row that does not fit, and the sources."""
+    """Render the table, the memory of the first row that fits, and the sources."""
     from peagle_sm.core.words import usd
 
     rows = [
@@ -117,16 +122,16 @@ def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> s
             f"{one.available_gb:.1f}",
             "yes" if one.fits else "NO",
             ("unknown" if one.hours is None else f"{one.hours:.1f}") if one.fits else "-",
-            usd(one.usd) if one.fits else "-",
+            f"{'at most ' if one.at_most else ''}{usd(one.usd)}" if one.fits else "-",
         ]
         for one in found
     ]
     heads = ("tokens", "instance", "parts", "needs GB", "has GB", "fits", "hours", "price")
     parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours", "price"))]
-    short = next((one for one in found if not one.fits), None)
-    if short is not None:
-        title = f"{short.sequence_length:,} tokens on {short.instance_type}, one GPU:"
-        parts.append("\n".join([title, *(f"  {line}" for line in short.lines)]))
+    detailed = next((one for one in found if one.fits), found[0])
+    fits = "" if detailed.fits else ", which does not fit"
+    title = f"{detailed.sequence_length:,} tokens on {detailed.instance_type}{fits}, one GPU:"
+    parts.append("\n".join([title, *(f"  {line}" for line in detailed.lines)]))
     fields: list[tuple[str, Any]] = [
         ("model", model),
         ("hours, price", "for 100 million tokens; estimated, not measured"),

@@ -150,7 +150,7 @@ def _earlier(name: str, path: Path) -> Results:
 
 def _measured(state: State, name: str, table: PublishedTable, options: dict[str, Any]) -> Outcome:
     from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.measure.compare.deployments import refuse_not_offered, refuse_not_staged
+    from peagle_sm.measure.compare.deployments import refuse_not_staged
     from peagle_sm.measure.compare.published import staging
     from peagle_sm.service.spec_to_plan import guards_roles
 
@@ -162,7 +162,6 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
     session = open_session(state)
     roles = None
     if artifacts is not None:
-        refuse_not_offered(session, options["instance_type"] or table.instance_type)
         refuse_not_staged(session, staging(table, modes, artifacts, load_catalog()))
         roles = guards_roles(session.account(), session.region)
     else:

@@ -1,0 +1,169 @@
+"""AWS's price list: GetProducts of SageMaker's instances, which moto does not have.
+
+The list is short: the figures of data/prices.yaml. A test may give a recorded list instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from sagemaker_local.aws_facts import data_file
+from sagemaker_local.wire import awsjson
+
+SERVICE = "AmazonSageMaker"
+_TARGET = "AWSPriceListService."
+_PAGE = 100
+_LONGEST = 1024
+# How a region's usage types begin; the names of the components in usage types.
+_USAGES = {"Hosting": "Host", "Training": "Train", "Processing": "Processing"}
+_PREFIXES = {"us-east-1": "USE1", "us-west-2": "USW2"}
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class PriceList:
+    """The documents of the list, and the answers about them."""
+
+    def __init__(self) -> None:
+        self._documents: list[dict[str, Any]] = list(_packaged())
+
+    def set(self, documents: list[dict[str, Any]]) -> None:
+        """Replace the list: documents as GetProducts returns them, parsed."""
+        self._documents = documents
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer a call of the Price List Query API."""
+        operation = request.headers.get("X-Amz-Target", "").removeprefix(_TARGET)
+        if operation != "GetProducts":
+            message = f"{operation} is not implemented by the local SageMaker"
+            return awsjson.error("UnknownOperationException", message)
+        try:
+            asked = json.loads(await request.read() or b"{}")
+            return awsjson.reply(self._get_products(asked if isinstance(asked, dict) else {}))
+        except ValueError:
+            return awsjson.error("SerializationException", "The request body is not JSON.")
+        except _Refused as refused:
+            return awsjson.error(refused.code, refused.message)
+
+    def _get_products(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        service, filters = asked.get("ServiceCode"), asked.get("Filters") or []
+        if not service:
+            raise _Refused("InvalidParameterException", "ServiceCode is required")
+        size = asked.get("MaxResults", _PAGE)
+        if not isinstance(size, int) or not 1 <= size <= _PAGE:
+            raise _Refused("InvalidParameterException", f"MaxResults must be between 1 and {_PAGE}")
+        if asked.get("FormatVersion", "aws_v1") != "aws_v1":
+            raise _Refused("InvalidParameterException", "FormatVersion must be aws_v1")
+        if service != SERVICE:
+            message = f"Invalid service code: {service} (the local SageMaker has the list of {SERVICE} only)"
+            raise _Refused("InvalidParameterException", message)
+        found = [one for one in self._documents if all(_matches(one, each) for each in filters)]
+        query = json.dumps([service, filters], sort_keys=True)
+        first = _position(asked.get("NextToken"), query)
+        page: dict[str, Any] = {
+            "FormatVersion": "aws_v1",
+            "PriceList": [json.dumps(one) for one in found[first : first + size]],
+        }
+        if first + size < len(found):
+            page["NextToken"] = _token(first + size, query)
+        return page
+
+
+def _matches(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Decide whether a document passes a filter; letters' case counts (assumed: AWS may be kinder)."""
+    kind, field, value = wanted.get("Type"), wanted.get("Field"), wanted.get("Value")
+    for name, text in (("Field", field), ("Value", value)):
+        if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST:
+            raise _Refused("InvalidParameterException", f"Filter {name} must have 1 to {_LONGEST} characters")
+    if kind not in ("TERM_MATCH", "EQUALS", "CONTAINS", "ANY_OF", "NONE_OF"):
+        raise _Refused("InvalidParameterException", f"Filter Type: {kind}")
+    product = document.get("product", {})
+    own = {"productFamily": product.get("productFamily"), "sku": product.get("sku")}
+    attributes = {**own, "ServiceCode": document.get("serviceCode"), **product.get("attributes", {})}
+    found = str(attributes.get(str(field)) or "")
+    if kind == "CONTAINS":
+        return str(value) in found
+    if kind in ("ANY_OF", "NONE_OF"):
+        return (found in str(value).split(",")) is (kind == "ANY_OF")
+    return bool(found == value)
+
+
+def _token(position: int, query: str) -> str:
+    return base64.urlsafe_b64encode(f"{position} {query}".encode()).decode()
+
+
+def _position(token: Any, query: str) -> int:
+    if token is None:
+        return 0
+    try:
+        position, _, of = base64.urlsafe_b64decode(str(token)).decode().partition(" ")
+        first = int(position)
+    except ValueError:
+        of, first = "", 0
+    if of != query:
+        raise _Refused("InvalidNextTokenException", "The pagination token is invalid. Try again without it.")
+    return first
+
+
+def _packaged() -> Iterator[dict[str, Any]]:
+    for group in data_file("prices.yaml")["groups"]:
+        for name, usd in group["prices"].items():
+            for component in _USAGES:
+                yield _document(name, group["region"], component, usd, group["date"])
+
+
+def _document(instance: str, region: str, component: str, usd: float, date: str) -> dict[str, Any]:
+    sku = base64.b32encode(f"{region}{instance}{component}".encode()).decode()[-24:].strip("=")[:16]
+    term = f"{sku}.JRTCKXETXF"
+    dimension = f"{term}.6YS6EN2CT7"
+    usage = f"{_PREFIXES[region]}-{_USAGES[component]}:{instance}"
+    return {
+        "product": {
+            "productFamily": "ML Instance",
+            "attributes": {
+                "regionCode": region,
+                "servicecode": SERVICE,
+                "servicename": "Amazon SageMaker",
+                "locationType": "AWS Region",
+                "component": component,
+                "instanceName": instance,
+                "instanceType": f"{instance}-{component}",
+                "usagetype": usage,
+                "operation": "RunInstance",
+            },
+            "sku": sku,
+        },
+        "serviceCode": SERVICE,
+        "terms": {
+            "OnDemand": {
+                term: {
+                    "priceDimensions": {
+                        dimension: {
+                            "unit": "Hrs",
+                            "endRange": "Inf",
+                            "description": f"${usd} per {component} {instance} hour in {region}",
+                            "appliesTo": [],
+                            "rateCode": dimension,
+                            "beginRange": "0",
+                            "pricePerUnit": {"USD": f"{usd:.10f}"},
+                        }
+                    },
+                    "sku": sku,
+                    "effectiveDate": f"{date}T00:00:00Z",
+                    "offerTermCode": "JRTCKXETXF",
+                    "termAttributes": {},
+                }
+            }
+        },
+        "version": f"{date.replace('-', '')}000000",
+        "publicationDate": f"{date}T00:00:00Z",
+    }
