@@ -39,6 +39,27 @@ CASES = [
         said="may not iam:PassRole",
     ),
     Case("caller-rights", GPT, fact=Rights(_USER, ("sagemaker:CreateModel", "iam:PassRole"))),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, by_organization=("sagemaker:CreateModel on m",)),
+        severity="warning",
+        said="a service control policy denies the caller",
+    ),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, undecided=("sagemaker:CreateModel on m (aws:SourceIp)",)),
+        severity="warning",
+        said="aws:SourceIp",
+    ),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, denied_later=("sagemaker:UpdateEndpoint on e",)),
+        severity="warning",
+        said="may not sagemaker:UpdateEndpoint on e",
+    ),
     Case("role-trust", GPT, fact=Role(ROLE, False), severity="error", said="does not exist"),
     Case(
         "role-trust",

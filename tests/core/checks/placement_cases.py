@@ -153,7 +153,11 @@ CASES = [
     ),
     Case("capacity-reservation", GPT),
     Case(
-        "kms-local-storage", GPT, "security: {kms_key_id: alias/mine}", severity="error", said="local storage"
+        "kms-local-storage",
+        GPT,
+        "security: {kms_key_id: alias/mine}",
+        severity="warning",
+        said="local storage",
     ),
     Case("kms-local-storage", CONTAINER, "placement: {instance_types: [ml.g7e.2xlarge]}"),
     Case("network-isolation", GPT, "security: {network_isolation: false}", severity="warning", said="is off"),

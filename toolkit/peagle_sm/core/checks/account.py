@@ -110,8 +110,27 @@ def clock_skew(fact: Identity, _: Draft | None) -> Findings:
 
 
 def _denied(fact: Rights, who: str, purpose: str) -> Findings:
+    subject = f"{who} {fact.principal}"
     if fact.denied:
-        yield f"{who} {fact.principal} may not {', '.join(fact.denied)}: {purpose}"
+        yield f"{subject} may not {', '.join(fact.denied)}: {purpose}"
+    if fact.by_organization:
+        yield Finding(
+            "warning",
+            f"a service control policy denies {subject} {', '.join(fact.by_organization)}",
+            "Ask your organization's administrators; the simulation may lack a condition of theirs.",
+        )
+    if fact.undecided:
+        yield Finding(
+            "warning",
+            f"{subject} may not be allowed {', '.join(fact.undecided)}: "
+            "the policies depend on the condition keys in parentheses, which cannot be known here",
+            "Check these conditions, or try: a refused deploy is cleaned up.",
+        )
+    if fact.denied_later:
+        yield Finding(
+            "warning",
+            f"{subject} may not {', '.join(fact.denied_later)}: update, pause, logs or delete need it",
+        )
 
 
 @check(

@@ -318,9 +318,10 @@ def capacity_reservation(draft: Draft) -> Findings:
 
 @check(
     "kms-local-storage",
-    why="CreateEndpointConfig fails: local NVMe disks are encrypted in hardware and do not support a key.",
-    source="SageMaker API: CreateEndpointConfig.KmsKeyId and nitro instances with local storage",
-    remedy="Leave security.kms_key_id out for this instance type.",
+    why="The hardware encrypts local NVMe disks with a key of its own, which you cannot revoke.",
+    source="SageMaker API: CreateEndpointConfig.KmsKeyId (it does not encrypt instance local storage)",
+    remedy="Accept the disks' own encryption, or choose an instance type without local storage.",
+    severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
 def kms_local_storage(draft: Draft) -> Findings:
@@ -330,7 +331,7 @@ def kms_local_storage(draft: Draft) -> Findings:
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.local_storage:
-            yield f"security.kms_key_id: {name} has local storage and does not support a KMS key"
+            yield f"security.kms_key_id: does not encrypt the local storage of {name}"
 
 
 @check(
