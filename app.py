@@ -20,7 +20,7 @@ from stacks.specs import DEFAULT_REGION, plan_for, read_context
 
 
 def build(app: App, environment: Mapping[str, str]) -> None:
-    """Add the stacks that the app's context asks for; the CDK names its region in ``environment``.
+    """Add the stacks that the app's context asks for; the CDK names region and account in ``environment``.
 
     Raises:
         PeagleError: the context or a spec is not acceptable.
@@ -36,7 +36,8 @@ def build(app: App, environment: Mapping[str, str]) -> None:
         from stacks.training_stack import TrainingStack
 
         TrainingStack(app, env=Environment(region=wanted.region))
-    plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
+    account = environment.get("CDK_DEFAULT_ACCOUNT", "")
+    plans = [plan_for(spec, region, wanted.stand_ins, account) for spec in wanted.specs]
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)
     for plan in plans:

@@ -171,18 +171,18 @@ EXECUTION_ROLE = "${ExecutionRoleArn}"
 SCHEDULER_ROLE = "${SchedulerRoleArn}"
 DEFAULT_REGION = "us-east-1"
 
-_NO_ACCOUNT = "000000000000"
 
-
-def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
+def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns, account: str = "") -> Plan:
     """Return the plan of a spec, with placeholders for the guard's roles.
+
+    ``account`` is that of the credentials, which the CDK names in CDK_DEFAULT_ACCOUNT; empty if unknown.
 
     Raises:
         PlanRefused: the plan has a finding of severity "error".
         SpecError: the catalogue does not have something that the spec names.
     """
     context = Context(
-        account=_NO_ACCOUNT,
+        account=account,
         region=spec.placement.region or region,
         image_uris=stand_ins.image_uris,
         artifacts=stand_ins.artifacts,

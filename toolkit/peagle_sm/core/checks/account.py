@@ -90,6 +90,29 @@ def account(fact: Identity, draft: Draft) -> Findings:
 
 
 @check(
+    "role-account",
+    why="CreateModel and CreateSchedule refuse roles of another account.",
+    source="SageMaker API: CreateModel.ExecutionRoleArn; IAM: iam:PassRole works within one account",
+    remedy="Leave both role ARNs out, which uses the guard's roles; or give roles of the stack's account.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
+)
+def role_account(draft: Draft) -> Findings:
+    """Roles in the spec that are in different accounts, or not in the account of the stack."""
+    if draft.context.local:
+        return
+    fields = ("execution_role_arn", "scheduler_role_arn")
+    arns = {field: getattr(draft.spec, field) for field in fields}
+    accounts = {field: arn.split(":")[4] for field, arn in arns.items() if arn is not None}
+    if len(set(accounts.values())) > 1:
+        found = " and ".join(accounts.values())
+        yield f"{' and '.join(fields)}: found accounts {found}; allowed: one account"
+    elif draft.context.stack is not None and draft.context.account:
+        for field, other in accounts.items():
+            if other != draft.context.account:
+                yield f"{field}: found account {other}; the stack is for account {draft.context.account}"
+
+
+@check(
     "clock-skew",
     reads="identity",
     why="AWS refuses requests with a wrong signature time, and the lifetime schedule would fire too early or "

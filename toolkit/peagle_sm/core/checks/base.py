@@ -164,7 +164,10 @@ class Quotas:
 
 @dataclass(frozen=True)
 class Prefix:
-    """An S3 prefix: its first ``keys`` with sizes, or a ``problem`` of reading it."""
+    """An S3 prefix: its first ``keys`` with sizes, or a ``problem`` of reading it.
+
+    The keys are relative to the prefix; "" is an object that has the prefix itself as its key.
+    """
 
     uri: str
     keys: Mapping[str, int] = field(default_factory=dict)

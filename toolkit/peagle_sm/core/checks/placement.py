@@ -208,6 +208,49 @@ def host_ami_too_new(draft: Draft) -> Findings:
         yield f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803"
 
 
+# Accelerators of types that AWS hosts but the catalogue does not have: GPU, CPU architecture, least driver.
+_OTHER_GPUS: dict[str, tuple[str, str, int]] = {
+    "g4dn": ("NVIDIA T4", "x86_64", 450),
+    "g7": ("NVIDIA RTX PRO 4500 Blackwell", "x86_64", 570),
+    "p2": ("NVIDIA K80", "x86_64", 450),
+    "p3": ("NVIDIA V100", "x86_64", 450),
+    "p6e-gb200": ("NVIDIA GB200", "arm64", 570),
+}
+
+
+@check(
+    "instance-unlisted",
+    why="Its memory, GPUs and host AMI are guesses: the engine may not start, and is billed meanwhile.",
+    source="AWS: EC2 G7 (RTX PRO 4500 Blackwell), P6e-GB200 (Grace, an Arm CPU); NVIDIA: driver releases",
+    remedy="Use a type of the catalogue, or check its GPUs, memory and driver on AWS's page and set "
+    "placement.inference_ami_version.",
+    url="https://aws.amazon.com/ec2/instance-types/",
+)
+def instance_unlisted(draft: Draft) -> Findings:
+    """An instance type that AWS has for endpoints, but the catalogue does not."""
+    if draft.context.local:
+        return
+    known, ami = known_instance_types(), host_ami(draft)
+    driver = draft.catalog.images.amis[ami].driver if ami in draft.catalog.images.amis else None
+    chosen = f"host AMI {ami} (driver {driver})" if ami else "AWS's default host AMI"
+    for name in draft.instance_types:
+        family = _family(name)
+        if name not in known or draft.instance(name) is not None or not family.startswith(("g", "p")):
+            continue
+        gpu, architecture, least = _OTHER_GPUS.get(family, ("its GPUs", "unknown", 0))
+        yield Finding(
+            "warning",
+            f"placement.instance_types: {name} is not in the catalogue: {gpu}, {architecture} CPU"
+            f"{f', driver {least} or newer' if least else ''}; the plan guesses {chosen}",
+        )
+        if architecture == "arm64":
+            yield Finding(
+                "warning", f"image: {name} needs an image for arm64; AWS's vLLM images are for x86_64"
+            )
+        if driver is not None and driver < least:
+            yield Finding("error", f"host AMI {ami} has driver {driver}; the {gpu} of {name} needs {least}")
+
+
 @check(
     "instance-pools-region",
     why="CreateEndpointConfig refuses several instance types in regions without instance pools.",
