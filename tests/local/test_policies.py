@@ -67,8 +67,7 @@ def _policy(*statements: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_statement_allows_or_does_not(
     statement: dict[str, Any], action: str, resource: str, context: dict[str, str], decision: str
 ) -> None:
-    values = {key: (value,) for key, value in context.items()}
-    assert decide(_policy(statement), action, resource, values).decision == decision
+    assert decide(_policy(statement), action, resource, context).decision == decision
 
 
 def test_a_deny_goes_before_every_allow_and_the_keys_of_all_policies_are_named() -> None:

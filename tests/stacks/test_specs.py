@@ -98,7 +98,7 @@ def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
 
 
 def test_a_role_of_another_account_is_refused_where_the_cdk_names_the_account() -> None:
-    (spec,) = read_context({"spec": str(EXAMPLES / "gpt-oss-20b.yaml")}).specs
+    (spec,) = read_context({"spec": "docs/examples/gpt-oss-20b.yaml"}).specs
     with pytest.raises(PlanRefused, match="execution_role_arn: found account 123456789012"):
         plan_for(spec, REGION, stand_ins(), "999999999999")
     assert plan_for(spec, REGION, stand_ins(), "123456789012").requests

@@ -13,7 +13,7 @@ ALLOWED, EXPLICIT, IMPLICIT = "allowed", "explicitDeny", "implicitDeny"
 # Operators without a negation and a suffix; those of numbers and dates are not served.
 _LIKE = frozenset({"StringLike", "ArnEquals", "ArnLike"})
 _EXACT = frozenset({"StringEquals", "StringEqualsIgnoreCase", "Bool"})
-Context = Mapping[str, tuple[str, ...]]
+Context = Mapping[str, str | tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _is_about(statement: Mapping[str, Any], action: str, resource: str) -> bool:
 
 def _met(conditions: Mapping[str, Any], context: Context) -> bool:
     """Whether all conditions hold. Without a value only a negated operator and …IfExists hold."""
-    given = {key.lower(): values for key, values in context.items()}
+    given = {key.lower(): (each,) if isinstance(each, str) else each for key, each in context.items()}
     return all(
         _holds(operator, given.get(key.lower()), [str(each) for each in _listed(wanted)])
         for operator, keys in conditions.items()

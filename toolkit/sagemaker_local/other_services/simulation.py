@@ -36,8 +36,7 @@ def allows(iam: Any, arn: str, action: str, resource: str, context: Mapping[str,
         documents = list(_policies(_principal(iam, arn)))
     except NotFoundException:
         return False
-    values = {key: (value,) for key, value in (context or {}).items()}
-    return decide(documents, action, resource, values).decision == ALLOWED
+    return decide(documents, action, resource, context or {}).decision == ALLOWED
 
 
 def simulate_principal_policy(response: Any) -> Any:
