@@ -41,7 +41,7 @@ def build(app: App, environment: Mapping[str, str]) -> None:
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)
     for plan in plans:
-        stack = EndpointStack(app, plan, wanted.email, there)
+        stack = EndpointStack(app, plan, wanted.email, there, wanted.logs_key)
         stack.add_stack_dependency(guard, "it imports the guard's exports")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS
@@ -14,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _FILES = ("app.py", "package.json", "package-lock.json")
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")
 #: A bootstrap stack of its own: narrow policies must not replace those of the account's other CDK apps.
-BOOTSTRAP = {
+BOOTSTRAP: dict[str, Any] = {
     "toolkitStackName": "PeagleToolkit",
     "context": {"@aws-cdk/core:bootstrapQualifier": "peagle"},
 }

@@ -238,8 +238,8 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     yield Question(("tag:GetResources",), "*", later=True)
     alarms = f"{place}:cloudwatch:{draft.region}:{account}:alarm"
     for name in alarm_names(draft.spec.name):
-        actions = ("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms")
-        yield Question(actions, f"{alarms}:{name}", later=True)
+        of_alarms = ("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms")
+        yield Question(of_alarms, f"{alarms}:{name}", later=True)
 
 
 def _sagemaker_calls(draft: Draft, account: str) -> Iterator[Question]:

@@ -231,7 +231,8 @@ def instance_unlisted(draft: Draft) -> Findings:
     if draft.context.local:
         return
     known, ami = known_instance_types(), host_ami(draft)
-    driver = draft.catalog.images.amis[ami].driver if ami in draft.catalog.images.amis else None
+    entry = draft.catalog.images.amis.get(ami or "")
+    driver = entry.driver if entry else None
     chosen = f"host AMI {ami} (driver {driver})" if ami else "AWS's default host AMI"
     for name in draft.instance_types:
         family = _family(name)
