@@ -77,7 +77,11 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("EC2's price is not SageMaker's", ("price", "price-listed", "budget"), ""),
     ("A model that fits one GPU wastes seven of eight", ("gpus",), ""),
     ("Weights, head and KV cache must fit", ("memory", "context-length"), ""),
-    ("NVMe disks take no KMS key", ("kms-local-storage", "kms-key", "volume-key", "artifacts-kms"), ""),
+    (
+        "a KMS key does not encrypt NVMe disks",
+        ("kms-local-storage", "kms-key", "volume-key", "artifacts-kms"),
+        "",
+    ),
     ("JumpStart's buckets need GetObject and ListBucket of the role", ("role-rights",), ""),
     ("CloudFormation uses a stored role, and may pass few", ("stack-role",), ""),
     (

@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -176,15 +177,19 @@ def aws_refusing_roles() -> Session:
 
     class Refusing:
         def assume_role(self, **_: str) -> None:
-            answer = {
-                "Error": {"Code": "ValidationError", "Message": "The requested DurationSeconds exceeds"}
+            answer: Any = {
+                "Error": {"Code": "ValidationError", "Message": "DurationSeconds exceeds the maximum"}
             }
             raise botocore.ClientError(answer, "AssumeRole")
 
-    source = boto3.Session("x", "y").get_credentials()
-    fetcher = AssumeRoleCredentialFetcher(lambda *_, **__: Refusing(), source, ROLE[11:-1])
+    def create(*_: Any, **__: Any) -> Any:
+        return Refusing()
+
+    source: Any = boto3.Session("x", "y").get_credentials()
+    fetcher = AssumeRoleCredentialFetcher(create, source, ROLE[11:-1])
     session = boto3.Session(region_name="us-east-1")
-    session._session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    below: Any = session._session
+    below._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
     return Session.from_boto3(session)
 
 
