@@ -27,7 +27,7 @@ from stacks.specs import plan_for, read_context
 
 
 def build(app: App, environment: Mapping[str, str], default_spec: Path | None = None) -> None:
-    """Add the stacks that the app's context asks for; the CDK names its region in ``environment``.
+    """Add the stacks that the app's context asks for; the CDK names region and account in ``environment``.
 
     ``default_spec`` is used if the context has no specs and the file exists.
 
@@ -49,7 +49,7 @@ def build(app: App, environment: Mapping[str, str], default_spec: Path | None = 
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)
     for plan in plans:
-        stack = EndpointStack(app, plan, wanted.email, there)
+        stack = EndpointStack(app, plan, wanted.email, there, wanted.logs_key)
         stack.add_stack_dependency(guard, "it imports the guard's exports")
 
 

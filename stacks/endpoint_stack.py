@@ -122,9 +122,17 @@ class EndpointStack(Stack):
     """
 
     def __init__(
-        self, scope: Construct, plan: Plan, email: str | None = None, env: Environment | None = None
+        self,
+        scope: Construct,
+        plan: Plan,
+        email: str | None = None,
+        env: Environment | None = None,
+        logs_key: str | None = None,
     ) -> None:
-        """Make the stack from a plan without errors; its alarms send mail to ``email``."""
+        """Make the stack from a plan without errors; its alarms send mail to ``email``.
+
+        ``logs_key`` is the ARN of the log group's KMS key.
+        """
         name = guard_names.endpoint_stack(plan.names.endpoint)
         super().__init__(
             scope,
@@ -139,7 +147,7 @@ class EndpointStack(Stack):
         self._plan = plan
         self._endpoint = watched(plan)
         self._is_on = self._add_switch()
-        logs = observability.add_log_group(self, self._endpoint)
+        logs = observability.add_log_group(self, self._endpoint, logs_key)
         created = self._add_endpoint(logs)
         add_filters(self, self._endpoint, logs)
         self._add_watchers(created, email)

@@ -251,10 +251,17 @@ def alarm_name(endpoint: str, key: str) -> str:
     return f"Peagle-{endpoint}-{key}"
 
 
-def add_log_group(scope: Construct, endpoint: Watched) -> logs.CfnLogGroup:
-    """Add the log group; SageMaker would create it without retention and outside the stack."""
+def add_log_group(scope: Construct, endpoint: Watched, key_arn: str | None) -> logs.CfnLogGroup:
+    """Add the log group; SageMaker would create it without retention and outside the stack.
+
+    The policy of the key of ``key_arn`` must let CloudWatch Logs use it; None: AWS's own encryption.
+    """
     group = logs.CfnLogGroup(
-        scope, "Logs", log_group_name=endpoint.log_group, retention_in_days=LOGS_KEPT_DAYS
+        scope,
+        "Logs",
+        log_group_name=endpoint.log_group,
+        retention_in_days=LOGS_KEPT_DAYS,
+        kms_key_id=key_arn,
     )
     group.apply_removal_policy(RemovalPolicy.DESTROY)
     return group

@@ -24,6 +24,7 @@ from peagle_sm.core.spec.validation import show, suggest
 KEYS = {
     "spec": "spec files, separated by commas, or a folder with spec files (default: ./peagle.yaml)",
     "email": "mail address for the alarms of these endpoints",
+    "logs_key": "ARN of a KMS key for these endpoints' log groups",
     "image": "on: the app also contains PeagleImage, which builds the serving image",
     "training": "on: the app also contains PeagleTraining, the role of training jobs",
     "stand_ins": "in cdk.json: location of image and weights of the small stand-in models",
@@ -32,6 +33,7 @@ KEYS = {
 _THE_CDKS = frozenset({"acknowledged-issue-numbers"})
 
 _EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
+_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Wanted:
 
     specs: tuple[EndpointSpec, ...]
     email: str | None
+    logs_key: str | None
     stand_ins: StandIns
     image: bool = False
     training: bool = False
@@ -75,6 +78,7 @@ def read_context(context: Mapping[str, Any], default_spec: Path | None = None) -
     return Wanted(
         specs=tuple(spec for _, spec in specs),
         email=_email(context.get("email")),
+        logs_key=_key(context.get("logs_key")),
         stand_ins=_stand_ins(context.get("stand_ins")),
         image=_switch("image", context.get("image")),
         training=_switch("training", context.get("training")),
@@ -144,6 +148,16 @@ def _email(value: Any) -> str | None:
     )
 
 
+def _key(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and _KEY.fullmatch(value)):
+        return value
+    raise SpecError(
+        f"context key 'logs_key': found {show(value)}; allowed: {KEYS['logs_key']}, "
+        "as arn:aws:kms:REGION:ACCOUNT:key/ID; CloudWatch Logs takes no alias",
+        next_step="Give the key's ARN, and let logs.REGION.amazonaws.com use the key in its policy.",
+    )
+
+
 def _switch(key: str, value: Any) -> bool:
     if value not in (None, "on", "off"):
         raise SpecError(
@@ -181,15 +195,16 @@ def plan_for(
 ) -> Plan:
     """Return the plan of a spec, with placeholders for the guard's roles.
 
-    ``environment`` leads to the prices that `peagle-sm plan` kept. Since nothing here reads a clock, they
-    count however old they are, unless the catalogue's are newer.
+    ``environment`` has the account of the credentials, if the CDK knows it (CDK_DEFAULT_ACCOUNT), and leads
+    to the prices that `peagle-sm plan` kept. Since nothing here reads a clock, they count however old they
+    are, unless the catalogue's are newer.
 
     Raises:
         PlanRefused: the plan has a finding of severity "error".
         SpecError: the catalogue does not have something that the spec names.
     """
     context = Context(
-        account=PLACEHOLDER_ACCOUNT,
+        account=(environment or {}).get("CDK_DEFAULT_ACCOUNT") or PLACEHOLDER_ACCOUNT,
         region=spec.placement.region or region,
         image_uris=stand_ins.image_uris,
         artifacts=stand_ins.artifacts,

@@ -60,7 +60,11 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "",
     ),
     ("Below 10k tokens of context the other head is preferred", ("head-context",), ""),
-    ("Hosting has its own list of instance types", ("instance-type", "no-gpu", "jumpstart-instance"), ""),
+    (
+        "Hosting has its own list of instance types",
+        ("instance-type", "instance-unlisted", "no-gpu", "jumpstart-instance"),
+        "",
+    ),
     ("Instance pools exist in 16 regions", ("instance-pools-region",), ""),
     (
         "Capacity: training plans end, and are for certain resources",
@@ -77,9 +81,18 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("EC2's price is not SageMaker's", ("price", "price-listed", "budget"), ""),
     ("A model that fits one GPU wastes seven of eight", ("gpus",), ""),
     ("Weights, head and KV cache must fit", ("memory", "context-length"), ""),
-    ("NVMe disks take no KMS key", ("kms-local-storage", "kms-key", "volume-key", "artifacts-kms"), ""),
+    (
+        "A KMS key does not encrypt NVMe disks",
+        ("kms-local-storage", "kms-key", "volume-key", "artifacts-kms"),
+        "",
+    ),
     ("JumpStart's buckets need GetObject and ListBucket of the role", ("role-rights",), ""),
-    ("CloudFormation uses a stored role, and may pass few", ("stack-role",), ""),
+    (
+        "SageMaker makes a file of each object, and AWS's image installs requirements.txt",
+        ("artifacts-markers", "artifacts-requirements"),
+        "",
+    ),
+    ("CloudFormation uses a stored role, and may pass few", ("stack-role", "role-account"), ""),
     (
         "P-EAGLE needs vLLM 0.16.0; flags need their versions",
         ("flag-versions", "engine-known", "request-metrics"),

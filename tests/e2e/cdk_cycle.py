@@ -106,7 +106,8 @@ class Cycle(World):
                 made = self.client("iam").create_policy(PolicyName=name, PolicyDocument=document)
                 arns.append(made["Policy"]["Arn"])
             policies = ["--cloudformation-execution-policies", ",".join(arns)]
-            self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", *policies, app=False)
+            own = ["--qualifier", "peagle", "--toolkit-stack-name", "PeagleToolkit"]  # as in cdk.json
+            self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", *own, *policies, app=False)
             told.append("with the shipped execution policies")
 
     def deploy(self) -> None:

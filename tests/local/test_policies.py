@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_local.other_services.policies import Decision, decide
+from sagemaker_local.other_services.policies import Decision, condition_keys, decide
 from tests.local.serving import Server
 
 ROLE = "arn:aws:iam::123456789012:role/simulated"
@@ -70,14 +70,37 @@ def test_a_statement_allows_or_does_not(
     assert decide(_policy(statement), action, resource, context).decision == decision
 
 
-def test_a_deny_goes_before_every_allow_and_a_missing_value_is_named() -> None:
+def test_a_deny_goes_before_every_allow_and_the_keys_of_all_policies_are_named() -> None:
     every = {"Effect": "Allow", "Action": "*", "Resource": "*"}
     deny = {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}
     assert decide(_policy(every, deny), "s3:GetObject", "a", {}) == Decision("explicitDeny")
     conditional = {**PASS, "Condition": TO_SAGEMAKER}
-    assert decide(_policy(conditional), "iam:PassRole", ROLE, {}) == Decision(
-        "implicitDeny", ("iam:PassedToService",)
-    )
+    assert condition_keys(_policy(deny, conditional)) == ["iam:PassedToService"]
+
+
+IN_REGION = {"StringNotEquals": {"aws:RequestedRegion": ["us-east-1", "eu-west-1"]}}
+TAGGED = {"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}
+
+
+@pytest.mark.parametrize(
+    ("condition", "context", "holds"),
+    [
+        (IN_REGION, {"aws:RequestedRegion": ("us-east-1",)}, False),
+        (IN_REGION, {"aws:RequestedRegion": ("us-west-2",)}, True),
+        (IN_REGION, {}, True),  # a negated operator holds without a value
+        ({"NotIpAddress": {"aws:SourceIp": "10.0.0.0/8"}}, {"aws:SourceIp": ("10.1.2.3",)}, False),
+        ({"IpAddress": {"aws:SourceIp": ["10.0.0.0/8"]}}, {"aws:SourceIp": ("10.1.2.3",)}, True),
+        (TAGGED, {"aws:TagKeys": ("a",)}, True),
+        (TAGGED, {"aws:TagKeys": ("a", "c")}, False),
+        ({"ForAnyValue:StringEquals": {"aws:TagKeys": ["a"]}}, {"aws:TagKeys": ("a", "c")}, True),
+        ({"BoolIfExists": {"aws:MultiFactorAuthPresent": "false"}}, {}, True),
+    ],
+)
+def test_a_condition_holds_as_on_aws(
+    condition: dict[str, Any], context: dict[str, tuple[str, ...]], holds: bool
+) -> None:
+    deny = {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": condition}
+    assert (decide(_policy(deny), "s3:GetObject", "a", context).decision == "explicitDeny") is holds
 
 
 @given(st.lists(st.sampled_from(["s3:GetObject", "s3:*", "ecr:*"]), min_size=1))
@@ -101,12 +124,12 @@ def test_a_principal_is_simulated_over_http(server: Server) -> None:
         ActionNames=["s3:GetObject", "s3:PutObject"],
         ResourceArns=["arn:aws:s3:::mine/x", "arn:aws:s3:::theirs/x"],
     )
-    assert [row["EvalDecision"] for row in answer["EvaluationResults"]] == [
-        "allowed",
-        "implicitDeny",
-        "allowed",
-        "implicitDeny",
-    ]
+    rows = answer["EvaluationResults"]  # one an action; the decision is the worst of its resources
+    assert [row["EvalDecision"] for row in rows] == ["implicitDeny", "implicitDeny"]
+    for row in rows:
+        results = [each["EvalResourceDecision"] for each in row["ResourceSpecificResults"]]
+        assert results == ["allowed", "implicitDeny"]
+        assert row["MissingContextValues"] == []
     with pytest.raises(ClientError, match="cannot be found") as caught:
         iam.simulate_principal_policy(PolicySourceArn=f"{arn}-none", ActionNames=["s3:GetObject"])
     assert caught.value.response["Error"]["Code"] == "NoSuchEntity"

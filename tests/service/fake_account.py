@@ -48,7 +48,8 @@ class Logs:
     def __init__(self, aws: FakeAws) -> None:
         self.aws = aws
 
-    def describe_log_streams(self, **_: Any) -> Params:
+    def describe_log_streams(self, **params: Any) -> Params:
+        self._check_group(params["logGroupName"], "DescribeLogStreams")
         return self.aws.call(
             "DescribeLogStreams", lambda: {"logStreams": [{"logStreamName": "AllTraffic/i-1"}]}
         )
@@ -94,9 +95,17 @@ class Logs:
         return {"logGroups": [{"logGroupName": name} for name in found]}
 
     def _filtered(self, params: Params) -> Params:
+        self._check_group(params["logGroupName"], "FilterLogEvents")
         found = [one for one in self._events() if one["timestamp"] >= params["startTime"]]
         # No promise of order between streams.
         return {"events": [{**one, "logStreamName": "AllTraffic/i-1"} for one in reversed(found)]}
+
+    def _check_group(self, group: str, operation: str) -> None:
+        """The lines are those of an endpoint; no component has a group."""
+        if "/InferenceComponents/" in group:
+            raise client_error(
+                operation, "ResourceNotFoundException", "The specified log group does not exist."
+            )
 
     def _events(self) -> list[Params]:
         return [

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS, install_command
-from peagle_sm.service.cdk_project import write_project
+from peagle_sm.service.cdk_project import BOOTSTRAP, write_project
 from tests.e2e.cdk_world import JSII_CACHE
 from tests.rules.files import texts
 
@@ -62,7 +62,10 @@ def test_the_app_is_written_and_synthesises_outside_the_clone(tmp_path: Path, ro
     written = write_project(folder)
     assert [path.name for path in written] == _NAMES
     assert (folder / "container" / "serve").is_file()
-    assert json.loads((folder / "cdk.json").read_text()) == {"app": "python3 app.py"}
+    assert json.loads((folder / "cdk.json").read_text()) == {"app": "python3 app.py", **BOOTSTRAP}
+    shipped = json.loads((root / "cdk.json").read_text())
+    assert shipped["toolkitStackName"] == BOOTSTRAP["toolkitStackName"]
+    assert BOOTSTRAP["context"].items() <= shipped["context"].items()
     assert set((folder / "requirements.txt").read_text().splitlines()[1:]) == set(EXTRAS["cdk"])
     out = folder / "cdk.out"
     context = json.dumps({"spec": str(root / "docs" / "examples" / "gpt-oss-20b.yaml")})

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ from peagle_sm.service import (
     deploy,
     leftovers,
     list_endpoints,
+    logs,
     status,
 )
 from tests.local.serving import Server, eventually
@@ -120,6 +122,17 @@ def test_a_failed_deploy_quotes_its_own_engine_and_not_an_earlier_one(local: Ses
     text = "\n".join(caught.value.details["log_tail"])
     assert "the second reason" in text
     assert "the first reason" not in text
+
+
+def test_the_lines_of_a_component_s_engine_are_the_endpoint_s_log(server: Server, local: Session) -> None:
+    """SageMaker writes them to the component's group; that of the endpoint has none."""
+    name, client = f"svc-{next(_numbers)}", server.client("logs")
+    group = f"/aws/sagemaker/InferenceComponents/{name}"  # the component of a stack has the endpoint's name
+    client.create_log_group(logGroupName=group)
+    client.create_log_stream(logGroupName=group, logStreamName="AllTraffic/i-1")
+    line = {"timestamp": int(time.time() * 1000), "message": "ValueError: no such head"}
+    client.put_log_events(logGroupName=group, logStreamName="AllTraffic/i-1", logEvents=[line])
+    assert [each.message for each in logs(name, session=local)] == ["ValueError: no such head"]
 
 
 def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) -> None:

@@ -360,6 +360,20 @@ def test_time_is_bounded_and_what_fails_is_unknown() -> None:
     }
 
 
+def test_the_folders_of_the_s3_console_and_requirements_are_found(
+    server: Server, aws: Session, made: dict[str, Any]
+) -> None:
+    bucket = made["model_uri"].split("/")[2]
+    for key, body in (("target/", b""), ("target/old/", b""), ("target/requirements.txt", b"torch")):
+        server.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
+    found = _look(aws, made)
+    markers = found["artifacts-markers"]
+    assert markers.status == "error"
+    assert f"`aws s3 rm {made['model_uri']}`" in markers.message
+    assert f"`aws s3 rm {made['model_uri']}old/`" in markers.message
+    assert found["artifacts-requirements"].status == "error"  # the spec's containers are isolated
+
+
 def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
     local = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     plan = plan_for(EndpointSpec(name="local-preflight", model="tiny-code"), local)

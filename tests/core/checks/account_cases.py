@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from peagle_sm.core.checks.base import Guard, Identity, Rights, Role, Taken
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, ROLE, STACK
@@ -28,6 +30,21 @@ CASES = [
         said="found account 123456789012",
     ),
     Case("account", GPT, fact=_ME),
+    Case(
+        "role-account",
+        GPT,
+        context=replace(STACK, account="999999999999"),
+        severity="error",
+        said="found account 123456789012; the stack is for account 999999999999",
+    ),
+    Case(
+        "role-account",
+        GPT.replace("123456789012:role/peagle-scheduler", "999999999999:role/peagle-scheduler"),
+        severity="error",
+        said="allowed: one account",
+    ),
+    Case("role-account", GPT, context=STACK),
+    Case("role-account", GPT, context=replace(STACK, account="")),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=-301), severity="error", said="301 s behind AWS's"),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=90), severity="warning", said="90 s ahead of AWS's"),
     Case("clock-skew", fact=_ME),
@@ -39,6 +56,27 @@ CASES = [
         said="may not iam:PassRole",
     ),
     Case("caller-rights", GPT, fact=Rights(_USER, ("sagemaker:CreateModel", "iam:PassRole"))),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, by_organization=("sagemaker:CreateModel on m",)),
+        severity="warning",
+        said="a service control policy denies the caller",
+    ),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, undecided=("sagemaker:CreateModel on m (aws:SourceIp)",)),
+        severity="warning",
+        said="aws:SourceIp",
+    ),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, denied_later=("sagemaker:UpdateEndpoint on e",)),
+        severity="warning",
+        said="may not sagemaker:UpdateEndpoint on e",
+    ),
     Case("role-trust", GPT, fact=Role(ROLE, False), severity="error", said="does not exist"),
     Case(
         "role-trust",

@@ -94,7 +94,22 @@ CASES = [
     Case("draft-dropped", GPT, "placement: {instance_types: [ml.g6.12xlarge]}"),
     Case("advisories", GPT, severity="warning", said="0.18.0 is below 0.33.0"),
     Case("advisories", CONTAINER, f"{_VLLM}:0.33.0-gpu-py312-cu130-ubuntu24.04-sagemaker"),
+    Case("advisories", GPT, severity="warning", said="through InvokeEndpoint"),
     Case("advisories", GPT, severity="warning", said="valid until 2027-01-31"),
+    Case(
+        "advisories",
+        CONTAINER,
+        f"{_OWN}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+        severity="info",
+        said="this project's gate refuses what is known",
+    ),
+    Case(
+        "advisories",
+        CONTAINER,
+        f"{_VLLM}:0.32.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+        severity="info",
+        said="none of the advisories known here can be reached",
+    ),
     Case("advisories", GPT, context=_LATER, severity="warning", said="expired on 2027-01-31"),
     Case(
         "advisories",

@@ -153,8 +153,35 @@ CASES = [
     ),
     Case("capacity-reservation", GPT),
     Case(
-        "kms-local-storage", GPT, "security: {kms_key_id: alias/mine}", severity="error", said="local storage"
+        "kms-local-storage",
+        GPT,
+        "security: {kms_key_id: alias/mine}",
+        severity="warning",
+        said="local storage",
     ),
+    Case(
+        "instance-unlisted",
+        CONTAINER,
+        "placement: {instance_types: [ml.g7.8xlarge]}",
+        severity="warning",
+        said="NVIDIA RTX PRO 4500 Blackwell, x86_64 CPU, driver 570",
+    ),
+    Case(
+        "instance-unlisted",
+        CONTAINER,
+        "placement: {instance_types: [ml.p6e-gb200.36xlarge]}",
+        severity="warning",
+        said="arm64",
+    ),
+    Case(
+        "instance-unlisted",
+        CONTAINER,
+        "placement: {instance_types: [ml.g7.8xlarge], "
+        "inference_ami_version: al2-ami-sagemaker-inference-gpu-3-1}",
+        severity="error",
+        said="has driver 550",
+    ),
+    Case("instance-unlisted", CONTAINER, "placement: {instance_types: [ml.g6.12xlarge]}"),
     Case("kms-local-storage", CONTAINER, "placement: {instance_types: [ml.g7e.2xlarge]}"),
     Case("network-isolation", GPT, "security: {network_isolation: false}", severity="warning", said="is off"),
     Case("network-isolation", GPT, "security: {network_isolation: true}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from peagle_sm.core.checks.base import (
@@ -28,6 +29,7 @@ _FILES = {"config.json": 1000, "model.safetensors": 10**9}
 _TARGET = Prefix("s3://bucket/target/", _FILES, region="us-east-1")
 _HEAD = Prefix("s3://bucket/head/", _FILES, region="us-east-1")
 _BOTH = Artifacts(_TARGET, _HEAD)
+_NEEDS = Artifacts(replace(_TARGET, keys={**_FILES, "requirements.txt": 20}))
 _IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0"
 _VPC = "security: {vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}}"
 _KEY = "security: {kms_key_id: alias/mine}"
@@ -165,6 +167,35 @@ CASES = [
         said="files that can run code: modeling.py",
     ),
     Case("artifacts-files", CONTAINER, fact=_BOTH),
+    Case(
+        "artifacts-markers",
+        CONTAINER,
+        fact=Artifacts(Prefix("s3://bucket/target/", {**_FILES, "": 0, "old/": 0})),
+        severity="error",
+        said="`aws s3 rm s3://bucket/target/`; `aws s3 rm s3://bucket/target/old/`",
+    ),
+    Case("artifacts-markers", CONTAINER, fact=_BOTH),
+    Case(
+        "artifacts-requirements",
+        CONTAINER,
+        fact=_NEEDS,
+        severity="error",
+        said="cannot be installed with network isolation",
+    ),
+    Case(
+        "artifacts-requirements",
+        CONTAINER,
+        "security: {network_isolation: false}",
+        fact=_NEEDS,
+        severity="warning",
+        said="is installed at each start",
+    ),
+    Case(
+        "artifacts-requirements",
+        CONTAINER,
+        "serving: {env: {STANDARD_AUTO_INSTALL_REQ: 'false'}}",
+        fact=_NEEDS,
+    ),
     Case(
         "artifacts-kms",
         CONTAINER,

@@ -33,6 +33,18 @@ def test_all_of_it_is_found_where_the_endpoint_and_the_account_tell_it() -> None
     assert resources.channels(world.session(), "s3://bucket/input") == {}
 
 
+def test_the_guard_s_role_is_refused_before_anything_is_made() -> None:
+    world = Cloud(
+        model={"ExecutionRoleArn": f"{ROLE[:-1]}peagle-execution-us-east-1", "PrimaryContainer": {}}
+    )
+    with pytest.raises(SpecError, match="peagle-execution-us-east-1") as refusal:
+        found(world, tokenizer="org/model")
+    for needed in ("--role-arn", "sagemaker:InvokeEndpoint", "s3:PutObject"):
+        assert needed in (refusal.value.next_step or "")
+    assert world.buckets == set()
+    assert found(world, tokenizer="org/model", role_arn=ROLE).role_arn == ROLE
+
+
 def test_what_is_given_is_taken_and_no_bucket_made() -> None:
     world = Cloud(model=None)
     resources = found(world, role_arn="role", s3="s3://mine/there", tokenizer="org/other")

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import App
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from sagemaker_local.other_services.policies import ALLOWED, decide
+from stacks.image_stack import ImageStack
+from stacks.training_stack import TrainingStack
 from tests.stacks.iam.calls import (
     ACCOUNT,
     COMPONENT,
@@ -43,8 +46,19 @@ _Place = tuple[tuple[str, ...], Mapping[str, str]]
 _GROUPS = {
     "guard": ("/aws/lambda/peagle-guard-sweeper",),
     "endpoint": ("/aws/sagemaker/Endpoints/demo", "/aws/sagemaker/InferenceComponents/demo"),
+    "image": ("/aws/codebuild/peagle-image",),
+    "training": (),
 }
-_TOPICS = {"guard": "peagle-guard-notices", "endpoint": "Peagle-demo-Alarms-1A2B3C"}
+_ROLES = {
+    "guard": tuple(f"peagle-{name}-{REGION}" for name in ("guard-switch", "execution", "scheduler")),
+    "endpoint": (),
+    "image": ("PeagleImage-BuildRole-0A1B2C",),
+    "training": (f"peagle-training-{REGION}",),
+}
+_BUCKETS = {"image": "arn:aws:s3:::peagleimage-records0a1b-2c3d", "training": "arn:aws:s3:::team-peagle-data"}
+_PART = {"aws:RequestTag/peagle-sm:part": "image"}, {"aws:ResourceTag/peagle-sm:part": "image"}
+_REPOSITORY = arn("ecr", "repository/peagle-sm/vllm")
+_TOPICS = {"guard": "peagle-guard-notices"}
 _SCALABLE = arn("application-autoscaling", "scalable-target/0a1b")
 _TO_SCALING = {"application-autoscaling:service-namespace": "sagemaker"}
 _TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
@@ -64,9 +78,10 @@ def _groups(policy: str) -> tuple[str, ...]:
 
 def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
     """Return, by a pattern of an action, where a handler of a type calls it; the first that fits counts."""
-    topic = arn("sns", _TOPICS[policy])
+    topic = arn("sns", _TOPICS.get(policy, "Peagle-demo-Alarms-1A2B3C"))
     function = arn("lambda", "function:peagle-guard-sweeper")
-    made, changed = {**REQUEST_TAG}, {**RESOURCE_TAG}
+    made, changed = _PART if policy == "image" else (REQUEST_TAG, RESOURCE_TAG)
+    bucket = _BUCKETS.get(policy, "")
     # AWS's pages disagree on whether a subscription is a resource in policies, so both must be allowed
     subscription: list[_Place] = [(("*",), {}), ((f"{topic}:0a1b-2c3d",), {})]
     by_type: dict[str, dict[str, list[_Place]]] = {
@@ -78,7 +93,7 @@ def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
             "s3:GetObject*": [
                 (
                     (
-                        f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}/0a1b.zip",
+                        f"arn:aws:s3:::cdk-peagle-assets-{ACCOUNT}-{REGION}/0a1b.zip",
                         f"arn:aws:s3:::peagle-guard-{ACCOUNT}-{REGION}/guard/0a1b.zip",
                     ),
                     {},
@@ -87,15 +102,14 @@ def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
         },
         "AWS::Lambda::EventInvokeConfig": {"lambda:*": [((function,), {})]},
         "AWS::IAM::Role": {
-            "iam:*": [
-                (
-                    tuple(
-                        role(f"peagle-{name}-{REGION}") for name in ("guard-switch", "execution", "scheduler")
-                    ),
-                    {},
-                )
-            ]
+            "iam:*": [(tuple(role(name) for name in _ROLES[policy]), {})],
         },
+        "AWS::ECR::Repository": {
+            "ecr:*": [((_REPOSITORY,), {})],
+            "kms:*": [((_ALARMS_KEY,), {**changed, **via("ecr")})],
+        },
+        "AWS::S3::Bucket": {"s3:*": [((bucket,), {})]},
+        "AWS::S3::BucketPolicy": {"s3:*": [((bucket,), {})]},
         "AWS::DynamoDB::Table": {
             "dynamodb:*": [((arn("dynamodb", "table/peagle-guard"),), {})],
             "kms:*": [((OWN_KEY,), via("dynamodb"))],
@@ -198,6 +212,37 @@ def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
     return by_type.get(type_name, {})
 
 
+_S3 = "AWS::S3::Bucket"
+_UNSET_OF_BUCKETS = (
+    "DeleteBucketAnalyticsConfiguration",
+    "DeleteBucketCors",
+    "DeleteBucketEncryption",
+    "DeleteBucketLifecycle",
+    "DeleteBucketMetadataTableConfiguration",
+    "DeleteBucketMetricsConfiguration",
+    "DeleteBucketReplication",
+    "DeleteBucketWebsite",
+    "DeleteObject",
+    "CreateBucketMetadataTableConfiguration",
+    "PutAccelerateConfiguration",
+    "PutAnalyticsConfiguration",
+    "PutBucketAbac",
+    "PutBucketAcl",
+    "PutBucketCORS",
+    "PutBucketLogging",
+    "PutBucketNotification",
+    "PutBucketObjectLockConfiguration",
+    "PutBucketOwnershipControls",
+    "PutBucketReplication",
+    "PutBucketWebsite",
+    "PutIntelligentTieringConfiguration",
+    "PutInventoryConfiguration",
+    "PutMetricsConfiguration",
+    "PutObjectAcl",
+    "PutObjectLockConfiguration",
+    "PutReplicationConfiguration",
+    "UpdateBucketMetadata*",
+)
 # Permissions that only a property asks for that our templates do not set.
 _NEVER: dict[tuple[str, str], str] = {
     ("AWS::ApplicationAutoScaling::ScalableTarget", "*:*ScheduledAction"): "ScheduledActions is not set",
@@ -221,6 +266,11 @@ _NEVER: dict[tuple[str, str], str] = {
     ("AWS::DynamoDB::Table", "kinesis:*"): "KinesisStreamSpecification is not set",
     ("AWS::DynamoDB::Table", "iam:CreateServiceLinkedRole"): "for replicas and insights alone",
     ("AWS::DynamoDB::Table", "kms:ListAliases"): "the key is named by its ARN",
+    ("AWS::ECR::Repository", "ecr:SetRepositoryPolicy"): "RepositoryPolicyText is not set",
+    ("AWS::ECR::Repository", "ecr:DeleteRepositoryPolicy"): "RepositoryPolicyText is not set",
+    (_S3, "iam:PassRole"): "ReplicationConfiguration is not set",
+    (_S3, "s3tables:*"): "MetadataTableConfiguration is not set",
+    **{(_S3, f"s3:{name}"): "its property is not set" for name in _UNSET_OF_BUCKETS},
     ("AWS::IAM::Role", "iam:*PermissionsBoundary"): "PermissionsBoundary is not set",
     (
         "AWS::IAM::Role",
@@ -277,15 +327,32 @@ _FURTHER: dict[str, list[Call]] = {
         Call("sagemaker:UpdateEndpointWeightsAndCapacities", (ENDPOINT,), RESOURCE_TAG),
         Call("sagemaker:UpdateInferenceComponentRuntimeConfig", (COMPONENT,), RESOURCE_TAG),
     ],
+    "image": [
+        # AWS::CodeBuild::Project has no handlers in its schema (CodeBuild's user guide: permissions)
+        *(
+            Call(f"codebuild:{action}", (arn("codebuild", "project/peagle-image"),))
+            for action in ("BatchGetProjects", "CreateProject", "DeleteProject", "UpdateProject")
+        ),
+        Call(
+            "iam:PassRole",
+            (role("PeagleImage-BuildRole-0A1B2C"),),
+            {"iam:PassedToService": "codebuild.amazonaws.com"},
+        ),
+    ],
+    "training": [],
 }
-POLICIES = ("endpoint", "guard")
+POLICIES = ("endpoint", "guard", "image", "training")
 
 
 def _types(policy: str) -> list[str]:
     if policy == "guard":
         bodies = [json.loads((files("peagle_sm") / "guard_assets" / "template.json").read_text())]
-    else:
+    elif policy == "endpoint":
         bodies = [template(name) for name in specs()]
+    else:
+        app = App(analytics_reporting=False)
+        stack = ImageStack(app) if policy == "image" else TrainingStack(app)
+        bodies = [app.synth().get_stack_artifact(stack.artifact_id).template]
     found = {resource["Type"] for body in bodies for resource in body["Resources"].values()}
     return sorted(name for name in found if not name.startswith("Custom::"))
 

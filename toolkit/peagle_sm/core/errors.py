@@ -36,6 +36,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+LOGIN_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
+"""Next step of expired or refused credentials."""
+
 
 class PeagleError(Exception):
     """Base of all deliberate errors; ``next_step`` is what the user can do.

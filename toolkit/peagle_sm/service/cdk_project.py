@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS
@@ -13,6 +14,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 #: Copied unchanged. The image stack builds the serving image from the files below container/.
 _FILES = ("app.py", "package.json", "package-lock.json")
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")
+#: A bootstrap stack of its own: narrow policies must not replace those of the account's other CDK apps.
+BOOTSTRAP: dict[str, Any] = {
+    "toolkitStackName": "PeagleToolkit",
+    "context": {"@aws-cdk/core:bootstrapQualifier": "peagle"},
+}
 _REQUIREMENTS = """\
 # The CDK's own packages. peagle-sm itself is installed already: it wrote this file.
 {packages}
@@ -55,7 +61,8 @@ def _write(target: Path, sources: dict[str, Path]) -> None:
         else:
             shutil.copyfile(source, target / name)
     # `python3` is the interpreter of the environment that runs `cdk`: it has the packages.
-    (target / "cdk.json").write_text(json.dumps({"app": "python3 app.py"}, indent=2) + "\n", encoding="utf-8")
+    settings = {"app": "python3 app.py", **BOOTSTRAP}
+    (target / "cdk.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     packages = _REQUIREMENTS.format(packages="\n".join(EXTRAS["cdk"]))
     (target / "requirements.txt").write_text(packages, encoding="utf-8")
 

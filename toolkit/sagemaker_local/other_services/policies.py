@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 ALLOWED, EXPLICIT, IMPLICIT = "allowed", "explicitDeny", "implicitDeny"
-_LIKE = {"StringEquals": False, "StringLike": True, "ArnEquals": True, "ArnLike": True, "Bool": False}
+# Operators without a negation and a suffix; those of numbers and dates are not served.
+_LIKE = frozenset({"StringLike", "ArnEquals", "ArnLike"})
+_EXACT = frozenset({"StringEquals", "StringEqualsIgnoreCase", "Bool"})
+Context = Mapping[str, str | tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision, and the condition keys without values in the request."""
+    """What the policies decide: allowed, explicitDeny or implicitDeny."""
 
     decision: str
-    missing: tuple[str, ...] = ()
 
 
-def decide(
-    documents: Iterable[Mapping[str, Any]], action: str, resource: str, context: Mapping[str, str]
-) -> Decision:
+def decide(documents: Iterable[Mapping[str, Any]], action: str, resource: str, context: Context) -> Decision:
     """Return whether the policies allow the action: a Deny overrides every Allow."""
-    missing: list[str] = []
     allowed = False
+    for statement in _statements(documents):
+        if not _is_about(statement, action, resource) or not _met(statement.get("Condition", {}), context):
+            continue
+        if statement.get("Effect") == "Deny":
+            return Decision(EXPLICIT)
+        allowed = allowed or statement.get("Effect") == "Allow"
+    return Decision(ALLOWED if allowed else IMPLICIT)
+
+
+def condition_keys(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the condition keys of all statements: AWS names those, whatever the action is."""
+    keys = [
+        key
+        for statement in _statements(documents)
+        for asked in statement.get("Condition", {}).values()
+        for key in asked
+    ]
+    return list({key.lower(): key for key in keys}.values())
+
+
+def _statements(documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for document in documents:
-        for statement in _listed(document.get("Statement", [])):
-            if not _is_about(statement, action, resource):
-                continue
-            met, unknown = _conditions(statement.get("Condition", {}), context)
-            missing += unknown
-            if met and statement.get("Effect") == "Deny":
-                return Decision(EXPLICIT)
-            allowed = allowed or (met and statement.get("Effect") == "Allow")
-    return Decision(ALLOWED) if allowed else Decision(IMPLICIT, tuple(dict.fromkeys(missing)))
+        yield from _listed(document.get("Statement", []))
 
 
 def _listed(value: Any) -> list[Any]:
@@ -51,27 +64,36 @@ def _is_about(statement: Mapping[str, Any], action: str, resource: str) -> bool:
     return fits("Action", action, True) and fits("Resource", resource, False)
 
 
-def _conditions(conditions: Mapping[str, Any], context: Mapping[str, str]) -> tuple[bool, list[str]]:
-    """Whether all hold, and the keys that are not known; one that is not known does not hold."""
-    unknown: list[str] = []
-    met = True
-    given = {key.lower(): value for key, value in context.items()}
-    for operator, keys in conditions.items():
-        if_exists = operator.endswith("IfExists")
-        like = _LIKE.get(operator.removesuffix("IfExists").rpartition(":")[2])
-        for key, wanted in keys.items():
-            value = given.get(key.lower())
-            if operator == "Null":
-                met = met and (value is None) == (_listed(wanted)[0] in (True, "true"))
-                continue
-            if value is None and if_exists:
-                continue
-            if value is None or like is None:
-                unknown.append(key)
-                met = False
-            elif not any(_matches(each, value, False) if like else each == value for each in _listed(wanted)):
-                met = False
-    return met, unknown
+def _met(conditions: Mapping[str, Any], context: Context) -> bool:
+    """Whether all conditions hold. Without a value only a negated operator and …IfExists hold."""
+    given = {key.lower(): (each,) if isinstance(each, str) else each for key, each in context.items()}
+    return all(
+        _holds(operator, given.get(key.lower()), [str(each) for each in _listed(wanted)])
+        for operator, keys in conditions.items()
+        for key, wanted in keys.items()
+    )
+
+
+def _holds(operator: str, values: tuple[str, ...] | None, wanted: list[str]) -> bool:
+    scope, _, name = operator.rpartition(":")
+    name, if_exists = name.removesuffix("IfExists"), name.endswith("IfExists")
+    if name == "Null":
+        return (values is None) == (wanted[0].lower() == "true")
+    negated = "Not" in name
+    if values is None:
+        return if_exists or negated or scope == "ForAllValues"
+    matched = [_compares(name.replace("Not", ""), value, wanted) != negated for value in values]
+    return all(matched) if negated or scope == "ForAllValues" else any(matched)
+
+
+def _compares(name: str, value: str, wanted: list[str]) -> bool:
+    if name == "IpAddress":
+        return any(ip_address(value) in ip_network(each, strict=False) for each in wanted)
+    if name in _LIKE:
+        return any(_matches(each, value, False) for each in wanted)
+    if name in ("Bool", "StringEqualsIgnoreCase"):
+        return value.lower() in [each.lower() for each in wanted]
+    return name in _EXACT and value in wanted
 
 
 def _matches(pattern: str, value: str, ignore_case: bool) -> bool:

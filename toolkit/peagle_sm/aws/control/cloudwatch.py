@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
@@ -21,9 +23,13 @@ class LogLine:
     message: str
 
 
-def group_of(endpoint: str) -> str:
-    """Return the log group to which SageMaker writes an endpoint's log lines."""
-    return f"/aws/sagemaker/Endpoints/{endpoint}"
+def group_of(endpoint: str, component: str | None = None) -> str:
+    """Return the log group to which SageMaker writes the lines of an endpoint, or of its component."""
+    return (
+        f"/aws/sagemaker/InferenceComponents/{component}"
+        if component
+        else f"/aws/sagemaker/Endpoints/{endpoint}"
+    )
 
 
 def create(session: Session, group: str, days: int) -> bool:
@@ -54,29 +60,40 @@ def remove(session: Session, endpoint: str) -> None:
     session.api("logs").delete_log_group(logGroupName=group_of(endpoint))
 
 
+def groups_with_lines(session: Session, endpoint: str) -> tuple[str, ...]:
+    """Return the log groups that may have lines of an endpoint: its own, and those of its components.
+
+    SageMaker writes the lines of a component's engine to the component's group. A component of peagle-sm has
+    the endpoint's name, so its group is named here after the component is gone, too.
+    """
+    components = dict.fromkeys([endpoint])
+    with suppress(PeagleError):
+        components |= dict.fromkeys(component_names(session, endpoint))
+    return (group_of(endpoint), *(group_of(endpoint, component) for component in components))
+
+
 def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
     """Return the last ``limit`` lines of all streams, oldest first.
 
     The list is empty if there is no log group yet. ``start`` leaves out the lines of an earlier endpoint of
     the same name: the group remains after the endpoint.
     """
-    try:
-        return _tail(session, group_of(endpoint), limit, start)
-    except NotFound:
-        return []
+    lines: list[LogLine] = []
+    for group in groups_with_lines(session, endpoint):
+        with suppress(NotFound):
+            lines += _tail(session, group, limit, start)
+    return sorted(lines, key=lambda line: line.timestamp)[-limit:]
 
 
 def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[str, LogLine]]:
-    """Yield (event id, line) from ``start`` on, oldest first; ids detect repeats."""
-    group = group_of(endpoint)
-    try:
-        begins = int(start.timestamp() * 1000)
-        for event in session.api("logs").rows(
-            "filter_log_events", "events", logGroupName=group, startTime=begins
-        ):
-            yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
-    except NotFound:
-        return
+    """Yield (event id, line) from ``start`` on, group by group; ids detect repeats."""
+    begins = int(start.timestamp() * 1000)
+    for group in groups_with_lines(session, endpoint):
+        with suppress(NotFound):
+            for event in session.api("logs").rows(
+                "filter_log_events", "events", logGroupName=group, startTime=begins
+            ):
+                yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
 
 
 #: Matches the gate's lines with counts by slice: CloudWatch compares a member of a line that is JSON.
@@ -103,7 +120,7 @@ def _matching(
     session: Session, endpoint: str, start: datetime, component: str | None, pattern: str
 ) -> Iterator[str]:
     """Yield the messages of an endpoint, or of its component, that match a pattern of CloudWatch."""
-    group = f"/aws/sagemaker/InferenceComponents/{component}" if component else group_of(endpoint)
+    group = group_of(endpoint, component)
     begins = int(start.timestamp() * 1000)
     try:
         for event in session.api("logs").rows(
@@ -126,7 +143,7 @@ def _tail(session: Session, group: str, limit: int, start: datetime | None) -> l
             logGroupName=group, logStreamName=name, limit=min(limit, 10_000), startFromHead=False, **window
         )
         lines += [_line(event, name) for event in got.get("events", [])]
-    return sorted(lines, key=lambda line: line.timestamp)[-limit:]
+    return lines
 
 
 def _line(event: dict[str, Any], stream: str) -> LogLine:

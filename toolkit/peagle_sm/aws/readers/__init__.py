@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peagle_sm.aws.readers import account, resources
+from peagle_sm.aws.readers import account, permissions, resources
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.plan.resolve import Draft
 
@@ -19,12 +19,12 @@ Reader = Callable[[Session, Any], Any]
 # Only these readers work without a spec.
 WITHOUT_SPEC: Mapping[str, Reader] = {"identity": account.identity}
 WITH_SPEC: Mapping[str, Reader] = {
-    "caller_rights": account.caller_rights,
+    "caller_rights": permissions.caller_rights,
     "execution_role": lambda session, draft: account.read_role(session, draft.role_arn or ""),
-    "execution_rights": account.execution_rights,
-    "key_rights": account.key_rights,
+    "execution_rights": permissions.execution_rights,
+    "key_rights": permissions.key_rights,
     "scheduler_role": lambda session, draft: account.read_role(session, draft.scheduler_role_arn or ""),
-    "scheduler_rights": account.scheduler_rights,
+    "scheduler_rights": permissions.scheduler_rights,
     "quotas": resources.quotas,
     "reservation": resources.reservation,
     "image": resources.image,

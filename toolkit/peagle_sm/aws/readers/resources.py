@@ -216,7 +216,7 @@ def _prefix(session: Session, uri: str) -> Prefix:
     rows = answer.get("Contents") or []
     return Prefix(
         uri=uri,
-        keys={row["Key"].removeprefix(prefix): row["Size"] for row in rows if row["Key"] != prefix},
+        keys={row["Key"].removeprefix(prefix): row["Size"] for row in rows},
         more=bool(answer.get("IsTruncated")),
         region=_region(answer, session),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.errors import LOGIN_STEP, CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
 
 NO_ANSWER = "NoAnswer"
 """`ServiceFault.code` without a response: AWS may or may not have executed the call."""
@@ -65,7 +65,6 @@ _ABSENT_WORDS = (
 _ENDING_WORDS = re.compile(r"\bis in status (?:stopping|stopped|completed|failed)\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
 _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})
-_CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
 
 
 def api_name(operation: str) -> str:
@@ -75,25 +74,42 @@ def api_name(operation: str) -> str:
 
 
 @contextmanager
-def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
+def aws_errors(operation: str, local_url: str | None = None, profile: str | None = None) -> Iterator[None]:
     """Map botocore's errors inside the block; ``operation`` is AWS's call name.
 
     Raises:
-        CredentialsError: missing, expired or refused credentials, an unknown profile, a missing permission.
+        CredentialsError: missing, expired or refused credentials, a broken profile or setting, a missing
+            permission.
         NotFound: the resource does not exist.
         ServiceFault: any other error answer, or no answer (code ``NoAnswer``).
         SpecError: botocore refuses the parameters before sending.
     """
-    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
-
     try:
         yield
-    except ClientError as error:
-        raise from_client_error(error, operation) from error
-    except (HTTPClientError, ConnectionError) as error:  # refused, cut, timed out
-        raise _no_answer(error, operation, local_url) from error
-    except BotoCoreError as error:
-        raise _from_botocore(error, operation) from error
+    except PeagleError:
+        raise
+    except Exception as error:
+        mapped = _mapped(error, operation, local_url, profile)
+        if mapped is None:
+            raise
+        raise mapped from error
+
+
+def _mapped(
+    error: Exception, operation: str, local_url: str | None, profile: str | None
+) -> PeagleError | None:
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+
+    from peagle_sm.aws.session.configuration import configuration_error
+
+    broken = configuration_error(error, profile)
+    if broken is not None:
+        return broken
+    if isinstance(error, ClientError):
+        return from_client_error(error, operation)
+    if isinstance(error, HTTPClientError | ConnectionError):  # refused, cut, timed out
+        return _no_answer(error, operation, local_url)
+    return _from_botocore(error, operation) if isinstance(error, BotoCoreError) else None
 
 
 def from_client_error(error: Any, operation: str) -> PeagleError:
@@ -105,7 +121,7 @@ def from_client_error(error: Any, operation: str) -> PeagleError:
     details = {"operation": operation, "code": code, "http_status": meta.get("HTTPStatusCode")}
     message = f"{operation}: {said or code}"
     if code in _CREDENTIAL_CODES:
-        return CredentialsError(message, next_step=_CREDENTIAL_STEP, details=details)
+        return CredentialsError(message, next_step=LOGIN_STEP, details=details)
     if code in _DENIED_CODES:
         step = f"Ask for the permission named above ({operation}), or use another --profile."
         return CredentialsError(message, next_step=step, details=details)
@@ -182,16 +198,19 @@ def _step_for(code: str) -> str:
 
 
 def _no_answer(error: Exception, operation: str, local_url: str | None) -> ServiceFault:
-    from botocore.exceptions import EndpointConnectionError
+    from botocore.exceptions import EndpointConnectionError, ProxyConnectionError, SSLError
 
     details: dict[str, Any] = {"operation": operation, "code": NO_ANSWER}
-    if isinstance(error, EndpointConnectionError):
+    if isinstance(error, EndpointConnectionError | ProxyConnectionError):
         details["connection_refused"] = True
-    step = (
-        "Check the network and the region, and run the command again; it resumes from what already exists."
-        if local_url is None
-        else "Check it with `peagle-sm local status`, or start it with `peagle-sm local up`."
-    )
+    if local_url is not None:
+        step = "Check it with `peagle-sm local status`, or start it with `peagle-sm local up`."
+    elif isinstance(error, ProxyConnectionError):
+        step = "Correct the proxy (HTTPS_PROXY, HTTP_PROXY), or name the host in NO_PROXY."
+    elif isinstance(error, SSLError):
+        step = "If a proxy signs with its own CA, name the CA's file in ca_bundle or AWS_CA_BUNDLE."
+    else:
+        step = "Check the network and the region; run the command again, it resumes from what already exists."
     return ServiceFault(
         f"{operation}: no answer: {error}",
         operation=operation,
@@ -202,36 +221,30 @@ def _no_answer(error: Exception, operation: str, local_url: str | None) -> Servi
 
 
 def _from_botocore(error: Exception, operation: str) -> PeagleError:
-    from botocore import exceptions as known
-
     message = f"{operation}: {error}"
-    if isinstance(error, known.NoCredentialsError | known.PartialCredentialsError):
-        return CredentialsError(
-            f"{operation}: no AWS credentials were found.",
-            next_step="Give --profile, set AWS_PROFILE, or run `aws configure`; without AWS, use --local.",
-        )
-    if isinstance(error, known.ProfileNotFound):
-        return CredentialsError(
-            f"{error}.",
-            next_step="List your profiles with `aws configure list-profiles` and give one as --profile.",
-        )
-    if isinstance(error, known.NoRegionError):
-        return CredentialsError("No AWS region is set.", next_step="Give --region or set AWS_REGION.")
-    if isinstance(error, known.ParamValidationError):
+    if isinstance(error, parameter_errors()):
         return SpecError(message, next_step="Correct the field named above.")
-    if isinstance(
-        error,
-        known.CredentialRetrievalError
-        | known.SSOError
-        | known.TokenRetrievalError
-        | known.InvalidConfigError
-        | known.ConfigParseError
-        | known.MetadataRetrievalError,
-    ):
-        return CredentialsError(message, next_step=_CREDENTIAL_STEP)
     return ServiceFault(
         message,
         operation=operation,
         code=NO_ANSWER,
         next_step="Run the command again; it resumes from what already exists.",
+    )
+
+
+def parameter_errors() -> tuple[type[Exception], ...]:
+    """Return botocore's errors about the parameters of a call, which it raises before sending."""
+    from botocore import exceptions as known
+
+    return (
+        known.InvalidDNSNameError,
+        known.InvalidHostLabelError,
+        known.MissingParametersError,
+        known.ParamValidationError,
+        known.UnsupportedOutpostResourceError,
+        known.UnsupportedS3AccesspointConfigurationError,
+        known.UnsupportedS3ArnError,
+        known.UnsupportedS3ControlArnError,
+        known.UnsupportedS3ControlConfigurationError,
+        known.ValidationError,
     )

@@ -78,14 +78,14 @@ class LocalTarget:
 class Api:
     """A boto3 client whose methods raise what `aws_errors` says."""
 
-    def __init__(self, client: Any, local_url: str | None) -> None:
-        self._client, self._local_url = client, local_url
+    def __init__(self, client: Any, local_url: str | None, profile: str | None = None) -> None:
+        self._client, self._local_url, self._profile = client, local_url, profile
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         method = getattr(self._client, operation)
 
         def call(**parameters: Any) -> Any:
-            with aws_errors(api_name(operation), self._local_url):
+            with aws_errors(api_name(operation), self._local_url, self._profile):
                 return method(**parameters)
 
         return call
@@ -100,7 +100,7 @@ class Api:
 
     def rows(self, operation: str, *keys: str, **parameters: Any) -> Iterator[Any]:
         """Yield what a list call has under ``keys``, page by page."""
-        with aws_errors(api_name(operation), self._local_url):
+        with aws_errors(api_name(operation), self._local_url, self._profile):
             for page in self._client.get_paginator(operation).paginate(**parameters):
                 for key in keys:
                     yield from page.get(key) or ()
@@ -212,13 +212,14 @@ class Session:
 
     def api(self, service: str, *, once: bool = False) -> Api:
         """Return a client that raises this project's errors; ``once``: without automatic retries."""
-        return Api(self.creating_client(service) if once else self.client(service), self.local_url)
+        client = self.creating_client(service) if once else self.client(service)
+        return Api(client, self.local_url, self.profile)
 
     def _client(self, service: str, attempts: int, read_timeout_s: float | None = None) -> Any:
         key: tuple[str, ...] = (service, str(attempts))
         if read_timeout_s is not None:
             key += (str(read_timeout_s),)
-        with aws_errors(f"{service} client", self.local_url), _CLIENTS:
+        with aws_errors(f"{service} client", self.local_url, self.profile), _CLIENTS:
             client = self._clients.pop(key, None) or self._new_client(service, attempts, read_timeout_s)
             self._clients[key] = client  # the last client is the most recently used
             impatient = [each for each in self._clients if len(each) > 2]
@@ -253,13 +254,19 @@ class Session:
         """Address of the local server; None on AWS."""
         return None if self.local is None else self.local.endpoint_url
 
+    @property
+    def profile(self) -> str | None:
+        """Name of the AWS profile; None with the local server, or without one."""
+        name = getattr(self._boto3, "profile_name", None) if self.local is None else None
+        return name if isinstance(name, str) else None
+
     def credentials(self) -> Any:
         """Return botocore's self-refreshing credentials, for clients that sign requests.
 
         Raises:
             CredentialsError: there are no credentials.
         """
-        with aws_errors("credentials", self.local_url):
+        with aws_errors("credentials", self.local_url, self.profile):
             found = self._boto3.get_credentials()
         if found is None:
             raise CredentialsError(
@@ -275,7 +282,7 @@ class Session:
             CredentialsError: there are no credentials, or AWS refuses them.
         """
         if self._account is None:
-            with aws_errors("GetCallerIdentity", self.local_url):
+            with aws_errors("GetCallerIdentity", self.local_url, self.profile):
                 self._account = str(self.client("sts").get_caller_identity()["Account"])
         return self._account
 
@@ -340,8 +347,7 @@ class Session:
         """Return the flags of a command line with the same target; starts with a blank."""
         if self.local is not None:
             return f" --local-port {urlsplit(self.local.endpoint_url).port}"
-        profile = getattr(self._boto3, "profile_name", None)
-        named = "" if profile in (None, "default") else f" --profile {profile}"
+        named = "" if self.profile in (None, "default") else f" --profile {self.profile}"
         return f"{named} --region {self.region}"
 
 
@@ -370,7 +376,7 @@ def make_session(
         return _local_session(region, local)
     import boto3
 
-    with aws_errors("profile"):
+    with aws_errors("profile", profile=profile or os.environ.get("AWS_PROFILE")):
         chosen = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION"))
         found = chosen.region_name
     if not found and default_region is None:

@@ -29,7 +29,7 @@ from urllib.parse import quote, urlsplit
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import USER_AGENT, Session
-from peagle_sm.core.errors import CredentialsError, SpecError
+from peagle_sm.core.errors import LOGIN_STEP, CredentialsError, SpecError
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
@@ -311,5 +311,5 @@ def _end_of(credentials: Any) -> datetime | None:
 def _expired(why: str) -> CredentialsError:
     return CredentialsError(
         f"the AWS credentials have expired, so they cannot sign a token: {why}.",
-        next_step="Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`.",
+        next_step=LOGIN_STEP,
     )

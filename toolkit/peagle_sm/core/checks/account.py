@@ -8,7 +8,7 @@ from __future__ import annotations
 from peagle_sm.core.checks.base import Findings, Fix, Guard, Identity, Rights, Role, Taken, check
 from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
 from peagle_sm.core.plan.payloads import model_body
-from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Draft
 from peagle_sm.core.words import Finding, Severity
 
 # AWS::SageMaker::Model has no property for these, so the guard's function sends CreateModel and passes the
@@ -90,6 +90,29 @@ def account(fact: Identity, draft: Draft) -> Findings:
 
 
 @check(
+    "role-account",
+    why="CreateModel and CreateSchedule refuse roles of another account.",
+    source="SageMaker API: CreateModel.ExecutionRoleArn; IAM: iam:PassRole works within one account",
+    remedy="Leave both role ARNs out, which uses the guard's roles; or give roles of the stack's account.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
+)
+def role_account(draft: Draft) -> Findings:
+    """Roles in the spec that are in different accounts, or not in the account of the stack."""
+    if draft.context.local:
+        return
+    fields = ("execution_role_arn", "scheduler_role_arn")
+    arns = {field: getattr(draft.spec, field) for field in fields}
+    accounts = {field: arn.split(":")[4] for field, arn in arns.items() if arn is not None}
+    if len(set(accounts.values())) > 1:
+        found = " and ".join(accounts.values())
+        yield f"{' and '.join(fields)}: found accounts {found}; allowed: one account"
+    elif draft.context.stack is not None and draft.context.account != PLACEHOLDER_ACCOUNT:
+        for field, other in accounts.items():
+            if other != draft.context.account:
+                yield f"{field}: found account {other}; the stack is for account {draft.context.account}"
+
+
+@check(
     "clock-skew",
     reads="identity",
     why="AWS refuses requests with a wrong signature time, and the lifetime schedule would fire too early or "
@@ -110,8 +133,27 @@ def clock_skew(fact: Identity, _: Draft | None) -> Findings:
 
 
 def _denied(fact: Rights, who: str, purpose: str) -> Findings:
+    subject = f"{who} {fact.principal}"
     if fact.denied:
-        yield f"{who} {fact.principal} may not {', '.join(fact.denied)}: {purpose}"
+        yield f"{subject} may not {', '.join(fact.denied)}: {purpose}"
+    if fact.by_organization:
+        yield Finding(
+            "warning",
+            f"a service control policy denies {subject} {', '.join(fact.by_organization)}",
+            "Ask your organization's administrators; the simulation may lack a condition of theirs.",
+        )
+    if fact.undecided:
+        yield Finding(
+            "warning",
+            f"{subject} may not be allowed {', '.join(fact.undecided)}: "
+            "the policies depend on the condition keys in parentheses, which cannot be known here",
+            "Check these conditions, or try: a refused deploy is cleaned up.",
+        )
+    if fact.denied_later:
+        yield Finding(
+            "warning",
+            f"{subject} may not {', '.join(fact.denied_later)}: update, pause, logs or delete need it",
+        )
 
 
 @check(

@@ -116,11 +116,18 @@ class Identity:
 
 @dataclass(frozen=True)
 class Rights:
-    """Result of a policy simulation; both lists have actions."""
+    """Result of a policy simulation; each list has actions with their resource.
+
+    ``denied_later``: calls after the deploy. ``by_organization``: denied by a service control policy.
+    ``undecided``: denied without values for the condition keys in parentheses, which only AWS knows.
+    """
 
     principal: str
     allowed: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
+    denied_later: tuple[str, ...] = ()
+    by_organization: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,10 @@ class Quotas:
 
 @dataclass(frozen=True)
 class Prefix:
-    """An S3 prefix: its first ``keys`` with sizes, or a ``problem`` of reading it."""
+    """An S3 prefix: its first ``keys`` with sizes, or a ``problem`` of reading it.
+
+    The keys are relative to the prefix; "" is an object that has the prefix itself as its key.
+    """
 
     uri: str
     keys: Mapping[str, int] = field(default_factory=dict)

@@ -217,28 +217,43 @@ def _today(draft: Draft) -> dt.date | None:
 
 @check(
     "advisories",
-    why="Older engines have known vulnerabilities: a request can crash them or reach the network.",
-    source="vLLM security advisories, floor 0.33.0 as of November 2026",
-    remedy="Use an image at or above the floor as soon as AWS publishes one; keep the endpoint private.",
+    why="Whoever may invoke the endpoint can crash or stall an older engine with one request.",
+    source="vLLM security advisories (November 2026); SageMaker passes on only /invocations and /ping",
+    remedy="Let only trusted callers invoke the endpoint, or build this project's image "
+    "(docs/explanation/container.md): its gate refuses such requests. AWS has no image at the floor.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/security/advisories",
 )
 def floor(draft: Draft) -> Findings:
-    """An engine below the floor of the security advisories."""
+    """An engine below the floor of the security advisories, and what a caller can do with it."""
     lowest = draft.catalog.images.advisory_floor
     if draft.image is None or not draft.image.version or draft.image.version >= version_of(lowest.version):
         return
     expires = dt.date.fromisoformat(lowest.expires) if lowest.expires else None
     until = f" ({_expiry_words(expires, _today(draft))})" if expires else ""
+    below = (
+        f"vLLM {draft.image.version_text} is below {lowest.version}, the floor of its security "
+        f"advisories{until}"
+    )
     holes = [
         f"{row.what} (fixed in {row.fixed_in})"
         for row in load_advisories()
         if row.security and row.meets(draft)
     ]
+    if holes and not draft.has_own_image:
+        yield Finding(
+            "warning", f"{below}; through InvokeEndpoint, {'; '.join(holes)}", expires=lowest.expires or None
+        )
+        return
+    reach = (
+        f"this project's gate refuses what is known: {'; '.join(holes)}"
+        if holes
+        else "none of the advisories known here can be reached through InvokeEndpoint"
+    )
     yield Finding(
-        "warning",
-        f"vLLM {draft.image.version_text} is below {lowest.version}, the floor of its security advisories"
-        f"{until}{''.join(f'; {hole}' for hole in holes)}",
+        "info",
+        f"{below}; {reach}",
+        "Nothing to do now; renew the image when one at the floor exists.",
         expires=lowest.expires or None,
     )
 

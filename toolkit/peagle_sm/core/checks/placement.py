@@ -208,6 +208,50 @@ def host_ami_too_new(draft: Draft) -> Findings:
         yield f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803"
 
 
+# Accelerators of types that AWS hosts but the catalogue does not have: GPU, CPU architecture, least driver.
+_OTHER_GPUS: dict[str, tuple[str, str, int]] = {
+    "g4dn": ("NVIDIA T4", "x86_64", 450),
+    "g7": ("NVIDIA RTX PRO 4500 Blackwell", "x86_64", 570),
+    "p2": ("NVIDIA K80", "x86_64", 450),
+    "p3": ("NVIDIA V100", "x86_64", 450),
+    "p6e-gb200": ("NVIDIA GB200", "arm64", 570),
+}
+
+
+@check(
+    "instance-unlisted",
+    why="Its memory, GPUs and host AMI are guesses: the engine may not start, and is billed meanwhile.",
+    source="AWS: EC2 G7 (RTX PRO 4500 Blackwell), P6e-GB200 (Grace, an Arm CPU); NVIDIA: driver releases",
+    remedy="Use a type of the catalogue, or check its GPUs, memory and driver on AWS's page and set "
+    "placement.inference_ami_version.",
+    url="https://aws.amazon.com/ec2/instance-types/",
+)
+def instance_unlisted(draft: Draft) -> Findings:
+    """An instance type that AWS has for endpoints, but the catalogue does not."""
+    if draft.context.local:
+        return
+    known, ami = known_instance_types(), host_ami(draft)
+    entry = draft.catalog.images.amis.get(ami or "")
+    driver = entry.driver if entry else None
+    chosen = f"host AMI {ami} (driver {driver})" if ami else "AWS's default host AMI"
+    for name in draft.instance_types:
+        family = _family(name)
+        if name not in known or draft.instance(name) is not None or not family.startswith(("g", "p")):
+            continue
+        gpu, architecture, least = _OTHER_GPUS.get(family, ("its GPUs", "unknown", 0))
+        yield Finding(
+            "warning",
+            f"placement.instance_types: {name} is not in the catalogue: {gpu}, {architecture} CPU"
+            f"{f', driver {least} or newer' if least else ''}; the plan guesses {chosen}",
+        )
+        if architecture == "arm64":
+            yield Finding(
+                "warning", f"image: {name} needs an image for arm64; AWS's vLLM images are for x86_64"
+            )
+        if driver is not None and driver < least:
+            yield Finding("error", f"host AMI {ami} has driver {driver}; the {gpu} of {name} needs {least}")
+
+
 @check(
     "instance-pools-region",
     why="CreateEndpointConfig refuses several instance types in regions without instance pools.",
@@ -318,9 +362,10 @@ def capacity_reservation(draft: Draft) -> Findings:
 
 @check(
     "kms-local-storage",
-    why="CreateEndpointConfig fails: local NVMe disks are encrypted in hardware and do not support a key.",
-    source="SageMaker API: CreateEndpointConfig.KmsKeyId and nitro instances with local storage",
-    remedy="Leave security.kms_key_id out for this instance type.",
+    why="The hardware encrypts local NVMe disks with a key of its own, which you cannot revoke.",
+    source="SageMaker API: CreateEndpointConfig.KmsKeyId (it does not encrypt instance local storage)",
+    remedy="Accept the disks' own encryption, or choose an instance type without local storage.",
+    severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
 def kms_local_storage(draft: Draft) -> Findings:
@@ -330,7 +375,7 @@ def kms_local_storage(draft: Draft) -> Findings:
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.local_storage:
-            yield f"security.kms_key_id: {name} has local storage and does not support a KMS key"
+            yield f"security.kms_key_id: does not encrypt the local storage of {name}"
 
 
 @check(

@@ -14,6 +14,7 @@ from peagle_sm.core.checks.base import (
     Key,
     KeyRights,
     Network,
+    Prefix,
     Price,
     Quotas,
     Reservation,
@@ -158,7 +159,7 @@ def artifacts_readable(fact: Artifacts, _: Draft) -> Findings:
     for field, prefix in fact.all:
         if prefix.problem is not None:
             yield f"{field}: {prefix.uri}: {prefix.problem}"
-        elif not prefix.keys:
+        elif not any(prefix.keys):
             yield f"{field}: no objects exist below {prefix.uri}"
 
 
@@ -189,7 +190,7 @@ def artifacts_files(fact: Artifacts, draft: Draft) -> Findings:
     """A prefix without config.json or weights, or with files that are code."""
     beside = draft.head_beside_target
     for field, prefix in fact.all:
-        if prefix.problem is not None or not prefix.keys:
+        if prefix.problem is not None or not any(prefix.keys):
             continue
         names = [key for key in prefix.keys if "/" not in key]
         for wanted in ("config.json", ".safetensors"):
@@ -204,6 +205,47 @@ def artifacts_files(fact: Artifacts, draft: Draft) -> Findings:
         if code:
             told = ", ".join(code[:3]) + (" …" if len(code) > 3 else "")
             yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {told}")
+
+
+@check(
+    "artifacts-markers",
+    reads="artifacts",
+    why="SageMaker makes a file of each object below the prefix; a name that ends in / fails the deployment.",
+    source="SageMaker API: S3ModelDataSource.CompressionType (do not use the S3 console's folders)",
+    remedy="Delete the empty objects with the commands in the message.",
+    url=_S3_SOURCE,
+)
+def artifacts_markers(fact: Artifacts, _: Draft) -> Findings:
+    """Empty objects that the S3 console makes for folders."""
+    for field, prefix in fact.all:
+        markers = [prefix.uri + key for key in prefix.keys if not key or key.endswith("/")]
+        if markers:
+            commands = "; ".join(f"`aws s3 rm {marker}`" for marker in markers[:3])
+            yield f"{field}: {len(markers)} empty folder objects below {prefix.uri}: {commands}"
+
+
+_AUTO_INSTALL = "STANDARD_AUTO_INSTALL_REQ"
+
+
+@check(
+    "artifacts-requirements",
+    reads="artifacts",
+    why="AWS's vLLM image installs it before the engine starts: this changes the engine, and the container "
+    "ends if the installation fails.",
+    source="aws/model-hosting-container-standards: dependency_manager (STANDARD_AUTO_INSTALL_REQ)",
+    remedy=f"Delete the file from the prefix, or set serving.env.{_AUTO_INSTALL}: 'false'.",
+    url="https://github.com/aws/model-hosting-container-standards",
+)
+def artifacts_requirements(fact: Artifacts, draft: Draft) -> Findings:
+    """A requirements.txt that AWS's image would install at the start."""
+    enabled = draft.spec.serving.env.get(_AUTO_INSTALL, "true").lower() in ("true", "1", "yes", "on")
+    if draft.context.local or not enabled or "requirements.txt" not in (fact.target or Prefix("")).keys:
+        return
+    where = f"model_uri: {fact.target.uri if fact.target else ''}requirements.txt"
+    if draft.spec.security.network_isolation:
+        yield f"{where} cannot be installed with network isolation: the container ends at its start"
+    else:
+        yield Finding("warning", f"{where} is installed at each start, from the internet")
 
 
 @check(

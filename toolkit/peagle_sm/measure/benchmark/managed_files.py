@@ -27,6 +27,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3 as storage
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX
 from peagle_sm.measure.benchmark.acceptance import from_requests
 from peagle_sm.measure.benchmark.plan import BenchPlan, items_of, measured_of, warm_up_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window, WorkItem
@@ -161,6 +162,14 @@ _TOKENIZER_FILES = (
 )
 
 
+_ROLE_STEP = (
+    "Give --role-arn: a role that sagemaker.amazonaws.com may assume, with sagemaker:InvokeEndpoint, "
+    "sagemaker:InvokeEndpointWithResponseStream and sagemaker:DescribeEndpoint on the endpoint, "
+    "s3:GetObject, s3:PutObject and s3:ListBucket on the bucket, and logs:CreateLogGroup, "
+    "logs:CreateLogStream and logs:PutLogEvents; docs/how-to/managed.md has its commands."
+)
+
+
 @dataclass(frozen=True)
 class JobResources:
     """Role, S3 prefix and tokenizer of a job; ``tokenizer_files`` (a directory) is uploaded for it."""
@@ -202,7 +211,7 @@ def find_job_resources(
         tokenizer: a Hugging Face id, or a directory with its files; None uses the target model's.
 
     Raises:
-        SpecError: one of them is neither given nor known.
+        SpecError: one of them is neither given nor known, or the role is the guard's.
     """
     if s3 is not None:
         storage.split_uri(s3)
@@ -228,8 +237,13 @@ def _role(session: Session, endpoint: str, model: dict[str, Any]) -> str:
     if not role:
         raise SpecError(
             f"the execution role of endpoint {endpoint!r} is unknown, and an AI benchmark job needs one",
-            next_step="give --role-arn: a role that sagemaker.amazonaws.com may assume, that may invoke the "
-            "endpoint and write to the bucket",
+            next_step=_ROLE_STEP,
+        )
+    if session.local is None and str(role).rpartition("/")[2].startswith(EXECUTION_ROLE_PREFIX):
+        raise SpecError(
+            f"the role of endpoint {endpoint!r} is the guard's {role}: it may only read models and write "
+            "logs, so a benchmark job with it would fail after its start",
+            next_step=_ROLE_STEP,
         )
     return str(role)
 
