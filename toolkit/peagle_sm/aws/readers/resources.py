@@ -288,7 +288,9 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
                 mode=draft.mode,
                 num_speculative_tokens=draft.num_speculative_tokens,
             )
-            return HeadLook(uri, "manifest", tuple(faults))
+            facts = manifest.head_facts
+            context, vllm = (facts.context, facts.vllm) if facts else (None, None)
+            return HeadLook(uri, "manifest", tuple(faults), context, vllm)
     head = folder if root == uri else s3_folder(session, uri)
     report = inspect_head(
         head,
@@ -298,8 +300,9 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
         trained_k=draft.head.trained_depth if draft.head else None,
         tensor_parallel_size=draft.spec.serving.tensor_parallel_size,
     )
-    # the licence is asked for where a head is staged; here it would be said again at each deploy
-    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.check != "licence"))
+    # The licence matters where a head is staged. The context is compared with the endpoint's own.
+    faults = tuple(fault for fault in report.faults if fault.check not in ("licence", "context"))
+    return HeadLook(uri, "files", faults, report.context, report.vllm)
 
 
 def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[str, Any] | None:

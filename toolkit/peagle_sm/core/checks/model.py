@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
+from peagle_sm.core.engines import version_of
 from peagle_sm.core.guard import execution_role, scheduler_role
+from peagle_sm.core.heads.formats import load_head_formats
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.resolve import Draft
@@ -242,6 +244,51 @@ def head_whole(fact: HeadLook, draft: Draft) -> Findings:
         if fault.severity != "info":
             message = f"the head at {fact.uri}: {fault.message}"
             yield Finding(fault.severity, message, fault.next_step)
+
+
+@check(
+    "head-length",
+    reads="head",
+    why="Beyond its own context a head drafts nothing, and an older engine on GPUs crashes.",
+    source="vLLM issue 48894; 0.32.0: config/speculative.py, _maybe_override_draft_max_model_len",
+    remedy="Lower serving.max_model_len, or use a head for longer contexts.",
+    url="https://github.com/vllm-project/vllm/issues/48894",
+)
+def head_length(fact: HeadLook, draft: Draft) -> Findings:
+    """A draft head whose context is shorter than max_model_len."""
+    longest = draft.max_model_len
+    if fact.context is None or longest is None or fact.context >= longest:
+        return
+    fixed, version = load_head_formats().positions_extended, draft.image.version if draft.image else None
+    gpus = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
+    crashes = gpus and version is not None and version < version_of(fixed)
+    yield Finding(
+        "error" if crashes else "warning",
+        f"the head at {fact.uri} has {fact.context} positions; serving.max_model_len is {longest}: drafting "
+        f"ends at token {fact.context}"
+        + (f", and vLLM below {fixed} can crash there; the image is older" if crashes else ""),
+        f"Set serving.max_model_len: {fact.context}, or use a head for longer contexts"
+        + (f", or an image with vLLM {fixed} or later." if crashes else "."),
+    )
+
+
+@check(
+    "head-vllm",
+    reads="head",
+    why="An older vLLM ignores part of the head's config without a message: fewer tokens are accepted.",
+    source="vLLM pull requests 36545, 38111, 42764 and 46488; core/data/head_formats.yaml",
+    remedy="Use an image with a newer vLLM, or another head.",
+    url="https://github.com/vllm-project/vllm/pull/46488",
+)
+def head_vllm(fact: HeadLook, draft: Draft) -> Findings:
+    """A spec's own draft head that needs a newer vLLM than the image has."""
+    if fact.vllm is None or draft.image is None or draft.image.version is None:
+        return
+    if not draft.image.at_least(fact.vllm):
+        yield (
+            f"the head at {fact.uri} needs vLLM {fact.vllm} or later; the image has "
+            f"{draft.image.version_text}"
+        )
 
 
 _VOCABULARY_WHY = (
