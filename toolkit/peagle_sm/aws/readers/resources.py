@@ -13,7 +13,17 @@ from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.prices import listed_price
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
-from peagle_sm.core.checks.base import Artifacts, EcrImage, Key, Network, Prefix, Price, Quotas, Reservation
+from peagle_sm.core.checks.base import (
+    Artifacts,
+    EcrImage,
+    GenerationDefaults,
+    Key,
+    Network,
+    Prefix,
+    Price,
+    Quotas,
+    Reservation,
+)
 from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.checks.resources import ALL_INSTANCES, quota_name
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
@@ -303,6 +313,22 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
     # The licence matters where a head is staged. The context is compared with the endpoint's own.
     faults = tuple(fault for fault in report.faults if fault.check not in ("licence", "context"))
     return HeadLook(uri, "files", faults, report.context, report.vllm)
+
+
+def generation(session: Session, draft: Draft) -> GenerationDefaults:
+    """Read the generation defaults beside the spec's own weights.
+
+    Raises:
+        NotFound: the prefix has no files.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    name, uri = "generation_config.json", draft.spec.model_uri or ""
+    try:
+        text = s3_folder(session, uri).text(name)
+        content = None if text is None else read_json(text, name)
+    except ValueError:
+        content = None  # vLLM reports it
+    return GenerationDefaults(f"{uri}{name}", content if isinstance(content, Mapping) else {})
 
 
 def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[str, Any] | None:

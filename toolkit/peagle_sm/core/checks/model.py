@@ -94,6 +94,20 @@ def memory(draft: Draft) -> Findings:
             f"cannot check whether the model fits; unknown: {missing}",
             "Compare the model's size with the instance's memory yourself.",
         )
+    elif fit.limit is not None and fit.limit.given_gb < fit.kv_cache_gb:
+        yield Finding(
+            "error",
+            f"{fit.limit.field}: found a KV cache of {fit.limit.given_gb:.2f} GB; one sequence of "
+            f"{draft.max_model_len} tokens needs {fit.kv_cache_gb:.2f} GB",
+            f"Remove {fit.limit.field}, raise it, or lower serving.max_model_len.",
+        )
+    elif fit.limit is not None and fit.limit.reserved and fit.limit.given_gb > fit.free_gb:
+        yield Finding(
+            "error",
+            f"{fit.limit.field}: found a KV cache of {fit.limit.given_gb:.2f} GB; {fit.free_gb:.2f} GB are "
+            "left beside the weights",
+            f"Remove {fit.limit.field}, or lower it.",
+        )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
         yield f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.core.catalog import AttentionGroup, InstanceEntry
+from peagle_sm.core.plan.cache_limit import CacheLimit, cache_limit, offloaded_gb
 from peagle_sm.core.plan.resolve import Draft
 
 GPU_SHARE = 0.9
@@ -30,6 +31,12 @@ class MemoryFit:
     available_gb: float
     fits: bool
     lines: tuple[str, ...]
+    limit: CacheLimit | None = None
+
+    @property
+    def free_gb(self) -> float:
+        """Memory beside weights and head."""
+        return self.available_gb - self.weights_gb - self.head_gb
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
                 f"available    {memory:8.2f} GB  host memory of {name}",
             ),
         )
-    gpus = draft.spec.serving.tensor_parallel_size
+    gpus = draft.gpus_per_replica
     total = gpus * entry.gpu_memory_gb
     share = _gpu_share(draft)
     overhead = gpus * GPU_OVERHEAD_GB + (1 - share) * total
@@ -113,7 +120,8 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
 def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     model = draft.model
     tokens = draft.max_model_len or 0
-    weights = model.weights_gb or 0.0
+    offloaded = offloaded_gb(draft, entry)
+    weights = max(0.0, (model.weights_gb or 0.0) - offloaded)
     # the local engine, on a CPU, ignores the setting
     dtype = draft.spec.serving.kv_cache_dtype if entry.gpu_count else None
     cache = kv_cache_gb(model.attention or (), tokens, dtype)
@@ -121,11 +129,16 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     known_head = not draft.speculating or (draft.head is not None and draft.head.weights_gb is not None)
     room = _room(draft, name, entry)
     spare = room.available_gb - room.overhead_gb - weights - head
-    fits = spare >= cache
+    limit = cache_limit(draft, tokens, cache)
+    if limit is not None:
+        spare = min(spare, limit.given_gb)
+    reserved = limit.given_gb if limit and limit.reserved else 0.0
+    fits = spare >= cache and reserved <= room.available_gb - weights - head
     sequences = f"{spare / cache:.0f}" if fits and cache > 0 else "0"
     aside = " (the head's own cache is not counted)" if draft.speculating else ""
     lines = (
-        f"weights      {_size(weights)}  {model.title}",
+        f"weights      {_size(weights)}  {model.title}"
+        + (f"; {offloaded:g} GB more in host memory" if offloaded else ""),
         f"draft head   {_size(head)}  "
         + (
             draft.head_id or "none"
@@ -134,6 +147,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         ),
         f"KV cache     {_size(cache)}  one sequence of {tokens} tokens{aside}",
         *room.lines,
+        *([f"cache limit  {_size(limit.given_gb)}  {limit.field}"] if limit else []),
         f"left         {_size(spare - cache)}  "
         + (f"fits: room for {sequences} sequences of full length" if fits else "does not fit"),
     )
@@ -145,6 +159,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         available_gb=room.available_gb,
         fits=fits,
         lines=lines,
+        limit=limit,
     )
 
 
@@ -173,9 +188,7 @@ def compute_requirements(draft: Draft) -> dict[str, Any]:
         memory_mb = int((facts.host_memory_gb or 0) * _MB_PER_GB * _HOST_SHARE)
         return {"NumberOfCpuCoresRequired": 1.0, "MinMemoryRequiredInMb": max(128, memory_mb)}
     return {
-        "NumberOfAcceleratorDevicesRequired": float(
-            serving.tensor_parallel_size * serving.data_parallel_size
-        ),
+        "NumberOfAcceleratorDevicesRequired": float(draft.gpus_per_replica * serving.data_parallel_size),
         "MinMemoryRequiredInMb": _GPU_HOST_MB,
     }
 
@@ -184,5 +197,5 @@ def copies_per_instance(draft: Draft) -> int:
     """Return how many copies share one instance, so that it uses all GPUs."""
     facts = draft.instance(draft.instance_types[0])
     serving = draft.spec.serving
-    gpus = serving.tensor_parallel_size * serving.data_parallel_size
+    gpus = draft.gpus_per_replica * serving.data_parallel_size
     return max(1, facts.gpu_count // gpus) if facts is not None else 1
