@@ -18,7 +18,51 @@ _MIN_P = "serving: {extra_args: {override_generation_config: {temperature: 0.7, 
 _STAGES = "serving: {extra_args: {pipeline_parallel_size: 2}}"
 _BESIDE = GenerationDefaults("s3://bucket/target/generation_config.json", {"min_p": 0.05})
 
+_REFUSED = {
+    "{dtype: bf16}": "dtype: found 'bf16'; allowed: auto, bfloat16, float, float16, float32, half",
+    "{gpu_memory_utilization: 95}": "gpu_memory_utilization: found 95; allowed: a number above 0, at most 1",
+    "{max_num_seqs: 0}": "max_num_seqs: found 0; allowed: a number at least 1",
+    "{kv_cache_memory_bytes: 2.5G}": "kv_cache_memory_bytes: found '2.5G'; allowed: a whole number",
+    "{mamba_cache_mode: all}": "mamba_cache_mode: found 'all'; allowed: align, none",
+    "{max_lora_rank: 24}": "max_lora_rank: found 24; allowed: ",
+    "{scheduling_policy: lifo}": "scheduling_policy: found 'lifo'; allowed: fcfs, priority",
+    "{tool_call_parser: hermess}": "tool_call_parser: found 'hermess'; allowed: ",
+    "{compilation_config: fast}": "compilation_config: found 'fast'; allowed: JSON",
+    "{enable_auto_tool_choice: true}": "enable_auto_tool_choice: found true without tool_call_parser",
+    "{enable_log_outputs: true}": "enable_log_outputs: found true without enable_log_requests",
+    "{enable_per_request_metrics: true, disable_log_stats: true}": "found true with disable_log_stats",
+}
+_TAKEN = (
+    "{dtype: bfloat16, gpu_memory_utilization: 0.95, max_num_batched_tokens: 8k, max_lora_rank: 32}",
+    "{enable_auto_tool_choice: true, tool_call_parser: hermes}",
+    "{enable_auto_tool_choice: false, compilation_config: {level: 3}, moe_backend: Deep-GEMM}",
+    "{tool_call_parser: mine, tool_parser_plugin: /opt/ml/model/parser.json}",
+)
+
 CASES = [
+    *(
+        Case(
+            "extra-arguments",
+            CONTAINER,
+            f"{_MINE}\nserving: {{extra_args: {arguments}}}",
+            severity="error",
+            said=said,
+        )
+        for arguments, said in _REFUSED.items()
+    ),
+    *(Case("extra-arguments", CONTAINER, f"{_MINE}\nserving: {{extra_args: {each}}}") for each in _TAKEN),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.31.0')}\nserving: {{extra_args: {{mamba_cache_mode: all}}}}",
+    ),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE}\nserving: {{env: {{SM_VLLM_DTYPE: bf16}}}}",
+        severity="error",
+        said="serving.env.SM_VLLM_DTYPE: found 'bf16'",
+    ),
     Case(
         "speculation-conflicts",
         CONTAINER,

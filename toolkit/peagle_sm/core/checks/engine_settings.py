@@ -88,21 +88,18 @@ def _own_name(name: str) -> bool:
 )
 def extra_arguments(draft: Draft) -> Findings:
     """Unknown extra arguments, and values of the wrong kind."""
-    if draft.spec.serving.extra_args:
-        yield from _extra_arguments(draft)
+    yield from _extra_arguments(draft)
+    yield from _depending(draft)
     yield from _unknown_variables(draft)
 
 
 def _extra_arguments(draft: Draft) -> Iterator[Finding]:
     arguments = load_arguments()
     version = draft.image.version if draft.image else None
-    covered = version is not None and (
-        version_of(arguments.oldest) <= version <= version_of(arguments.newest)
-    )
-    for name, value in draft.spec.serving.extra_args.items():
-        field = f"serving.extra_args.{name}"
+    covered = arguments.covers(version)
+    for field, name, value in given_arguments(draft):
         if name not in arguments.names:
-            if not _own_name(name):
+            if not _own_name(name) and field.startswith("serving.extra_args."):
                 yield Finding(
                     "error" if covered else "warning",
                     f"{field}: not an argument of vLLM {arguments.oldest} to {arguments.newest}."
@@ -117,8 +114,38 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
             )
         elif kind := arguments.number_needed(name, value):
             yield Finding("error", f"{field}: found {show(value)}; allowed: {kind}")
+        elif (
+            not isinstance(value, bool)
+            and _PLUGINS.get(name, "") not in draft.spec.serving.extra_args
+            and (allowed := arguments.allowed(name, value, version if covered else None))
+        ):
+            yield Finding(
+                "error" if covered else "warning", f"{field}: found {show(value)}; allowed: {allowed}"
+            )
         elif name == "per_request_spec_decode_metrics" and not draft.speculating:
             yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
+
+
+_PLUGINS = {"tool_call_parser": "tool_parser_plugin", "reasoning_parser": "reasoning_parser_plugin"}
+"""Arguments whose values a plugin adds to."""
+_NEEDS = {"enable_auto_tool_choice": "tool_call_parser", "enable_log_outputs": "enable_log_requests"}
+_EXCLUDES = {"enable_per_request_metrics": "disable_log_stats"}
+
+
+def _depending(draft: Draft) -> Iterator[Finding]:
+    """Find arguments that need another one, or exclude it (cli_args.py, validate_parsed_serve_args)."""
+    values = {name: value for name, value in environment(draft).items() if value.lower() != "false"}
+    for field, name, value in given_arguments(draft):
+        other = _NEEDS.get(name)
+        if value is True and other is not None and variable_of(other) not in values:
+            yield Finding(
+                "error",
+                f"{field}: found true without {other}; vLLM ends at the start",
+                f"Set serving.extra_args.{other}, or remove {name}.",
+            )
+        excluded = _EXCLUDES.get(name)
+        if value is True and excluded is not None and variable_of(excluded) in values:
+            yield Finding("error", f"{field}: found true with {excluded}; allowed: only without it")
 
 
 def _unknown_variables(draft: Draft) -> Iterator[Finding]:
