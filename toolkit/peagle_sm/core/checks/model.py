@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
 from peagle_sm.core.engines import version_of
 from peagle_sm.core.guard import execution_role, scheduler_role
-from peagle_sm.core.heads.formats import load_head_formats
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.resolve import Draft
@@ -273,6 +272,8 @@ def head_length(fact: HeadLook, draft: Draft) -> Findings:
     longest = draft.max_model_len
     if fact.context is None or longest is None or fact.context >= longest:
         return
+    from peagle_sm.core.heads.formats import load_head_formats
+
     fixed, version = load_head_formats().positions_extended, draft.image.version if draft.image else None
     gpus = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
     crashes = gpus and version is not None and version < version_of(fixed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from peagle_sm.core.engines import PackagedData, read_data, version_of
 
@@ -128,7 +128,7 @@ def context_of(layer: Mapping[str, Any], kind: Kind, family: str) -> int | None:
     for rope in _rope(layer):
         scale = rope.get("factor")
         if rope.get("rope_type", rope.get("type", "default")) not in _UNSCALED and _is_factor(scale):
-            factor = float(scale)
+            factor = scale
     return int(min(lengths) * factor)
 
 
@@ -140,5 +140,5 @@ def _rope(layer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from by_layer or [rope]
 
 
-def _is_factor(value: Any) -> bool:
+def _is_factor(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
