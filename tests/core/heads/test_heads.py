@@ -213,7 +213,7 @@ def test_an_auto_map_without_code_is_harmless(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_length_at_which_drafting_ends(tmp_path: Path, scaling: dict[str, object], context: int) -> None:
+def test_the_length_at_which_drafting_ends(tmp_path: Path, scaling: dict[str, Any], context: int) -> None:
     """The lengths are those of SpeculativeConfig of vLLM 0.32.0 for these configs."""
     folder = folder_of(tmp_path, config=head_config(**scaling))
     report = inspect_head(folder, target=target_config(max_position_embeddings=4096))
@@ -240,7 +240,7 @@ def test_the_length_at_which_drafting_ends(tmp_path: Path, scaling: dict[str, ob
     ],
 )
 def test_the_first_engine_that_uses_all_of_a_head(
-    tmp_path: Path, config: dict[str, object], version: str | None
+    tmp_path: Path, config: dict[str, Any], version: str | None
 ) -> None:
     parallel = config.get("speculators_model_type") != "eagle3"
     report = inspect_head(folder_of(tmp_path, config=config, parallel=parallel))

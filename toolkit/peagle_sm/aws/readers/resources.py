@@ -311,8 +311,9 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
         tensor_parallel_size=draft.spec.serving.tensor_parallel_size,
     )
     # The licence matters where a head is staged. The context is compared with the endpoint's own.
-    faults = tuple(fault for fault in report.faults if fault.check not in ("licence", "context"))
-    return HeadLook(uri, "files", faults, report.context, report.vllm)
+    elsewhere = ("licence", "context")
+    kept = tuple(fault for fault in report.faults if fault.check not in elsewhere)
+    return HeadLook(uri, "files", kept, report.context, report.vllm)
 
 
 def generation(session: Session, draft: Draft) -> GenerationDefaults:
