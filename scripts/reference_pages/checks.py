@@ -51,8 +51,15 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Registry accounts differ by region; the public mirror cannot be deployed", ("image-registry",), ""),
     ("A tag that was never published", ("image-tag", "image-version", "image-exists"), ""),
     ("SGLang and others have no P-EAGLE", ("other-engine",), ""),
-    ("Some vLLM versions load a draft head without its norm, in silence", ("head-engine",), ""),
+    ("Some vLLM versions load a draft head without its norm, in silence", ("head-engine", "head-vllm"), ""),
+    ("Beyond its own context a head drafts nothing; vLLM below 0.27.0 crashes", ("head-length",), ""),
     ("A tensor parallel size that the attention heads cannot be split into", ("tensor-parallel-heads",), ""),
+    (
+        "min_p, custom logits processors and watermarks are refused with speculation",
+        ("speculation-conflicts", "generation-defaults"),
+        "",
+    ),
+    ("A draft head and pipeline stages", ("pipeline-stages",), ""),
     ("A CUDA graph mode has no effect on a CPU", ("cudagraphs-on-cpu",), ""),
     (
         "Environment: 100 entries, 1,024 bytes each, 32 KB in all; components 16",

@@ -62,7 +62,8 @@ def test_a_plain_local_plan_has_nothing_to_complain_about() -> None:
 
 def test_errors_come_first() -> None:
     findings = plan_of(GPT, "serving: {env: {SM_VLLM_PORT: 1}}").findings
-    assert [finding.severity for finding in findings] == ["error", "warning", "warning"]
+    severities = [finding.severity for finding in findings]
+    assert severities == ["error", *["warning"] * (len(severities) - 1)]
 
 
 def test_what_is_the_same_here_as_on_aws_is_not_told() -> None:

@@ -339,9 +339,9 @@ def test_weights_that_run_code_are_found(tmp_path: Path, name: str) -> None:
 
 def test_an_auto_map_is_found(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
-    (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "modeling.Mine"}}')
+    (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "team/code--modeling.Mine"}}')
     assert files.unsafe_weights(tmp_path) == [
-        "config.json has an auto_map: it loads code from its repository"
+        "config.json has an auto_map that names code: team/code--modeling.Mine"
     ]
 
 

@@ -23,7 +23,7 @@ def unsafe_weights(folder: Path) -> list[str]:
     }
     faults = list(file_faults(sizes))
     for path in folder.glob("*.json"):
-        faults += code_faults(path.name, json.loads(path.read_text(encoding="utf-8")))
+        faults += code_faults(path.name, json.loads(path.read_text(encoding="utf-8")), sizes)
     return [fault.message for fault in faults if fault.severity == "error"]
 
 

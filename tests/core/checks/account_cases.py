@@ -44,7 +44,7 @@ CASES = [
         said="allowed: one account",
     ),
     Case("role-account", GPT, context=STACK),
-    Case("role-account", GPT, context=replace(STACK, account="")),
+    Case("role-account", GPT, context=replace(STACK, account=PLACEHOLDER_ACCOUNT)),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=-301), severity="error", said="301 s behind AWS's"),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=90), severity="warning", said="90 s ahead of AWS's"),
     Case("clock-skew", fact=_ME),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.checks.base import GenerationDefaults
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, LOCAL, TINY
 
@@ -13,7 +14,133 @@ _ZERO_ROW = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 0]]"
 _SEVEN = "num_speculative_tokens: 7"
 _ADAPTIVE = "adaptive_num_speculative_tokens: true"
 
+_MIN_P = "serving: {extra_args: {override_generation_config: {temperature: 0.7, min_p: 0.05}}}"
+_STAGES = "serving: {extra_args: {pipeline_parallel_size: 2}}"
+_BESIDE = GenerationDefaults("s3://bucket/target/generation_config.json", {"min_p": 0.05})
+
+_REFUSED = {
+    "{dtype: bf16}": "dtype: found 'bf16'; allowed: auto, bfloat16, float, float16, float32, half",
+    "{gpu_memory_utilization: 95}": "gpu_memory_utilization: found 95; allowed: a number above 0, at most 1",
+    "{max_num_seqs: 0}": "max_num_seqs: found 0; allowed: a number at least 1",
+    "{kv_cache_memory_bytes: 2.5G}": "kv_cache_memory_bytes: found '2.5G'; allowed: a whole number",
+    "{mamba_cache_mode: all}": "mamba_cache_mode: found 'all'; allowed: align, none",
+    "{max_lora_rank: 24}": "max_lora_rank: found 24; allowed: ",
+    "{scheduling_policy: lifo}": "scheduling_policy: found 'lifo'; allowed: fcfs, priority",
+    "{tool_call_parser: hermess}": "tool_call_parser: found 'hermess'; allowed: ",
+    "{compilation_config: fast}": "compilation_config: found 'fast'; allowed: JSON",
+    "{enable_auto_tool_choice: true}": "enable_auto_tool_choice: found true without tool_call_parser",
+    "{enable_log_outputs: true}": "enable_log_outputs: found true without enable_log_requests",
+    "{enable_per_request_metrics: true, disable_log_stats: true}": "found true with disable_log_stats",
+}
+_TAKEN = (
+    "{dtype: bfloat16, gpu_memory_utilization: 0.95, max_num_batched_tokens: 8k, max_lora_rank: 32}",
+    "{enable_auto_tool_choice: true, tool_call_parser: hermes}",
+    "{enable_auto_tool_choice: false, compilation_config: {level: 3}, moe_backend: Deep-GEMM}",
+    "{tool_call_parser: mine, tool_parser_plugin: /opt/ml/model/parser.json}",
+)
+
 CASES = [
+    *(
+        Case(
+            "extra-arguments",
+            CONTAINER,
+            f"{_MINE}\nserving: {{extra_args: {arguments}}}",
+            severity="error",
+            said=said,
+        )
+        for arguments, said in _REFUSED.items()
+    ),
+    *(Case("extra-arguments", CONTAINER, f"{_MINE}\nserving: {{extra_args: {each}}}") for each in _TAKEN),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE.replace('0.32.0', '0.31.0')}\nserving: {{extra_args: {{mamba_cache_mode: all}}}}",
+    ),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE}\nserving: {{env: {{SM_VLLM_DTYPE: bf16}}}}",
+        severity="error",
+        said="serving.env.SM_VLLM_DTYPE: found 'bf16'",
+    ),
+    Case(
+        "speculation-conflicts",
+        CONTAINER,
+        _MIN_P,
+        severity="error",
+        said="override_generation_config.min_p: found 0.05 with mode p-eagle; allowed: 0",
+    ),
+    Case(
+        "speculation-conflicts",
+        CONTAINER,
+        "serving: {env: {SM_VLLM_OVERRIDE_GENERATION_CONFIG: '{\"min_p\": 0.1}'}}",
+        severity="error",
+        said="serving.env.SM_VLLM_OVERRIDE_GENERATION_CONFIG.min_p: found 0.1",
+    ),
+    Case(
+        "speculation-conflicts",
+        CONTAINER,
+        "serving: {extra_args: {override_generation_config: {logit_bias: {'5': 3}}}}",
+        severity="warning",
+        said="logit_bias",
+    ),
+    Case(
+        "speculation-conflicts",
+        CONTAINER,
+        "serving: {extra_args: {logits_processors: [mine]}}",
+        severity="error",
+        said="logits_processors: found with mode p-eagle",
+    ),
+    Case(
+        "speculation-conflicts",
+        CONTAINER,
+        "serving: {extra_args: {kv_sharing_fast_prefill: true}}",
+        severity="error",
+        said="kv_sharing_fast_prefill: found true",
+    ),
+    Case(
+        "speculation-conflicts",
+        CONTAINER,
+        "serving: {extra_args: {watermark_config: {algorithm: kgw}}}",
+        severity="error",
+        said="watermark_config: found with mode p-eagle",
+    ),
+    Case("speculation-conflicts", CONTAINER, f"speculation: {{mode: none}}\n{_MIN_P}"),
+    Case("speculation-conflicts", CONTAINER, _MIN_P.replace("0.05", "0.0")),
+    Case(
+        "generation-defaults", CONTAINER, fact=_BESIDE, severity="error", said="config.json: found min_p 0.05"
+    ),
+    Case("generation-defaults", CONTAINER, _MIN_P.replace("0.05", "0.0"), fact=_BESIDE),
+    Case("generation-defaults", CONTAINER, "serving: {extra_args: {generation_config: vllm}}", fact=_BESIDE),
+    Case("generation-defaults", CONTAINER, "speculation: {mode: none}", fact=_BESIDE),
+    Case(
+        "pipeline-stages",
+        CONTAINER,
+        _STAGES,
+        severity="error",
+        said="pipeline_parallel_size: found 2 with mode p-eagle; allowed: 1",
+    ),
+    Case(
+        "pipeline-stages",
+        CONTAINER,
+        f"{_VLLM}:0.29.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\n{_STAGES}",
+        severity="error",
+        said="allowed below vLLM 0.30.0: 1; the image has 0.29.0",
+    ),
+    Case(
+        "pipeline-stages",
+        CONTAINER,
+        f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\n{_STAGES}",
+        severity="error",
+        said="VLLM_USE_V2_MODEL_RUNNER 0, the V1 model runner: 1",
+    ),
+    Case(
+        "pipeline-stages",
+        CONTAINER,
+        f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\nserving: {{env: "
+        "{VLLM_USE_V2_MODEL_RUNNER: 1, SM_VLLM_PIPELINE_PARALLEL_SIZE: 2}}",
+    ),
+    Case("pipeline-stages", CONTAINER, f"speculation: {{mode: none}}\n{_STAGES}"),
     Case(
         "argument-versions",
         CONTAINER,

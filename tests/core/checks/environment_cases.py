@@ -18,6 +18,21 @@ def _env(name: str, value: str) -> str:
 
 CASES = [
     Case(
+        "environment-unread",
+        CONTAINER,
+        f"{_V30}\n{_env('VLLM_ATTENTION_BACKEND', 'FLASHINFER')}",
+        severity="warning",
+        said="serving.env.VLLM_ATTENTION_BACKEND: vLLM 0.30.0 does not read it",
+    ),
+    Case(
+        "environment-unread",
+        CONTAINER,
+        f"{_V30}\n{_env('VLLM_USE_V1', '1')}",
+        severity="warning",
+        said="serving.env.VLLM_USE_V1: vLLM 0.30.0 does not read it",
+    ),
+    Case("environment-unread", CONTAINER, f"{_V30}\n{_env('VLLM_LOGGING_LEVEL', 'DEBUG')}"),
+    Case(
         "environment-limits",
         GPT,
         f"serving: {{env: {{SM_VLLM_X: {_LONG}}}}}",

@@ -113,9 +113,83 @@ CASES = [
     ),
     Case("memory", GPT),
     Case(
+        "memory",
+        QWEN,
+        "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 262144, extra_args: "
+        "{kv_cache_memory_bytes: 1073741824}}",
+        severity="error",
+        said="kv_cache_memory_bytes: found a KV cache of 1.07 GB; one sequence of 262144",
+    ),
+    Case(
+        "memory",
+        QWEN,
+        "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
+        "{kv_cache_memory_bytes: 200G}}",
+        severity="error",
+        said="kv_cache_memory_bytes: found a KV cache of 214.75 GB",
+    ),
+    Case(
+        "memory",
+        QWEN,
+        "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
+        "{num_gpu_blocks_override: 1000}}",
+        severity="error",
+        said="num_gpu_blocks_override: found a KV cache of 1.57 GB; one sequence of 16384",
+    ),
+    Case(
+        "memory",
+        QWEN,
+        "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
+        "{num_gpu_blocks_override: 1024, kv_cache_memory_bytes: 2g}}",
+    ),
+    Case(
+        "memory",
+        CONTAINER,
+        "placement: {instance_types: [ml.g6.xlarge]}\nserving: {max_model_len: 131072, extra_args: "
+        "{cpu_offload_gb: 4}}",
+    ),
+    Case(
         "context-length", TINY, "serving: {max_model_len: 9000}", LOCAL, severity="error", said="at most 8192"
     ),
     Case("context-length", TINY, "serving: {max_model_len: 8192}", LOCAL),
+    Case(
+        "head-length",
+        CONTAINER,
+        f"{_VLLM}:0.26.0-gpu-py312-cu130\nserving: {{max_model_len: 4096}}",
+        fact=HeadLook(_URI, "files", (), context=2048),
+        severity="error",
+        said="has 2048 positions; serving.max_model_len is 4096: drafting ends at token 2048, and vLLM below "
+        "0.27.0 can crash there",
+    ),
+    Case(
+        "head-length",
+        CONTAINER,
+        f"{_VLLM}:0.27.0-gpu-py312-cu130\nserving: {{max_model_len: 4096}}",
+        fact=HeadLook(_URI, "files", (), context=2048),
+        severity="warning",
+        said="drafting ends at token 2048",
+    ),
+    Case(
+        "head-length",
+        CONTAINER,
+        "serving: {max_model_len: 2048}",
+        fact=HeadLook(_URI, "files", (), context=2048),
+    ),
+    Case("head-length", CONTAINER, fact=HeadLook(_URI, "manifest", ())),
+    Case(
+        "head-vllm",
+        CONTAINER,
+        f"{_VLLM}:0.23.0-gpu-py312-cu130",
+        fact=HeadLook(_URI, "files", (), vllm="0.25.0"),
+        severity="error",
+        said="needs vLLM 0.25.0 or later; the image has 0.23.0",
+    ),
+    Case(
+        "head-vllm",
+        CONTAINER,
+        f"{_VLLM}:0.25.0-gpu-py312-cu130",
+        fact=HeadLook(_URI, "files", (), vllm="0.25.0"),
+    ),
     Case(
         "trained-depth",
         TINY,

@@ -11,6 +11,13 @@ _OWN_ROLE = GPT.replace("role/peagle", "role/mine")
 
 CASES = [
     Case(
+        "gpus",
+        CONTAINER,
+        "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {extra_args: {pipeline_parallel_size: 2}}",
+        severity="error",
+        said="tensor_parallel_size x pipeline_parallel_size x data_parallel_size is 2; ml.p5.4xlarge has 1",
+    ),
+    Case(
         "local-roles",
         _OWN_ROLE,
         context=LOCAL,

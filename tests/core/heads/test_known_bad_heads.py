@@ -16,6 +16,7 @@ from tests.heads import (
     DRAFT,
     HIDDEN,
     VOCAB,
+    filled,
     flags,
     folder_of,
     head_config,
@@ -24,7 +25,6 @@ from tests.heads import (
     speculators_config,
     target_config,
     tensors_for,
-    zeros,
 )
 
 Tensors = dict[str, tuple[str, tuple[int, ...], bytes]]
@@ -76,7 +76,7 @@ BAD: dict[str, Bad] = {
     "a wrong size": Bad(
         "weights-shape",
         "fc.weight: found shape 16x32; expected 16x48",
-        change=lambda tensors: tensors.update({"fc.weight": zeros((HIDDEN, 2 * HIDDEN))}),
+        change=lambda tensors: tensors.update({"fc.weight": filled((HIDDEN, 2 * HIDDEN))}),
     ),
     "a map of equal vocabularies": Bad(
         "vocabulary-map",
@@ -145,7 +145,7 @@ BAD: dict[str, Bad] = {
         "tie_word_embeddings is true, but vLLM does not tie a head's embeddings: it would draft with the "
         "target's lm_head instead of the head's embedding",
         head_config(draft_vocab_size=VOCAB, tie_word_embeddings=True),
-        change=lambda tensors: tensors.update({"embed_tokens.weight": zeros((VOCAB, HIDDEN))}),
+        change=lambda tensors: tensors.update({"embed_tokens.weight": filled((VOCAB, HIDDEN))}),
     ),
     # fits another target, or asks too much
     "another target's states": Bad(
@@ -169,12 +169,12 @@ BAD: dict[str, Bad] = {
         "weights-unexpected",
         "verifier_norm.weight is not expected in this head: it belongs to the target in a training "
         "checkpoint; export the head",
-        change=lambda tensors: tensors.update({"verifier_norm.weight": zeros((HIDDEN,))}),
+        change=lambda tensors: tensors.update({"verifier_norm.weight": filled((HIDDEN,))}),
     ),
     "half a byte a weight": Bad(
         "dtype",
         "norm.weight: found dtype F8_E4M3; allowed: BF16, F16, F32",
-        change=lambda tensors: tensors.update({"norm.weight": zeros((HIDDEN,), "F8_E4M3")}),
+        change=lambda tensors: tensors.update({"norm.weight": filled((HIDDEN,), "F8_E4M3")}),
     ),
     "another method": Bad(
         "format",
@@ -196,10 +196,53 @@ BAD: dict[str, Bad] = {
         "pytorch_model.bin can run code when it is loaded; allowed: safetensors",
         files=lambda: {"pytorch_model.bin": b"\x80"},
     ),
-    "an auto_map": Bad(
+    "an auto_map of another repository": Bad(
         "remote-code",
-        "config.json has an auto_map: it loads code from its repository",
-        head_config(auto_map={"AutoModel": "modeling.Head"}),
+        "config.json has an auto_map that names code: team/code--modeling.Head",
+        head_config(auto_map={"AutoModel": "team/code--modeling.Head"}),
+    ),
+    "an auto_map of a file": Bad(
+        "remote-code",
+        "config.json has an auto_map that names code: modeling.Head",
+        head_config(auto_map={"": "config.Eagle3SpeculatorConfig", "AutoModel": ["modeling.Head", None]}),
+        files=lambda: {"modeling.py": "print(1)"},
+    ),
+    "EAGLE-1": Bad(
+        "format",
+        "architectures: found EagleLlamaForCausalLM with model_type eagle",
+        head_config(architectures=["EagleLlamaForCausalLM"], model_type="eagle"),
+    ),
+    "Medusa": Bad(
+        "format",
+        "architectures: found MedusaModel with model_type medusa",
+        head_config(architectures=["MedusaModel"], model_type="medusa"),
+    ),
+    "MTP": Bad(
+        "format",
+        "architectures: found DeepSeekMTPModel with model_type deepseek_mtp",
+        head_config(architectures=["DeepSeekMTPModel"], model_type="deepseek_mtp"),
+    ),
+    "a name that vLLM renames": Bad(
+        "format",
+        "architectures: found PEagleDraftModel with model_type llama, which vLLM looks "
+        "up as Eagle3PEagleDraftModel and does not have",
+        head_config(architectures=["PEagleDraftModel"]),
+    ),
+    "a field that no version reads": Bad(
+        "engine-version",
+        "norm_output: no vLLM up to 0.33.0 reads it",
+        speculators_config(norm_output=True),
+    ),
+    "8-bit weights without their scales": Bad(
+        "dtype",
+        "fc.weight: found dtype F8_E4M3 without fc.weight_scale",
+        head_config(quantization_config={"quant_method": "fp8"}),
+        change=lambda tensors: tensors.update({"fc.weight": filled((16, 48), "F8_E4M3")}),
+    ),
+    "not a number": Bad(
+        "values",
+        "fc.weight: found NaN or infinity",
+        change=lambda tensors: tensors.update({"fc.weight": ("BF16", (16, 48), b"\xc0\x7f" * 768)}),
     ),
     # files that are not whole
     "a shard that is not there": Bad(

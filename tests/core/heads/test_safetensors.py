@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.heads.weights import BITS, HeaderFault, header_length, parse_header
-from tests.heads import safetensors, with_header, zeros
+from tests.heads import filled, safetensors, with_header
 
 BYTE_WISE = sorted(dtype for dtype, bits in BITS.items() if bits % 8 == 0)
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
@@ -35,14 +35,14 @@ def read(data: bytes) -> dict[str, Any]:
 
 @given(TENSORS)
 def test_what_was_written_is_read(tensors: dict[str, tuple[str, tuple[int, ...]]]) -> None:
-    written = {name: zeros(shape, dtype) for name, (dtype, shape) in tensors.items()}
+    written = {name: filled(shape, dtype) for name, (dtype, shape) in tensors.items()}
     found = read(safetensors(written))
     assert {name: (each.dtype, each.shape) for name, each in found.items()} == tensors
 
 
 @given(TENSORS, st.data())
 def test_a_file_that_was_cut_anywhere_is_refused(tensors: dict[str, Any], data: st.DataObject) -> None:
-    whole = safetensors({name: zeros(shape, dtype) for name, (dtype, shape) in tensors.items()})
+    whole = safetensors({name: filled(shape, dtype) for name, (dtype, shape) in tensors.items()})
     with pytest.raises(HeaderFault):
         read(whole[: data.draw(st.integers(0, len(whole) - 1))])
 

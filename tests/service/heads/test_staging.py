@@ -22,7 +22,7 @@ from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.heads import Sources, Staged, abort_staging, check_head, plan_staging, stage
 from peagle_sm.service.heads.staging import spec_fields
-from tests.heads import head_config, safetensors, target_config, tensors_for, write_head, zeros
+from tests.heads import filled, head_config, safetensors, target_config, tensors_for, write_head
 from tests.hub_server import LocalHub, local_hub
 from tests.local.serving import Server
 
@@ -58,7 +58,7 @@ def family(tmp_path: Path) -> Path:
     """A target of 12 MB, so in three parts, and a head for it."""
     target = tmp_path / "target"
     large = safetensors(
-        {"model.embed_tokens.weight": zeros((64, 2**16)), "lm_head.weight": zeros((64, 2**15))}
+        {"model.embed_tokens.weight": filled((64, 2**16)), "lm_head.weight": filled((64, 2**15))}
     )
     target.mkdir()
     (target / "config.json").write_text(json.dumps(target_config()))
@@ -260,7 +260,7 @@ def test_a_bad_head_is_refused_before_anything_is_sent(
     with pytest.raises(HeadRefused, match="d2t is missing"):
         staged(f"s3://{bucket}/bad/", head=bad)
     (tmp_path / "target" / "config.json").write_text(
-        json.dumps({**target_config(), "auto_map": {"A": "b.C"}})
+        json.dumps({**target_config(), "auto_map": {"A": "team/code--b.C"}})
     )
     with pytest.raises(HeadRefused, match=r"the target at .* must not be deployed:\nremote-code"):
         staged(f"s3://{bucket}/bad/")

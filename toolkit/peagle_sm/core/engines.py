@@ -9,6 +9,8 @@ names are those of `vllm serve --help`, with _ for -. ``forbidden.json`` is the 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -169,11 +171,37 @@ class EngineCatalog(PackagedData):
         return Floor(version=first, source=f"vLLM {first}: parallel_drafting")
 
 
+class Bounds(PackagedData):
+    """Bounds of a number, as pydantic names them."""
+
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+    def allow(self, value: float) -> bool:
+        """Return whether a number is inside; NaN is not."""
+        return (
+            (self.gt is None or value > self.gt)
+            and (self.ge is None or value >= self.ge)
+            and (self.lt is None or value < self.lt)
+            and (self.le is None or value <= self.le)
+        )
+
+    @property
+    def text(self) -> str:
+        """The bounds as text: "above 0, at most 1"."""
+        words = {"above": self.gt, "at least": self.ge, "below": self.lt, "at most": self.le}
+        return ", ".join(f"{word} {bound:g}" for word, bound in words.items() if bound is not None)
+
+
 class EngineArguments(PackagedData):
     """Arguments of the versions ``oldest`` to ``newest``.
 
     ``always`` are in all of these versions, ``sometimes`` only in those of a span. ``switches`` take no value
     and have a second name with `no_` in front, ``flags`` take no value, ``optional`` take one or none.
+    ``sizes`` take whole numbers such as 2k and 2K, ``json_values`` JSON. ``variables`` are read by
+    the engine.
     """
 
     source: str
@@ -187,6 +215,12 @@ class EngineArguments(PackagedData):
     optional: frozenset[str]
     integers: frozenset[str]
     numbers: frozenset[str]
+    sizes: frozenset[str] = frozenset()
+    json_values: frozenset[str] = frozenset()
+    ranges: Mapping[str, Bounds] = Field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, Range]] = Field(default_factory=dict)
+    variables: frozenset[str] = frozenset()
+    variables_sometimes: Mapping[str, Range] = Field(default_factory=dict)
 
     @property
     def names(self) -> frozenset[str]:
@@ -214,15 +248,62 @@ class EngineArguments(PackagedData):
             pass
         return kind
 
+    def allowed(self, name: str, value: Any, version: Version | None) -> str | None:
+        """Return what a known argument allows if the value is refused; None if it is allowed.
+
+        The caller has checked the value's kind. ``version`` None takes the values of all versions.
+        """
+        text = str(value)
+        if name in self.sizes and not _SIZE.fullmatch(text):
+            return "a whole number, also as 2k (2,000) or 2K (2,048)"
+        if name in self.json_values and not isinstance(value, dict | list):
+            return None if _is_json(value) else "JSON"
+        bounds = self.ranges.get(name)
+        if bounds is not None and not bounds.allow(_number(text.rstrip("kKmMgGtT"))):
+            return f"a number {bounds.text}"
+        spans = self.choices.get(name, {})
+        texts = [each for each, span in spans.items() if version is None or span.covers(version)]
+        lower = text.lower().replace("-", "_")  # so does vLLM's parser for backends
+        if texts and text not in texts and not (name.endswith("_backend") and lower in texts):
+            return ", ".join(texts)
+        return None
+
+    def reads_variable(self, name: str, version: Version) -> bool:
+        """Return whether an engine reads an environment variable."""
+        span = self.variables_sometimes.get(name)
+        return name in self.variables or (span is not None and span.covers(version))
+
+    def covers(self, version: Version | None) -> bool:
+        """Return whether the list was read for a version."""
+        return version is not None and version_of(self.oldest) <= version <= version_of(self.newest)
+
     def _has(self, name: str) -> bool:
         return name in self.always or name in self.sometimes
 
     def missing_in(self, name: str, version: Version) -> Range | None:
         """Return the span of a known argument that a version lacks; None if it has it, or is not covered."""
         span = self.sometimes.get(name.removeprefix("no_") if name not in self.sometimes else name)
-        if span is None or not version_of(self.oldest) <= version <= version_of(self.newest):
+        if span is None or not self.covers(version):
             return None
         return None if span.covers(version) else span
+
+
+_SIZE = re.compile(r"\d+[kKmMgGtT]?|\d+\.\d+[kmgt]")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.loads(str(value))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 @cache

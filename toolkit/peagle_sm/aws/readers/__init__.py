@@ -30,13 +30,16 @@ WITH_SPEC: Mapping[str, Reader] = {
     "image": resources.image,
     "artifacts": resources.artifacts,
     "head": resources.head,
+    "generation": resources.generation,
     "key": resources.key,
     "network": resources.network,
     "prices": resources.prices,
     "taken": account.taken,
 }
 # The local SageMaker has no quotas, prices, registry or permissions.
-LOCAL = frozenset({"identity", "execution_role", "scheduler_role", "artifacts", "head", "taken"})
+LOCAL = frozenset(
+    {"identity", "execution_role", "scheduler_role", "artifacts", "head", "generation", "taken"}
+)
 
 PERMISSIONS: Mapping[str, str] = {
     "BatchGetImage": "ecr:BatchGetImage",
@@ -73,6 +76,8 @@ def readers(session: Session, draft: Draft | None) -> dict[str, Reader]:
             del chosen["reservation"]
         if draft.spec.head_uri is None or not draft.speculating:
             del chosen["head"]
+        if draft.spec.model_uri is None or not draft.speculating:
+            del chosen["generation"]
         if draft.spec.security.kms_key_id is None:
             del chosen["key"]
         if draft.spec.security.vpc is None:

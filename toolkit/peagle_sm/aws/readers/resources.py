@@ -13,7 +13,17 @@ from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.prices import ask_list
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
-from peagle_sm.core.checks.base import Artifacts, EcrImage, Key, Network, Prefix, Price, Quotas, Reservation
+from peagle_sm.core.checks.base import (
+    Artifacts,
+    EcrImage,
+    GenerationDefaults,
+    Key,
+    Network,
+    Prefix,
+    Price,
+    Quotas,
+    Reservation,
+)
 from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.checks.resources import ALL_INSTANCES, quota_name
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
@@ -293,7 +303,9 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
                 mode=draft.mode,
                 num_speculative_tokens=draft.num_speculative_tokens,
             )
-            return HeadLook(uri, "manifest", tuple(faults))
+            facts = manifest.head_facts
+            context, vllm = (facts.context, facts.vllm) if facts else (None, None)
+            return HeadLook(uri, "manifest", tuple(faults), context, vllm)
     head = folder if root == uri else s3_folder(session, uri)
     report = inspect_head(
         head,
@@ -303,8 +315,26 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
         trained_k=draft.head.trained_depth if draft.head else None,
         tensor_parallel_size=draft.spec.serving.tensor_parallel_size,
     )
-    # the licence is asked for where a head is staged; here it would be said again at each deploy
-    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.check != "licence"))
+    # The licence matters where a head is staged. The context is compared with the endpoint's own.
+    elsewhere = ("licence", "context")
+    kept = tuple(fault for fault in report.faults if fault.check not in elsewhere)
+    return HeadLook(uri, "files", kept, report.context, report.vllm)
+
+
+def generation(session: Session, draft: Draft) -> GenerationDefaults:
+    """Read the generation defaults beside the spec's own weights.
+
+    Raises:
+        NotFound: the prefix has no files.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    name, uri = "generation_config.json", draft.spec.model_uri or ""
+    try:
+        text = s3_folder(session, uri).text(name)
+        content = None if text is None else read_json(text, name)
+    except ValueError:
+        content = None  # vLLM reports it
+    return GenerationDefaults(f"{uri}{name}", content if isinstance(content, Mapping) else {})
 
 
 def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[str, Any] | None:

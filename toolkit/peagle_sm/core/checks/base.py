@@ -191,6 +191,14 @@ class Artifacts:
 
 
 @dataclass(frozen=True)
+class GenerationDefaults:
+    """Content of the generation_config.json beside the weights; empty without one."""
+
+    uri: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class EcrImage:
     """Whether a registry has the image; ``reason`` is the registry's error if not."""
 

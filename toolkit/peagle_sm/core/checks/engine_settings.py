@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from peagle_sm.core.checks.base import Findings, Fix, check
-from peagle_sm.core.engines import Range, load_arguments, load_forbidden, version_of
+from peagle_sm.core.checks.base import Findings, Fix, GenerationDefaults, check
+from peagle_sm.core.engines import RUNNER_VARIABLE, Range, load_arguments, load_forbidden, version_of
 from peagle_sm.core.plan.environment import (
     OWNED,
     REQUEST_METRICS,
     RUNTIME_K,
     as_text,
     environment,
+    given_arguments,
     variable_of,
 )
 from peagle_sm.core.plan.resolve import Draft
@@ -87,21 +88,18 @@ def _own_name(name: str) -> bool:
 )
 def extra_arguments(draft: Draft) -> Findings:
     """Unknown extra arguments, and values of the wrong kind."""
-    if draft.spec.serving.extra_args:
-        yield from _extra_arguments(draft)
+    yield from _extra_arguments(draft)
+    yield from _depending(draft)
     yield from _unknown_variables(draft)
 
 
 def _extra_arguments(draft: Draft) -> Iterator[Finding]:
     arguments = load_arguments()
     version = draft.image.version if draft.image else None
-    covered = version is not None and (
-        version_of(arguments.oldest) <= version <= version_of(arguments.newest)
-    )
-    for name, value in draft.spec.serving.extra_args.items():
-        field = f"serving.extra_args.{name}"
+    covered = arguments.covers(version)
+    for field, name, value in given_arguments(draft):
         if name not in arguments.names:
-            if not _own_name(name):
+            if not _own_name(name) and field.startswith("serving.extra_args."):
                 yield Finding(
                     "error" if covered else "warning",
                     f"{field}: not an argument of vLLM {arguments.oldest} to {arguments.newest}."
@@ -116,8 +114,38 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
             )
         elif kind := arguments.number_needed(name, value):
             yield Finding("error", f"{field}: found {show(value)}; allowed: {kind}")
+        elif (
+            not isinstance(value, bool)
+            and _PLUGINS.get(name, "") not in draft.spec.serving.extra_args
+            and (allowed := arguments.allowed(name, value, version if covered else None))
+        ):
+            yield Finding(
+                "error" if covered else "warning", f"{field}: found {show(value)}; allowed: {allowed}"
+            )
         elif name == "per_request_spec_decode_metrics" and not draft.speculating:
             yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
+
+
+_PLUGINS = {"tool_call_parser": "tool_parser_plugin", "reasoning_parser": "reasoning_parser_plugin"}
+"""Arguments whose values a plugin adds to."""
+_NEEDS = {"enable_auto_tool_choice": "tool_call_parser", "enable_log_outputs": "enable_log_requests"}
+_EXCLUDES = {"enable_per_request_metrics": "disable_log_stats"}
+
+
+def _depending(draft: Draft) -> Iterator[Finding]:
+    """Find arguments that need another one, or exclude it (cli_args.py, validate_parsed_serve_args)."""
+    values = {name: value for name, value in environment(draft).items() if value.lower() != "false"}
+    for field, name, value in given_arguments(draft):
+        other = _NEEDS.get(name)
+        if value is True and other is not None and variable_of(other) not in values:
+            yield Finding(
+                "error",
+                f"{field}: found true without {other}; vLLM ends at the start",
+                f"Set serving.extra_args.{other}, or remove {name}.",
+            )
+        excluded = _EXCLUDES.get(name)
+        if value is True and excluded is not None and variable_of(excluded) in values:
+            yield Finding("error", f"{field}: found true with {excluded}; allowed: only without it")
 
 
 def _unknown_variables(draft: Draft) -> Iterator[Finding]:
@@ -337,6 +365,100 @@ def draft_tensor_parallel(draft: Draft) -> Findings:
             "info",
             "speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the "
             f"head is split over the target's {targets} GPUs",
+        )
+
+
+_SMALLEST_MIN_P = 1e-5  # smaller values count as 0 in vLLM
+_DEFAULTS_WHY = (
+    "The endpoint becomes InService, but each request above temperature 0 that does not set its own value is "
+    "refused with 400. Requests at temperature 0 pass, so no test at temperature 0 finds it."
+)
+_DEFAULTS_SOURCE = "vLLM 0.16.0 to 0.33.0: sampling_params.py, _validate_spec_decode"
+_SAMPLING = "https://github.com/vllm-project/vllm/blob/main/vllm/sampling_params.py"
+
+
+def _has_min_p(defaults: object) -> bool:
+    value = defaults.get("min_p") if isinstance(defaults, Mapping) else None
+    return isinstance(value, int | float) and value > _SMALLEST_MIN_P
+
+
+@check(
+    "speculation-conflicts",
+    why=f"{_DEFAULTS_WHY} With some other arguments the engine does not start.",
+    source=f"{_DEFAULTS_SOURCE}; v1/sample/logits_processor; config/vllm.py",
+    remedy="Remove the argument, or set speculation.mode: none.",
+    url=_SAMPLING,
+)
+def speculation_conflicts(draft: Draft) -> Findings:
+    """Sampling defaults and engine arguments that vLLM refuses together with speculation."""
+    if not draft.speculating:
+        return
+    for field, name, value in given_arguments(draft):
+        if name == "override_generation_config" and isinstance(value, Mapping):
+            if _has_min_p(value):
+                yield (
+                    f"{field}.min_p: found {value['min_p']} with mode {draft.mode}; allowed: 0, since vLLM "
+                    "refuses min_p with speculation"
+                )
+            if value.get("logit_bias"):
+                yield Finding(
+                    "warning",
+                    f"{field}.logit_bias: vLLM does not read it from generation defaults, and refuses it "
+                    "in a request with speculation",
+                )
+        elif name == "logits_processors" and value:
+            yield f"{field}: found with mode {draft.mode}; vLLM refuses custom logits processors with it"
+        elif name == "kv_sharing_fast_prefill" and value is True:
+            yield f"{field}: found true with mode {draft.mode}; allowed: false, since a head needs all logits"
+        elif name == "watermark_config" and value and draft.mode == "p-eagle":
+            yield f"{field}: found with mode p-eagle; vLLM refuses watermarks with parallel drafting"
+
+
+@check(
+    "generation-defaults",
+    reads="generation",
+    why=_DEFAULTS_WHY,
+    source=_DEFAULTS_SOURCE,
+    remedy="Set serving.extra_args.override_generation_config: {min_p: 0}, or generation_config: vllm.",
+    url=_SAMPLING,
+)
+def generation_defaults(fact: GenerationDefaults, draft: Draft) -> Findings:
+    """A min_p in the generation_config.json of the weights, together with speculation."""
+    given = {name: value for _, name, value in given_arguments(draft)}
+    override = given.get("override_generation_config")
+    replaced = isinstance(override, Mapping) and "min_p" in override
+    if not draft.speculating or replaced or given.get("generation_config", "auto") != "auto":
+        return
+    if _has_min_p(fact.values):
+        yield f"{fact.uri}: found min_p {fact.values['min_p']}; vLLM refuses min_p with mode {draft.mode}"
+
+
+_EAGLE3_STAGES = "0.30.0"
+
+
+@check(
+    "pipeline-stages",
+    why="The head reads hidden states of early layers, which vLLM's first model runner does not send on.",
+    source="vLLM pull requests 50514 (EAGLE-3, second model runner, in 0.30.0) and 45985; issue 45014",
+    remedy="Remove pipeline_parallel_size, and set serving.tensor_parallel_size instead.",
+    url="https://github.com/vllm-project/vllm/pull/50514",
+)
+def pipeline_stages(draft: Draft) -> Findings:
+    """Pipeline stages together with a draft head."""
+    if not draft.speculating or draft.pipeline_stages == 1:
+        return
+    found = f"pipeline_parallel_size: found {draft.pipeline_stages} with mode {draft.mode}"
+    image = draft.image.version_text if draft.image else "unknown"
+    version = draft.image.version if draft.image else None
+    if draft.mode == "p-eagle":
+        yield f"{found}; allowed: 1, since only vLLM's V1 model runner has P-EAGLE, and without stages"
+    elif version is not None and version < version_of(_EAGLE3_STAGES):
+        yield f"{found}; allowed below vLLM {_EAGLE3_STAGES}: 1; the image has {image}"
+    elif environment(draft).get(RUNNER_VARIABLE) == "0":
+        yield Finding(
+            "error",
+            f"{found}; allowed with {RUNNER_VARIABLE} 0, the V1 model runner: 1",
+            f"Set serving.env.{RUNNER_VARIABLE}: '1', or remove pipeline_parallel_size.",
         )
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Findings, Fix, check
-from peagle_sm.core.engines import RUNNER_VARIABLE, load_forbidden, version_of
+from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments, load_forbidden, version_of
 from peagle_sm.core.plan.environment import (
     COMPILATION_CONFIG,
     MODEL_MOUNT,
@@ -20,6 +20,7 @@ from peagle_sm.core.plan.environment import (
     extra_variables,
 )
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
 
 MAX_ENTRIES = 100
@@ -151,6 +152,23 @@ def environment_unread(draft: Draft) -> Findings:
         elif upper.startswith("OPTION_") and draft.image is not None and not draft.image.is_lmi:
             repository = draft.image.repository
             yield f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {repository}"
+        elif name.startswith("VLLM_") and (finding := _unread(name, draft)):
+            yield finding
+
+
+def _unread(name: str, draft: Draft) -> Finding | None:
+    """Return a warning if the image's vLLM does not read a variable."""
+    arguments, version = load_arguments(), draft.image.version if draft.image else None
+    if version is None or not arguments.covers(version) or arguments.reads_variable(name, version):
+        return None
+    argument, span = name.removeprefix("VLLM_").lower(), arguments.variables_sometimes.get(name)
+    if argument in arguments.names:
+        step = f"Remove it and set serving.extra_args.{argument}."
+    else:
+        step = f"Remove it.{suggest(name, arguments.variables | arguments.variables_sometimes.keys())}"
+    reads = f"; {span.text} does" if span else ""
+    text = ".".join(map(str, version))
+    return Finding("warning", f"serving.env.{name}: vLLM {text} does not read it{reads}", step)
 
 
 @check(

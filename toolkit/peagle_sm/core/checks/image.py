@@ -160,7 +160,16 @@ def supervisor_characters(draft: Draft) -> Findings:
 )
 def draft_dropped(draft: Draft) -> Findings:
     """An LMI image, which ignores the draft settings."""
-    if draft.image is not None and draft.image.is_lmi and draft.speculating:
+    if draft.image is None or not draft.image.is_lmi or not draft.speculating:
+        return
+    if draft.spec.image is not None:
+        yield Finding(
+            "error",
+            f"image: {draft.spec.image} is an LMI image, which ignores SM_VLLM_SPECULATIVE_CONFIG: "
+            f"{draft.mode} would be silently off",
+            "Set image to a vLLM image, or remove the field: the plan then chooses AWS's vLLM image.",
+        )
+    else:
         yield (
             f"{draft.instance_types[0]} resolves to an LMI image, which ignores SM_VLLM_SPECULATIVE_CONFIG: "
             f"{draft.mode} would be silently off"
@@ -177,6 +186,7 @@ class Advisory(PackagedData):
     models: tuple[str, ...] | None = None
     modes: tuple[Mode, ...] | None = None
     min_context: int | None = None
+    remedy: str | None = None
     source: str
     url: str
     date: dt.date
@@ -274,7 +284,7 @@ def known_faults(draft: Draft) -> Findings:
             yield Finding(
                 "warning",
                 f"{row.id}: {row.what}{fixed} ({row.source}; {_expiry_words(row.expires, _today(draft))})",
-                f"Read {row.url}.",
+                " ".join(filter(None, (row.remedy, f"Read {row.url}."))),
                 expires=row.expires.isoformat(),
             )
 

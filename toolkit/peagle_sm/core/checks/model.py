@@ -90,6 +90,20 @@ def memory(draft: Draft) -> Findings:
             f"cannot check whether the model fits; unknown: {missing}",
             "Compare the model's size with the instance's memory yourself.",
         )
+    elif fit.limit is not None and fit.limit.given_gb < fit.kv_cache_gb:
+        yield Finding(
+            "error",
+            f"{fit.limit.field}: found a KV cache of {fit.limit.given_gb:.2f} GB; one sequence of "
+            f"{draft.max_model_len} tokens needs {fit.kv_cache_gb:.2f} GB",
+            f"Remove {fit.limit.field}, raise it, or lower serving.max_model_len.",
+        )
+    elif fit.limit is not None and fit.limit.reserved and fit.limit.given_gb > fit.free_gb:
+        yield Finding(
+            "error",
+            f"{fit.limit.field}: found a KV cache of {fit.limit.given_gb:.2f} GB; {fit.free_gb:.2f} GB are "
+            "left beside the weights",
+            f"Remove {fit.limit.field}, or lower it.",
+        )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
         yield f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB"
@@ -274,6 +288,53 @@ def head_whole(fact: HeadLook, draft: Draft) -> Findings:
         if fault.severity != "info":
             message = f"the head at {fact.uri}: {fault.message}"
             yield Finding(fault.severity, message, fault.next_step)
+
+
+@check(
+    "head-length",
+    reads="head",
+    why="Beyond its own context a head drafts nothing, and an older engine on GPUs crashes.",
+    source="vLLM issue 48894; 0.32.0: config/speculative.py, _maybe_override_draft_max_model_len",
+    remedy="Lower serving.max_model_len, or use a head for longer contexts.",
+    url="https://github.com/vllm-project/vllm/issues/48894",
+)
+def head_length(fact: HeadLook, draft: Draft) -> Findings:
+    """A draft head whose context is shorter than max_model_len."""
+    longest = draft.max_model_len
+    if fact.context is None or longest is None or fact.context >= longest:
+        return
+    from peagle_sm.core.heads.formats import load_head_formats
+
+    fixed, version = load_head_formats().positions_extended, draft.image.version if draft.image else None
+    gpus = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
+    crashes = gpus and version is not None and version < version_of(fixed)
+    yield Finding(
+        "error" if crashes else "warning",
+        f"the head at {fact.uri} has {fact.context} positions; serving.max_model_len is {longest}: drafting "
+        f"ends at token {fact.context}"
+        + (f", and vLLM below {fixed} can crash there; the image is older" if crashes else ""),
+        f"Set serving.max_model_len: {fact.context}, or use a head for longer contexts"
+        + (f", or an image with vLLM {fixed} or later." if crashes else "."),
+    )
+
+
+@check(
+    "head-vllm",
+    reads="head",
+    why="An older vLLM ignores part of the head's config without a message: fewer tokens are accepted.",
+    source="vLLM pull requests 36545, 38111, 42764 and 46488; core/data/head_formats.yaml",
+    remedy="Use an image with a newer vLLM, or another head.",
+    url="https://github.com/vllm-project/vllm/pull/46488",
+)
+def head_vllm(fact: HeadLook, draft: Draft) -> Findings:
+    """A spec's own draft head that needs a newer vLLM than the image has."""
+    if fact.vllm is None or draft.image is None or draft.image.version is None:
+        return
+    if not draft.image.at_least(fact.vllm):
+        yield (
+            f"the head at {fact.uri} needs vLLM {fact.vllm} or later; the image has "
+            f"{draft.image.version_text}"
+        )
 
 
 _VOCABULARY_WHY = (

@@ -73,7 +73,7 @@ def unused_gpus(draft: Draft) -> int:
     """Return the unused GPUs of one instance of the first type; 0 if unknown."""
     entry = draft.instance(draft.instance_types[0])
     serving = draft.spec.serving
-    used = serving.tensor_parallel_size * serving.data_parallel_size
+    used = draft.gpus_per_replica * serving.data_parallel_size
     return max(0, entry.gpu_count - used) if entry else 0
 
 
@@ -287,7 +287,7 @@ def host_ami_unknown(draft: Draft) -> Findings:
 
 
 def _every_gpu(draft: Draft) -> Edits:
-    entry, size = draft.instance(draft.instance_types[0]), draft.spec.serving.tensor_parallel_size
+    entry, size = draft.instance(draft.instance_types[0]), draft.gpus_per_replica
     replicas = entry.gpu_count // size if entry and entry.gpu_count % size == 0 else 0
     return {"serving.data_parallel_size": replicas} if replicas > 1 else {}
 
@@ -295,7 +295,7 @@ def _every_gpu(draft: Draft) -> Edits:
 @check(
     "gpus",
     why="All GPUs of an instance are billed; the engine does not start if it needs more.",
-    source="AWS EC2 instance pages; vLLM: tensor x data parallel size",
+    source="AWS EC2 instance pages; vLLM: tensor x pipeline x data parallel size",
     remedy="Raise serving.data_parallel_size so that all GPUs are used, or use a smaller instance.",
     url="https://aws.amazon.com/ec2/instance-types/",
     fix=Fix("run a replica on every GPU", edits=_every_gpu),
@@ -303,7 +303,8 @@ def _every_gpu(draft: Draft) -> Edits:
 def gpus(draft: Draft) -> Findings:
     """Unused GPUs, or more GPUs requested than the instance has."""
     serving = draft.spec.serving
-    wanted = serving.tensor_parallel_size * serving.data_parallel_size
+    wanted = draft.gpus_per_replica * serving.data_parallel_size
+    names = ["tensor_parallel_size", *(["pipeline_parallel_size"] if draft.pipeline_stages > 1 else [])]
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is None:
@@ -311,9 +312,9 @@ def gpus(draft: Draft) -> Findings:
         if wanted > max(entry.gpu_count, 1):
             yield Finding(
                 "error",
-                f"serving: tensor_parallel_size x data_parallel_size is {wanted}; "
+                f"serving: {' x '.join([*names, 'data_parallel_size'])} is {wanted}; "
                 f"{name} has {entry.gpu_count} GPUs",
-                "Lower serving.tensor_parallel_size or serving.data_parallel_size.",
+                f"Lower {', '.join(names)} or data_parallel_size.",
             )
         elif entry.gpu_count > wanted:
             idle = entry.gpu_count - wanted

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peagle_sm.core.heads.formats import load_head_formats
 from peagle_sm.core.heads.layout import (
     HeadReport,
     Layout,
@@ -18,6 +19,7 @@ from peagle_sm.core.heads.layout import (
     split_faults,
 )
 from peagle_sm.core.heads.reading import Contents, Folder, read_contents
+from peagle_sm.core.heads.values import value_faults
 from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults, weight_faults
 from peagle_sm.core.words import Finding, error_finding, worst_first
 
@@ -74,6 +76,7 @@ def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
             f"the head's vocab_size is {layout.vocab}; the target's is {target.vocab}",
             "Use a head that was trained for this target.",
         )
+    yield from short_context(layout.context, target.context, "the target has")
     outside = [
         each for each in layout.aux_layer_ids if target.layers is not None and not _within(each, target)
     ]
@@ -82,6 +85,19 @@ def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
             "aux-layers",
             f"eagle_aux_hidden_state_layer_ids: found {list(layout.aux_layer_ids)}; the target has "
             f"{target.layers} layers, so {', '.join(map(str, outside))} does not exist",
+        )
+
+
+def short_context(context: int | None, longest: int | None, whose: str) -> Iterator[Finding]:
+    """Yield a warning if a head can draft for fewer positions than ``longest``."""
+    if context is not None and longest is not None and context < longest:
+        yield Finding(
+            "warning",
+            f"drafting ends at token {context}, the head's max_position_embeddings; {whose} {longest}. "
+            "Longer sequences are answered without its drafts, and vLLM below "
+            f"{load_head_formats().positions_extended} can crash on GPUs",
+            f"Set serving.max_model_len to {context} or less, or use a head for longer contexts.",
+            check="context",
         )
 
 
@@ -128,6 +144,8 @@ def inspect_head(
         faults += vocabulary_faults(layout, contents.values)
         if target is not None:
             faults += target_faults(layout, target_facts(target))
+    if folder.near:
+        faults += value_faults(folder.read, contents.tensors)
     report = HeadReport(
         place=folder.place,
         trained_k=trained,
@@ -183,6 +201,9 @@ def _with_layout(report: HeadReport, layout: Layout, parallel: bool) -> HeadRepo
         draft_vocab_size=layout.draft_vocab,
         mask_token_id=token if parallel and type(token) is int else None,
         aux_layer_ids=layout.aux_layer_ids,
+        context=layout.context,
+        vllm=layout.engine[0] if layout.engine else None,
+        vllm_reason=layout.engine[1] if layout.engine else None,
     )
 
 

@@ -13,6 +13,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.heads.formats import (
+    context_of,
+    engine_needs,
+    first_engine,
+    kind_of,
+    load_head_formats,
+    unread_fields,
+)
 from peagle_sm.core.rules import HEAD_SIZES, MASK_KEYS
 from peagle_sm.core.words import Finding, error_finding
 
@@ -38,7 +46,8 @@ class HeadReport:
     """Facts and faults of a head's files; an unknown field is None.
 
     ``trained_k`` is its trained number of draft tokens, ``dtype`` that of its weights. ``target_known`` is
-    True if it was compared with its target's config.
+    True if it was compared with its target's config. ``context`` is the number of positions it can draft for,
+    ``vllm`` the first version that uses all of its config, if that is newer than P-EAGLE itself.
     """
 
     place: str
@@ -59,6 +68,9 @@ class HeadReport:
     revision: str | None = None
     target: str | None = None
     target_known: bool = False
+    context: int | None = None
+    vllm: str | None = None
+    vllm_reason: str | None = None
     files: tuple[FileRecord, ...] = ()
     faults: tuple[Finding, ...] = field(default=())
 
@@ -117,12 +129,10 @@ class HeadLook:
     uri: str
     by: Literal["manifest", "files"]
     faults: tuple[Finding, ...]
+    context: int | None = None
+    vllm: str | None = None
 
 
-LLAMA = frozenset({"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLM"})
-QWEN3 = frozenset({"Eagle3Qwen3ForCausalLM", "Qwen3ForCausalLM"})
-RENAMED = frozenset({"PEagleDraftModel", "PeagleLlamaForCausalLM"})
-"""Names of Llama's layout that vLLM does not find, because it adds Eagle3 in front."""
 SPECULATORS_TYPES = ("eagle3", "peagle")
 DEFAULT_AUX_STATES = 3
 
@@ -160,6 +170,8 @@ class Layout:
     dtype: str | None
     declared_parallel: bool | None
     verifier: str | None
+    context: int | None
+    engine: tuple[str, str] | None
 
     @property
     def fc_input(self) -> int:
@@ -190,6 +202,7 @@ def read_layout(config: Config) -> tuple[Layout | None, list[Finding]]:
         ]
     family, architecture, unknown = _family(config, layer)
     faults += unknown
+    faults += _unread(config)
     faults += [_size_fault(layer, key) for key in HEAD_SIZES if not _positive(layer.get(key))]
     if family is None or any(fault.severity == "error" for fault in faults):
         return None, faults
@@ -207,6 +220,8 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
     )
     ids = tuple(ids) if isinstance(ids, list | tuple) else ()
     draft = config.get("draft_vocab_size")
+    aux_states = _aux_states(layer, eagle, ids, family)
+    masks = {key: config[key] for key in MASK_KEYS if config.get(key) is not None}
     dtype = layer.get("dtype") or layer.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
     return Layout(
         format="speculators" if speculators else "eagle3",
@@ -223,7 +238,7 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
         target_hidden=_int(config.get("target_hidden_size"))
         or _int(layer.get("target_hidden_size"))
         or hidden,
-        aux_states=_aux_states(layer, eagle, ids, family),
+        aux_states=aux_states,
         uses_aux=bool(eagle.get("use_aux_hidden_state", True)),
         norm_before_fc=bool(eagle.get("norm_before_fc", config.get("norm_before_fc", False))),
         # vLLM's update of a speculators peagle config does not carry fc_norm over
@@ -232,13 +247,15 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
         o_bias=bias and family == "llama",
         mlp_bias=bool(layer.get("mlp_bias")) and family == "llama",
         aux_layer_ids=ids,
-        mask_tokens={key: config[key] for key in MASK_KEYS if config.get(key) is not None},
+        mask_tokens=masks,
         trained_k=_int((_first_method(config) or {}).get("speculative_tokens")),
         tied=bool(layer.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         quantized="quantization_config" in config or "quantization_config" in layer,
         dtype=dtype if isinstance(dtype, str) else None,
         declared_parallel=config["speculators_model_type"] == "peagle" if speculators else None,
         verifier=_verifier(config),
+        context=context_of(layer, kind_of(config), family),
+        engine=first_engine(engine_needs(config, family, architecture, aux_states, tuple(masks))),
     )
 
 
@@ -258,22 +275,43 @@ def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | 
             return kind, f"speculators {config['speculators_model_type']}, {kind}", []
         message = f"transformer_layer_config.model_type: found {kind!r}; allowed: llama, qwen3"
         return None, "", [error_finding("format", message)]
-    named = config.get("architectures")
-    name = named[0] if isinstance(named, list) and len(named) == 1 else None
-    if name in LLAMA:
-        return "llama", str(name), []
-    if name in QWEN3:
-        return "qwen3", str(name), []
-    if name in RENAMED:
-        message = f"architectures: vLLM 0.32.0 changes {name} to Eagle3{name}, which does not exist"
-        step = "Set architectures to LlamaForCausalLMEagle3, which has the same layout."
-        return "llama", str(name), [Finding("warning", message, step, check="format")]
-    message = (
-        f"architectures: found {named!r}, an unknown layout, so its weights were not "
-        "checked; known: "
-        f"{', '.join(sorted(LLAMA | QWEN3))}, and the speculators format"
+    formats, named = load_head_formats(), config.get("architectures")
+    names = [str(name) for name in named] if isinstance(named, list) else []
+    name = next((each for each in names if formats.loaded_as(each) in formats.architectures), None)
+    kind = str(config.get("model_type", ""))
+    if name is None or kind == "eagle" or kind.endswith("_mtp"):
+        return None, "".join(names[:1]), [_refused_architecture(names, kind)]
+    loaded = formats.loaded_as(name)
+    layout = formats.architectures[loaded].layout
+    if layout is None:
+        message = f"architectures: vLLM loads {loaded}, but this check does not know its weights"
+        return None, loaded, [Finding("warning", message, check="format")]
+    return layout, name, []
+
+
+def _refused_architecture(names: Sequence[str], kind: str) -> Finding:
+    """Return the error of a head of another method: EAGLE-1, Medusa, MTP, DFlash and others."""
+    formats = load_head_formats()
+    missing = [name for name in map(formats.loaded_as, names) if name not in formats.architectures]
+    looked_up = f", which vLLM looks up as {', '.join(missing)} and does not have" if missing else ""
+    return error_finding(
+        "format",
+        f"architectures: found {', '.join(names) or None} with model_type {kind or 'none'}"
+        f"{looked_up}; allowed for an EAGLE-3 or P-EAGLE head: {', '.join(formats.names)}, or the "
+        "speculators format",
+        "If its weights have the layout of vLLM's Llama head, set architectures: [LlamaForCausalLMEagle3] "
+        "and model_type: llama. A head of another method (EAGLE-1, Medusa, MTP, DFlash) cannot be served.",
     )
-    return None, str(name or ""), [Finding("warning" if name else "error", message, check="format")]
+
+
+def _unread(config: Config) -> Iterator[Finding]:
+    for name in unread_fields(config):
+        yield error_finding(
+            "engine-version",
+            f"{name}: no vLLM up to {load_head_formats().newest} reads it from a speculators head of type "
+            "peagle, so the head would draft worse tokens without a message",
+            f"Train or export the head without {name}.",
+        )
 
 
 def _speculators_faults(config: Config) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Reading of a head's folder: configs, headers, manifest. Pure.
 
-Weights are never read: the caller's function reads byte ranges of files, so a check of a head on the hub or
-in S3 reads only some hundred kilobytes. ``manifest.json`` of a staged prefix lists its files, their origin,
+The caller's function reads byte ranges of files: of a head on the hub or in S3 only some hundred kilobytes,
+of one on this machine also its weights. ``manifest.json`` of a staged prefix lists its files, their origin,
 and facts about its head. This module also checks the files: no code, all shards of the index, a licence.
 """
 
@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -71,12 +71,23 @@ def shards(sizes: Mapping[str, int]) -> list[str]:
     return sorted(name for name in sizes if name.endswith(".safetensors") and "/" not in name)
 
 
-def code_faults(name: str, config: Any) -> Iterator[Finding]:
-    """Yield a fault for an ``auto_map``, which loads code from the repository."""
-    if isinstance(config, Mapping) and config.get("auto_map"):
-        yield error_finding(
-            "remote-code", f"{name} has an auto_map: it loads code from its repository", "Use another head."
-        )
+def code_faults(name: str, config: Any, files: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield a fault for an ``auto_map`` that names code: a file of the folder, or another repository.
+
+    The `speculators` library writes an auto_map with an empty key and no file into each head. Transformers
+    has nothing to load for it.
+    """
+    table = config.get("auto_map") if isinstance(config, Mapping) else None
+    if not table:
+        return
+    values = table.values() if isinstance(table, Mapping) else [table]
+    classes = [each for value in values for each in (value if isinstance(value, list) else [value]) if each]
+    for value in classes:
+        module = str(value).rpartition(".")[0].replace(".", "/")
+        if not isinstance(value, str) or "--" in value or f"{module}.py" in files:
+            yield error_finding(
+                "remote-code", f"{name} has an auto_map that names code: {value}", "Use another head."
+            )
 
 
 def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[Finding]:
@@ -129,7 +140,10 @@ _FIRST_BYTES = 64 * 1024  # most headers fit, so one read finds them
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder anywhere: file sizes, a reader of byte ranges, sha256 if known."""
+    """A folder anywhere: file sizes, a reader of byte ranges, sha256 if known.
+
+    ``near`` is True on this machine, where all bytes can be read at no cost.
+    """
 
     place: str
     sizes: Mapping[str, int]
@@ -137,6 +151,7 @@ class Folder:
     sha256: Mapping[str, str] = field(default_factory=dict)
     revision: str | None = None
     licence: str | None = None
+    near: bool = False
 
     def text(self, name: str) -> bytes | None:
         """Return a small file's content; None if it does not exist.
@@ -180,7 +195,7 @@ def read_contents(folder: Folder) -> Contents:
     faults = list(file_faults(folder.sizes))
     texts = {name: _json(folder, name, faults) for name in (*CONFIGS_WITH_CODE, INDEX)}
     for name in CONFIGS_WITH_CODE:
-        faults += code_faults(name, texts[name])
+        faults += code_faults(name, texts[name], folder.sizes)
     config = texts[CONFIG]
     if CONFIG not in folder.sizes:
         faults.append(error_finding("config", "it has no config.json"))
@@ -283,6 +298,8 @@ class HeadFacts:
     trained_k: int | None
     vocab_size: int
     target_hidden_size: int
+    context: int | None = None
+    vllm: str | None = None
 
 
 @dataclass(frozen=True)

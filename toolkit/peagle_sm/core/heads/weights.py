@@ -159,6 +159,7 @@ EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
 MASK, TO_TARGET, TO_DRAFT = "mask_hidden", "d2t", "t2d"
 _UNUSED = re.compile(r"rotary_(pos_)?emb\.(inv_freq|cos_cached|sin_cached)$")
 _SCALES = re.compile(r"(_scale(_inv)?|_zero_point|_packed|_shape|_g_idx|g_idx|qweight|qzeros|scales)$")
+_NEEDS_SCALE = frozenset({"I8", "F8_E4M3", "F8_E5M2"})
 _INTEGERS = frozenset({"I64", "I32"})
 _FLAGS = frozenset({"BOOL", "U8", "I8", "I64", "I32"})
 
@@ -292,6 +293,13 @@ def _why(name: str) -> str:
 
 def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[Finding]:
     if layout.quantized:
+        for name, tensor in found.items():
+            scales = (f"{name}_scale", f"{name}_scale_inv")
+            if tensor.dtype in _NEEDS_SCALE and name.endswith(".weight") and not found.keys() & set(scales):
+                yield error_finding(
+                    "dtype",
+                    f"{name}: found dtype {tensor.dtype} without {scales[0]}: its values mean nothing",
+                )
         yield Finding(
             "warning",
             "the head is quantised: shapes and scales of its weights were not checked",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -184,6 +184,25 @@ def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         else (variable_of(name), as_text(value))
         for name, value in arguments.items()
     }
+
+
+def given_arguments(draft: Draft) -> Iterator[tuple[str, str, Any]]:
+    """Yield each engine argument that the spec gives by name: its field, its name and its value."""
+    for name, value in draft.spec.serving.extra_args.items():
+        yield f"serving.extra_args.{name}", name, value
+    for variable, text in draft.spec.serving.env.items():
+        if variable.startswith("SM_VLLM_") and variable == variable.upper():
+            yield f"serving.env.{variable}", variable.removeprefix("SM_VLLM_").lower(), _value_of(text)
+
+
+def _value_of(text: str) -> Any:
+    """Read a variable's value as AWS's image does: true, false, JSON or text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return json.loads(text) if text.startswith(("{", "[")) else text
+    except ValueError:
+        return text
 
 
 def _engine_arguments(draft: Draft, base: Mapping[str, str]) -> dict[str, str]:

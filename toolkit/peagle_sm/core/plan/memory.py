@@ -6,6 +6,8 @@ that may scale to zero hosts its model as an inference component, which has comp
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,12 @@ class MemoryFit:
     available_gb: float
     fits: bool
     lines: tuple[str, ...]
+    limit: CacheLimit | None = None
+
+    @property
+    def free_gb(self) -> float:
+        """Memory beside weights and head."""
+        return self.available_gb - self.weights_gb - self.head_gb
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
                 f"available    {memory:8.2f} GB  host memory of {name}",
             ),
         )
-    gpus = draft.spec.serving.tensor_parallel_size
+    gpus = draft.gpus_per_replica
     total = gpus * entry.gpu_memory_gb
     share = _gpu_share(draft)
     overhead = gpus * GPU_OVERHEAD_GB + (1 - share) * total
@@ -94,7 +102,8 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
 def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     model = draft.model
     tokens = draft.max_model_len or 0
-    weights = model.weights_gb or 0.0
+    offloaded = offloaded_gb(draft, entry)
+    weights = max(0.0, (model.weights_gb or 0.0) - offloaded)
     # the local engine, on a CPU, ignores the setting
     dtype = draft.spec.serving.kv_cache_dtype if entry.gpu_count else None
     cache = kv_cache_gb(model.attention or (), tokens, dtype, draft.spec.serving.tensor_parallel_size)
@@ -102,11 +111,16 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     known_head = not draft.speculating or (draft.head is not None and draft.head.weights_gb is not None)
     room = _room(draft, name, entry)
     spare = room.available_gb - room.overhead_gb - weights - head
-    fits = spare >= cache
+    limit = cache_limit(draft, tokens, cache)
+    if limit is not None:
+        spare = min(spare, limit.given_gb)
+    reserved = limit.given_gb if limit and limit.reserved else 0.0
+    fits = spare >= cache and reserved <= room.available_gb - weights - head
     sequences = f"{spare / cache:.0f}" if fits and cache > 0 else "0"
     aside = " (the head's own cache is not counted)" if draft.speculating else ""
     lines = (
-        f"weights      {_size(weights)}  {model.title}",
+        f"weights      {_size(weights)}  {model.title}"
+        + (f"; {offloaded:g} GB more in host memory" if offloaded else ""),
         f"draft head   {_size(head)}  "
         + (
             draft.head_id or "none"
@@ -115,6 +129,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         ),
         f"KV cache     {_size(cache)}  one sequence of {tokens} tokens{aside}",
         *room.lines,
+        *([f"cache limit  {_size(limit.given_gb)}  {limit.field}"] if limit else []),
         f"left         {_size(spare - cache)}  "
         + (f"fits: room for {sequences} sequences of full length" if fits else "does not fit"),
     )
@@ -126,6 +141,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         available_gb=room.available_gb,
         fits=fits,
         lines=lines,
+        limit=limit,
     )
 
 
@@ -154,9 +170,7 @@ def compute_requirements(draft: Draft) -> dict[str, Any]:
         memory_mb = int((facts.host_memory_gb or 0) * _MB_PER_GB * _HOST_SHARE)
         return {"NumberOfCpuCoresRequired": 1.0, "MinMemoryRequiredInMb": max(128, memory_mb)}
     return {
-        "NumberOfAcceleratorDevicesRequired": float(
-            serving.tensor_parallel_size * serving.data_parallel_size
-        ),
+        "NumberOfAcceleratorDevicesRequired": float(draft.gpus_per_replica * serving.data_parallel_size),
         "MinMemoryRequiredInMb": _GPU_HOST_MB,
     }
 
@@ -165,5 +179,81 @@ def copies_per_instance(draft: Draft) -> int:
     """Return how many copies share one instance, so that it uses all GPUs."""
     facts = draft.instance(draft.instance_types[0])
     serving = draft.spec.serving
-    gpus = serving.tensor_parallel_size * serving.data_parallel_size
+    gpus = draft.gpus_per_replica * serving.data_parallel_size
     return max(1, facts.gpu_count // gpus) if facts is not None else 1
+
+
+# Limits of the KV cache by arguments. Source: vLLM 0.32.0, config/cache.py, config/offload.py and
+# v1/core/kv_cache_utils.py. A cache too small for one sequence of max_model_len ends the engine at its start.
+_BLOCK = 16
+_UNITS = {
+    **{"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12},
+    **{"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40},
+}
+_GIB = 2**30 / 1e9
+
+
+@dataclass(frozen=True)
+class CacheLimit:
+    """KV cache of a replica that the spec allows, in GB of 10^9 bytes, and the field that limits it.
+
+    ``reserved``: the engine allocates all of it, whatever gpu_memory_utilization is.
+    """
+
+    field: str
+    given_gb: float
+    reserved: bool = False
+
+
+def human_integer(text: str) -> int | None:
+    """Return the whole number of vLLM's "2k" (2,000) or "2K" (2,048); None if it is not one."""
+    found = re.fullmatch(r"(\d+)(\.\d+)?([kKmMgGtT])?", text.strip())
+    if found is None:
+        return None
+    whole, fraction, unit = found.groups()
+    if fraction and (unit is None or unit.isupper()):
+        return None
+    return (
+        int(float(whole + (fraction or "")) * _UNITS[unit]) if fraction else int(whole) * _UNITS.get(unit, 1)
+    )
+
+
+def _given(draft: Draft, name: str) -> tuple[str, Any] | None:
+    serving, variable = draft.spec.serving, f"SM_VLLM_{name.upper()}"
+    if name in serving.extra_args:
+        return f"serving.extra_args.{name}", serving.extra_args[name]
+    return (f"serving.env.{variable}", serving.env[variable]) if variable in serving.env else None
+
+
+def cache_limit(draft: Draft, tokens: int, needed_gb: float) -> CacheLimit | None:
+    """Return the limit that the spec sets on the KV cache; None without one.
+
+    Args:
+        draft: the resolved spec.
+        tokens: max_model_len.
+        needed_gb: KV cache of one sequence of that length.
+    """
+    given = _given(draft, "kv_cache_memory_bytes")
+    size = human_integer(str(given[1])) if given else None
+    limits = []
+    if given and size is not None:
+        limits.append(CacheLimit(given[0], size * draft.gpus_per_replica / 1e9, reserved=True))
+    given = _given(draft, "num_gpu_blocks_override")
+    blocks = human_integer(str(given[1])) if given else None
+    if given and blocks is not None and draft.model.attention:
+        _, block = _given(draft, "block_size") or ("", _BLOCK)
+        size = human_integer(str(block)) or _BLOCK
+        groups = [min(tokens, group.window or tokens) for group in draft.model.attention]
+        needed = sum(math.ceil(length / size) for length in groups)
+        limits.append(CacheLimit(given[0], needed_gb * blocks / needed))
+    return min(limits, key=lambda limit: limit.given_gb, default=None)
+
+
+def offloaded_gb(draft: Draft, entry: InstanceEntry) -> float:
+    """Return the weights of a replica that `cpu_offload_gb` keeps in host memory, in GB of 10^9 bytes."""
+    given = _given(draft, "cpu_offload_gb")
+    try:
+        size = float(str(given[1])) if given and entry.gpu_count else 0.0
+    except ValueError:
+        return 0.0
+    return max(0.0, size) * _GIB * draft.gpus_per_replica if math.isfinite(size) else 0.0

@@ -169,6 +169,22 @@ class Draft:
         given = self.spec.lifecycle.usd_per_hour
         return choose_price(name, self.region, self.catalog, self.listed_price(name), given)
 
+    @property
+    def pipeline_stages(self) -> int:
+        """Pipeline stages of a replica; 1 if the given number cannot be read."""
+        return self._size("pipeline_parallel_size")
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """GPUs that one replica of the engine needs."""
+        context = self._size("prefill_context_parallel_size")
+        return self.spec.serving.tensor_parallel_size * self.pipeline_stages * context
+
+    def _size(self, name: str) -> int:
+        serving = self.spec.serving
+        given = str(serving.extra_args.get(name, serving.env.get(f"SM_VLLM_{name.upper()}", 1)))
+        return int(given) if given.isdigit() and int(given) > 0 else 1
+
     def instance(self, name: str) -> InstanceEntry | None:
         """Return the catalogue's entry of an instance type."""
         return self.catalog.instances.get(name)

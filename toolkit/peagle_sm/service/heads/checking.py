@@ -212,7 +212,8 @@ def check_head(
 ) -> HeadReport:
     """Check a draft head and report all its faults; load and change nothing.
 
-    For a head on the hub or in S3, only configs, headers and the vocabulary map are read.
+    For a head on the hub or in S3, only configs, headers and the vocabulary map are read; of one on this
+    machine, also its weights.
 
     Args:
         head: a folder, ``s3://bucket/prefix/``, a hub id, or a head or model of the catalogue.
@@ -255,7 +256,9 @@ def inspect_place(
     )
     if place.directory is not None:
         report = replace(report, files=_with_sums(report, place.directory))
-    return replace(report, faults=(*report.faults, *_unknown_facts(report, num_speculative_tokens)))
+    return replace(
+        report, faults=(*report.faults, *_unknown_facts(report, num_speculative_tokens, place.folder.near))
+    )
 
 
 def _target_config(
@@ -271,8 +274,11 @@ def _target_config(
     return config_of(opened), opened.model or opened.name
 
 
-def _unknown_facts(report: HeadReport, asked: int | None) -> list[Finding]:
+def _unknown_facts(report: HeadReport, asked: int | None, near: bool) -> list[Finding]:
     found = []
+    if report.format is not None and not near:
+        message = "its weights were not read: NaN and zeros are found only in a folder on this machine"
+        found.append(Finding("info", message, "Download it and check the folder.", check="values"))
     if report.format is not None and not report.target_known:
         message = "not compared with a target's config: the target is unknown"
         found.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
@@ -311,7 +317,7 @@ def local_folder(directory: Path) -> Folder:
             file.seek(start)
             return file.read(length)
 
-    return Folder(str(directory), found, read)
+    return Folder(str(directory), found, read, near=True)
 
 
 _SHOWN = 5

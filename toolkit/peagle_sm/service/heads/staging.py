@@ -397,6 +397,8 @@ def _manifest(plan: StagingPlan, items: list[_Item], version: str) -> Manifest:
             trained_k=report.trained_k,
             vocab_size=int(report.vocab_size or 0),
             target_hidden_size=int(report.target_hidden_size or 0),
+            context=report.context,
+            vllm=report.vllm,
         )
     return Manifest(
         tool_version=version,

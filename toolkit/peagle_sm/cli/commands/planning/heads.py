@@ -65,7 +65,7 @@ def check(
 
     HEAD is a folder, s3://BUCKET/PREFIX/, OWNER/NAME on the Hugging Face hub, or a head or model in the
     catalogue. The command reads only configs, tensor headers and the vocabulary map; in a local folder it
-    also computes each file's sha256. Exit code 3 if the head must not be deployed.
+    also reads the weights and computes each file's sha256. Exit code 3 if the head must not be deployed.
     """
     from peagle_sm.core.heads.layout import refused
     from peagle_sm.service.heads import check_head
@@ -290,6 +290,8 @@ def _facts(report: HeadReport) -> list[tuple[str, str]]:
         ("target", f"{text(report.target)} ({read})"),
         ("licence", text(report.licence)),
     ]
+    if report.vllm is not None:
+        rows.append(("vLLM", f"{report.vllm} or later ({report.vllm_reason})"))
     return rows if report.revision is None else [*rows, ("revision", report.revision)]
 
 
