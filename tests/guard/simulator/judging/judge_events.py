@@ -190,9 +190,13 @@ def _overdue(world: World, each: Ended, found: Findings) -> None:
 
 
 def _notices(run: GuardRun, each: Ended, found: Findings) -> None:
-    """Count lives with more than three notices within a day; a lease needs one of its own."""
+    """Count lives with more than three notices within a day.
+
+    A lease needs one of its own, and a register item that was lost takes with it what was sent.
+    """
     life, name = each.life, each.life.plan.name
-    if run.account.kept.get(id(life)):
+    lost = any(bad.endpoint == name for bad in run.account.world.bad_items)
+    if lost or run.account.kept.get(id(life)):
         return
     end = run.account.world.end if life.gone_at is None else life.gone_at + SEEN_GONE_S
     about = (at for at, subject, _ in run.aws.notices if f": {name} " in subject)
