@@ -132,6 +132,19 @@ def test_what_was_lost_before_the_idle_time_only_shortens_the_quiet(
     assert judged(both, subject(), idle_from=end - MINUTE).kind is Kind.UNKNOWN
 
 
+def test_a_gap_before_the_newest_datapoint_is_not_yet_settled() -> None:
+    """The next datapoint shows whether the newest holds two, so the start of the quiet does not move."""
+    every = 4 * MINUTE
+    newest = {FROM + m * MINUTE: 1.0 for m in (0, 4, 8, 12)} | {FROM + 20 * MINUTE: 2.0}
+    idle_from = FROM + 21 * MINUTE
+    assert judged(subject(utilisation=newest), idle_from=idle_from, every=every).kind is Kind.UNKNOWN
+    settled = newest | {FROM + 24 * MINUTE: 1.0}
+    assert judged(subject(utilisation=settled), idle_from=idle_from, every=every).since == FROM
+    other = settled | {FROM + 20 * MINUTE: 1.0}
+    found = judged(subject(utilisation=other), idle_from=idle_from, every=every)
+    assert found.since == FROM + 20 * MINUTE
+
+
 def test_utilisation_is_not_missed_where_the_requests_of_each_of_its_minutes_are_written() -> None:
     zeros, holed = minutes(0, 30, 0.0), minutes(0, 30, without=(0, 10, 11))
     assert judged(subject(zeros, utilisation=holed)).since == FROM

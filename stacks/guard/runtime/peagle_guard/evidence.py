@@ -208,6 +208,7 @@ def _is_stale(last: datetime, now: datetime, within: Window) -> bool:
 def _lost_utilisation(subject: Subject, start: datetime, last: datetime, within: Window) -> Iterator[_Doubt]:
     """Yield the gaps in what the instances write, except where each minute's requests are written.
 
+    Only the datapoint after the newest shows whether the newest holds the samples of a gap before it.
     Where requests in flight are not shown, only the GPUs show them, so each of their minutes is needed.
     """
     counts = {} if subject.utilisation is None else subject.utilisation.points
@@ -215,7 +216,8 @@ def _lost_utilisation(subject: Subject, start: datetime, last: datetime, within:
     for begin, end in _gaps(start, counts, last, within.interval):
         minutes = (begin + number * _MINUTE for number in range((end - begin) // _MINUTE))
         if not all(minute in requests for minute in minutes):
-            yield _Doubt(f"utilisation is missing at {begin.isoformat(timespec='minutes')}", end)
+            detail = f"utilisation is missing at {begin.isoformat(timespec='minutes')}"
+            yield _Doubt(detail, None if end == last else end)
     gpu = {} if subject.gpu is None else subject.gpu.points
     if not gpu:
         return
