@@ -81,7 +81,12 @@ def test_any_pattern_that_ends_is_over_after_the_idle_time_and_the_grace(
 ) -> None:
     gaps = [(first, first + length) for first, length in lost]
     gaps += [(minute, minute + 1) for minute in range(7, until, every)]
-    found, off = _off(CloudWatch(zeros=zeros, **{where: _minutes(*gaps)}), idle, grace)
+    rules = {
+        "gaps": CloudWatch(zeros=zeros, gaps=_minutes(*gaps)),
+        "request_gaps": CloudWatch(zeros=zeros, request_gaps=_minutes(*gaps)),
+        "host_gaps": CloudWatch(zeros=zeros, host_gaps=_minutes(*gaps)),
+    }
+    found, off = _off(rules[where], idle, grace)
     last = max([5, *(end for _, end in gaps)])
     assert off <= last + idle + grace + REQUESTS_LATE + SHOWN + 2 * SWEEP
     sent = [at for at, _, _ in found.aws.notices]

@@ -33,10 +33,11 @@ async def refusal(request: web.Request, caller: awsjson.Caller | None) -> web.Re
         return None
     body = await request.read()
     operation = unserved.operation_model(request, body)
-    if operation is None or not isinstance(operation.input_shape, StructureShape):
+    shape = None if operation is None else operation.input_shape
+    if operation is None or not isinstance(shape, StructureShape):
         return None  # moto, or unserved, says so
     try:
-        checked_by(operation.input_shape, _parameters(operation, request, body))
+        checked_by(shape, _parameters(operation, shape, request, body))
     except ApiError as error:
         code = _CODES[caller.service] if error.code == "ValidationException" else error.code
         if "X-Amz-Target" in request.headers:
@@ -45,25 +46,29 @@ async def refusal(request: web.Request, caller: awsjson.Caller | None) -> web.Re
     return None
 
 
-def _parameters(operation: OperationModel, request: web.Request, body: bytes) -> dict[str, Any]:
+def _parameters(
+    operation: OperationModel, shape: StructureShape, request: web.Request, body: bytes
+) -> dict[str, Any]:
     try:
         sent = json.loads(body or b"{}")
     except ValueError:
         raise ApiError("SerializationException", "The request body is not JSON.") from None
     if not isinstance(sent, dict):
         raise ApiError("SerializationException", "The request body is not a JSON object.")
-    return {**sent, **dict(_located(operation, request))}
+    return {**sent, **dict(_located(operation, shape, request))}
 
 
-def _located(operation: OperationModel, request: web.Request) -> Iterator[tuple[str, Any]]:
+def _located(
+    operation: OperationModel, shape: StructureShape, request: web.Request
+) -> Iterator[tuple[str, Any]]:
     """Yield the members that are in the path and in the query."""
     in_path = _path_members(operation, request)
-    for member, shape in operation.input_shape.members.items():
-        place, name = shape.serialization.get("location"), shape.serialization.get("name", member)
+    for member, its in shape.members.items():
+        place, name = its.serialization.get("location"), its.serialization.get("name", member)
         if place == "uri" and name in in_path:
             yield member, in_path[name]
         elif place == "querystring" and name in request.query:
-            yield member, _scalar(shape, request.query[name], name)
+            yield member, _scalar(its, request.query[name], name)
 
 
 def _path_members(operation: OperationModel, request: web.Request) -> Mapping[str, str]:

@@ -451,10 +451,9 @@ def _is_news(record: Record, evidence: Evidence, now: datetime) -> bool:
     """Decide whether a mark is announced: at most two a day, and not one that only lost metrics renewed."""
     recent = _recent_notices(record, now)
     marked_at, used_at = record.marked_at, evidence.used_at
-    renewed = marked_at is not None and now - marked_at <= LONGEST_MARK
-    if renewed and (used_at is None or used_at < marked_at):
-        return not recent
-    return len(recent) < _MOST_NOTICES - 1
+    if marked_at is None or now - marked_at > LONGEST_MARK or (used_at is not None and used_at >= marked_at):
+        return len(recent) < _MOST_NOTICES - 1
+    return not recent
 
 
 def _unmark(record: Record, reason: str, now: datetime) -> Decision:
