@@ -14,7 +14,8 @@ from peagle_guard.evidence import REQUEST_LAG, Series, Subject, Window, judge, w
 from peagle_guard.records import Evidence, Kind, Lifecycle, Record
 from tests.guard.fake_aws import MINUTE, START
 
-NOW = START + timedelta(hours=3)
+HOUR = timedelta(hours=1)
+NOW = START + 3 * HOUR
 FROM = NOW - 30 * MINUTE
 
 
@@ -107,15 +108,67 @@ def test_late_shown_traffic_of_before_the_idle_time_only_shortens_the_quiet() ->
     assert judged(late, subject(), idle_from=idle_from - MINUTE).kind is Kind.TRAFFIC
 
 
-def test_the_window_is_of_whole_minutes_and_reaches_back_to_the_quiet_of_the_mark() -> None:
+def test_the_window_is_of_whole_minutes_and_reaches_back_to_the_idle_time_before_the_mark() -> None:
     lifecycle, record = Lifecycle(idle=15 * MINUTE), Record(name="chat")
     odd = NOW + timedelta(seconds=20)
     assert window(lifecycle, record, NOW).start == NOW - 15 * MINUTE
     assert window(lifecycle, record, odd).start == NOW - 14 * MINUTE
-    marked = replace(record, quiet_since=NOW - 40 * MINUTE, marked_at=NOW - 25 * MINUTE)
+    marked = replace(record, quiet_since=NOW - 4 * HOUR, marked_at=NOW - 25 * MINUTE)
     assert window(lifecycle, marked, odd).start == NOW - 40 * MINUTE
-    forgotten = replace(record, quiet_since=NOW - timedelta(days=3), marked_at=NOW - timedelta(days=3))
-    assert window(lifecycle, forgotten, NOW).start == NOW - 15 * MINUTE - timedelta(hours=6)
+    forgotten = replace(record, quiet_since=NOW - 72 * HOUR, marked_at=NOW - 72 * HOUR)
+    assert window(lifecycle, forgotten, NOW).start == NOW - 15 * MINUTE
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+@pytest.mark.parametrize("lost", [(3,), (0, 1, 2, 3, 4), (2, 4)])
+def test_what_was_lost_before_the_idle_time_only_shortens_the_quiet(
+    lost: tuple[int, ...], zeros: bool
+) -> None:
+    written = minutes(0, 30, 0.0, without=lost) if zeros else {}
+    both = subject(written, written, utilisation=minutes(0, 30, without=lost))
+    end = FROM + (max(lost) + 1) * MINUTE
+    found = judged(both, subject(), idle_from=end)
+    assert (found.kind, found.since) == (Kind.QUIET, end)
+    assert judged(both, subject(), idle_from=end - MINUTE).kind is Kind.UNKNOWN
+
+
+def test_a_gap_before_the_newest_datapoint_is_not_yet_settled() -> None:
+    """The next datapoint shows whether the newest holds two, so the start of the quiet does not move."""
+    every = 4 * MINUTE
+    newest = {FROM + m * MINUTE: 1.0 for m in (0, 4, 8, 12)} | {FROM + 20 * MINUTE: 2.0}
+    idle_from = FROM + 21 * MINUTE
+    assert judged(subject(utilisation=newest), idle_from=idle_from, every=every).kind is Kind.UNKNOWN
+    settled = newest | {FROM + 24 * MINUTE: 1.0}
+    assert judged(subject(utilisation=settled), idle_from=idle_from, every=every).since == FROM
+    other = settled | {FROM + 20 * MINUTE: 1.0}
+    found = judged(subject(utilisation=other), idle_from=idle_from, every=every)
+    assert found.since == FROM + 20 * MINUTE
+
+
+def test_utilisation_is_not_missed_where_the_requests_of_each_of_its_minutes_are_written() -> None:
+    zeros, holed = minutes(0, 30, 0.0), minutes(0, 30, without=(0, 10, 11))
+    assert judged(subject(zeros, utilisation=holed)).since == FROM
+    assert kind(subject(minutes(0, 30, 0.0, without=(11,)), utilisation=holed)) is Kind.UNKNOWN
+    # Where streams are not shown, zeros do not show that none was in flight.
+    hidden = replace(subject(zeros, utilisation=holed), gpu=Series(minutes(0, 30, 0.0)))
+    assert kind(hidden) is Kind.UNKNOWN
+
+
+def test_a_lost_minute_of_a_gpu_that_shows_the_streams_is_unknown() -> None:
+    holed = replace(subject(), gpu=Series(minutes(0, 30, 0.0, without=(10,))))
+    assert kind(holed) is Kind.UNKNOWN
+    assert judged(holed, idle_from=FROM + 11 * MINUTE).since == FROM + 11 * MINUTE
+    stopped = replace(subject(), gpu=Series(minutes(0, 20, 0.0)))
+    assert kind(stopped) is Kind.UNKNOWN
+
+
+def test_zeros_that_stopped_before_the_idle_time_are_written_no_more() -> None:
+    stopped = subject(minutes(-20, 2, 0.0), utilisation=minutes(-20, 30))
+    within = Window(FROM - 20 * MINUTE, FROM + 2 * MINUTE, NOW + MINUTE)
+    found = judge([stopped], within)
+    assert (found.kind, found.since) == (Kind.QUIET, FROM + 2 * MINUTE)
+    assert found.until == NOW + MINUTE - REQUEST_LAG
+    assert judge([stopped], replace(within, idle_from=FROM)).kind is Kind.UNKNOWN
 
 
 # --- the request metrics prove their own freshness ----------------------------------------------------

@@ -175,7 +175,43 @@ def test_luhn_accepts_one_last_digit_in_ten(number: int) -> None:
     assert sum(passes_luhn(f"{number}{digit}") for digit in range(10)) == 1
 
 
+@pytest.mark.parametrize(
+    "account",
+    [
+        "DE89370400440532013000",
+        "DE89 3704 0044 0532 0130 00",
+        "de89 3704 0044 0532 0130 00",
+        "GB29-NWBK-6016-1331-9268-19",
+        "FR14 2004 1010 0505 0001 3M02 606",
+        "NO93 8601 1117 947",
+        "MT84 MALT 0110 0001 2345 MTLC AST0 01S",
+        "BR18 0036 0305 0000 1000 9795 493C 1",
+    ],
+)
+def test_a_bank_account_goes(account: str) -> None:
+    """The examples of the SWIFT registry."""
+    for text in (account, f"Pay to {account}, today", f'{{"iban": "{account}"}}', f"{account}\nx"):
+        assert Redactor().text(text) == text.replace(account, "[REDACTED:bank account]")
+    assert Redactor().text(account.replace(" ", "%20")) == "[REDACTED:bank account]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DE88 3704 0044 0532 0130 00 has other check digits",
+        "DE89 3704 0044 0532 0130 0 is short, ZZ89 3704 0044 0532 0130 00 is no country",
+        "XDE89370400440532013000 and DE893704004405320130001 are longer words",
+    ],
+)
+def test_what_only_looks_like_a_bank_account_stays(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
 BEGINNINGS = (
+    "sshpass -pa1b2 ",
+    "smbclient -U a% login -p b ",
+    "DE89 ",
+    "de89",
     "a@",
     "://a:",
     "-----BEGIN " + "PRIVATE KEY-----",

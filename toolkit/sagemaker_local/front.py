@@ -18,9 +18,11 @@ from aiohttp import web
 
 from sagemaker_local import admin
 from sagemaker_local.control import ApiError
+from sagemaker_local.control.requests import bad_token
+from sagemaker_local.other_services import request_checks
 from sagemaker_local.other_services.moto import LARGEST_BODY
 from sagemaker_local.scheduler import schedules
-from sagemaker_local.wire import awsjson, signatures
+from sagemaker_local.wire import awsjson, signatures, tokens
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +140,9 @@ class Front:
             return await self._lambdas.handle(request)
         if caller is not None and caller.service == "pricing":
             return await self._pricing(request)
+        refused = await request_checks.refusal(request, caller)
+        if refused is not None:
+            return refused
         if caller is not None and caller.service == "scheduler":
             return await self._schedule(request)
         if request.path.startswith("/moto-api"):
@@ -168,8 +173,16 @@ class Front:
         if not isinstance(body, dict):
             return awsjson.error("SerializationException", "The request body is not a JSON object.")
         try:
+            asked = body
+            if body.get("NextToken") is not None:
+                asked = {**body, "NextToken": tokens.unbound(operation, body)}
+                if asked["NextToken"] is None:
+                    raise bad_token()
             # A client that leaves must not stop a call half-way.
-            return awsjson.reply(await asyncio.shield(self._control(operation, body)))
+            answer = await asyncio.shield(self._control(operation, asked))
+            if "NextToken" in answer:
+                answer = {**answer, "NextToken": tokens.bound(operation, body, answer["NextToken"])}
+            return awsjson.reply(answer)
         except ApiError as error:
             return awsjson.error(error.code, error.message, error.status)
         except RecursionError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from peagle_sm.core.checks.base import Guard, Identity, Rights, Role, Taken
+from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, ROLE, STACK
 

@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.guard.simulator import event_campaign
+from tests.guard.simulator import event_campaign, waste
 from tests.guard.simulator.campaign import campaign
 from tests.guard.simulator.judging import picture, report
 from tests.guard.simulator.judging.tally import Tally
@@ -24,6 +24,9 @@ SHOWN = 20
 def main(arguments: list[str] | None = None) -> int:
     """Run the simulator; 1 where the guard broke a promise in any world."""
     given = _parser().parse_args(arguments)
+    if given.waste:
+        print(waste.table(waste.plain_waste(given.worlds, given.seed)))
+        return 0
     return _kinds(given) if given.kind else _mixed(given)
 
 
@@ -77,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         choices=("all", PLAIN, *KINDS),
         help="worlds of this kind only, for the table of kinds; repeatable [default: the mixed worlds]",
+    )
+    parser.add_argument(
+        "--waste", action="store_true", help="print what an unused endpoint costs in plain worlds, by cause"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first world [default: 0]")
     parser.add_argument("--jobs", type=_count, default=1, help="processes at once [default: 1]")

@@ -34,7 +34,7 @@ COLUMNS = {
     "streams": "long stream",
     "unproven": "quiet not provable",
 }
-OTHER = ("schedule_moved", "hours", "double", "crashes")
+OTHER = ("notices", "schedule_moved", "hours", "double", "crashes")
 
 Progress = Callable[[int, float], None]
 """Called with the worlds done and the seconds so far."""

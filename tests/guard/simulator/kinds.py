@@ -130,6 +130,43 @@ def lost_requests(draft: Draft) -> World:
     return draft.world(draft.plan(), cloudwatch=draft.cloudwatch(request_gaps=tuple(found)))
 
 
+def lost_minutes(draft: Draft) -> World:
+    """Minutes of one publisher or of both are never written: one, some, one in each so many, or hours."""
+    random = draft.random
+    plan = draft.plan(lifetime_hours=30.0, idle_minutes=random.choice((5, 10, 15, 30, 60, 120)))
+    if random.random() < 0.5:
+        plan = replace(plan, traffic=draft.lanes(plan, []))
+    elif random.random() < 0.7:
+        plan = replace(plan, traffic=draft.lanes(plan, draft.returning(plan)[:2]))
+    lost = _lost(draft, plan)
+    where = random.choice(("gaps", "gaps", "request_gaps", "host_gaps"))
+    # Where nothing is written without traffic, nobody can see that requests are lost: another kind.
+    more = {"zeros": True} if where == "request_gaps" else {}
+    return draft.world(
+        plan, cloudwatch=draft.cloudwatch(**{where: lost}, **more), end=draft.begin + 24 * HOUR
+    )
+
+
+def _lost(draft: Draft, plan: Plan) -> tuple[tuple[int, int], ...]:
+    """Draw lost minutes: near the mark and the grace, periodic ones, or hours; they end after 14 hours."""
+    random, served = draft.random, plan.created_at + plan.creating_s
+    period = plan.idle_s + plan.grace_s
+    last = draft.begin + 14 * HOUR
+
+    def minute() -> int:
+        return (served + random.randrange(random.choice((period, 2 * period, 10 * HOUR)))) // MINUTE * MINUTE
+
+    pattern = random.choice(("one", "one", "some", "periodic", "periodic", "hours"))
+    if pattern == "periodic":
+        every = random.choice((2, 3, 7, plan.idle_minutes, period // MINUTE + random.randint(-5, 5), 60))
+        end = random.choice((served + 3 * HOUR, last))
+        return tuple((at, at + MINUTE) for at in range(minute(), end, max(2, every) * MINUTE))
+    if pattern == "hours":
+        begin = minute()
+        return ((begin, min(last, begin + random.randint(10, 7 * 60) * MINUTE)),)
+    return tuple((at, at + MINUTE) for at in {minute() for _ in range(1 if pattern == "one" else 6)})
+
+
 def late_sweeps(draft: Draft) -> World:
     """A sweep runs three, five or eight minutes after the time in its event."""
     random = draft.random
@@ -357,6 +394,7 @@ def _repeated_hour(draft: Draft) -> World:
 KINDS: dict[str, Callable[[Draft], World]] = {
     "late-requests": late_requests,
     "lost-requests": lost_requests,
+    "lost-minutes": lost_minutes,
     "late-sweeps": late_sweeps,
     "clocks": clocks,
     "keep": kept,

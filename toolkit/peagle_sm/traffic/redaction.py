@@ -1,4 +1,4 @@
-"""Redaction of secrets in recorded traffic: keys, tokens, passwords, e-mail addresses, card numbers.
+"""Redaction of secrets in recorded traffic: keys, tokens, passwords, e-mail addresses, cards, bank accounts.
 
 The formats of keys come from bc-detect-secrets, from `secret_rules` and from `token_prefixes`. A text is
 searched as it is and with its escapes decoded (URL, JSON, HTML; also several levels), and the secret is
@@ -26,6 +26,7 @@ from peagle_sm.traffic.secret_rules import (
     assigned_spans,
     card_spans,
     command_spans,
+    iban_spans,
     is_secret_name,
     is_value,
     private_key_spans,
@@ -158,6 +159,8 @@ class Redactor:
             yield "email", span
         for span in card_spans(text):
             yield "card", span
+        for span in iban_spans(text):
+            yield "bank account", span
         runs = [run.span() for run in _LONG.finditer(text) if any(map(str.isdigit, run[0]))]
         for span in prefixed_spans(text, runs):
             yield "token", span

@@ -348,18 +348,68 @@ _STRINGS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 _COMMAND_ENDS = re.compile(r"[;|]|&(?=[&\s])|(?<!\\)(?<!\\\r)\n(?![ \t+]{0,16}-)")
 
 
+#: What begins a password option's value, after the option and its blanks or equals sign.
+_QUOTED_VALUE = r"(?P<quote>[\"'])(?P<quoted>[^\n\"']{2,100})(?P=quote)"
+_PLAIN_VALUE = r"(?P<secret>(?![-\"'<{(\[])[^\s\"'`;|&<>\\]{4,})"
+_APART = r"(?:[ \t+]{1,3}|=)"
+#: Commands whose option is a password, by its form: apart from the option, together with it, or both.
+#: Sources: the manual pages. Of ``mysql -p word`` the word is a database.
+_PASSWORD_OPTIONS = (
+    ("sshpass", rf"-p(?:{_APART})?"),
+    ("mysql", "-p"),
+    ("mariadb", "-p"),
+    ("redis-cli", rf"(?:-a|--pass){_APART}"),
+    ("mongo", rf"-p{_APART}"),
+    ("sqlcmd", r"-P[ \t+]{0,3}"),
+    ("ldap", r"-w[ \t+]{0,3}"),
+    ("7z", "-p"),
+    ("zip", rf"(?:-P|--password){_APART}"),
+    (" login", rf"-p{_APART}"),
+    ("smbclient", r"(?:-U|--user)(?:[ \t+]{1,3}|=)?[\"']?[^\s%\"']{1,64}%"),
+    ("openssl", r"-pass(?:in|out)?[ \t+]{1,3}pass:"),
+)
+_COMMAND_PASSWORDS = [
+    (command, re.compile(rf"(?<![\w-]){option}(?:{_QUOTED_VALUE}|{_PLAIN_VALUE})", re.ASCII))
+    for command, option in _PASSWORD_OPTIONS
+]
+#: A value that is to be filled in.
+_BLANK_VALUE = re.compile(
+    r"\$.*|%\w+%|\*+|\.+|x+|(?:(?:your|my)[_-]?)?(?:pass(?:word|wd)?|secret)", re.IGNORECASE
+)
+
+
 def command_spans(text: str) -> Iterator[Span]:
-    """Yield the passwords of ``curl -u user:password``; other commands have user and group there."""
-    if "curl" not in text:
-        return
+    """Yield passwords in the options of commands: ``curl -u user:password``, ``sshpass -p password``.
+
+    Other commands have user and group after ``-u``, and ports after ``-p``.
+    """
+    if "curl" in text:
+        yield from _curl_spans(text)
+    for command, pattern in _COMMAND_PASSWORDS:
+        if command not in text:
+            continue
+        for found in pattern.finditer(text):
+            group = "secret" if found["secret"] is not None else "quoted"
+            secret = found[group].rstrip(";,.)") if group == "secret" else found[group]
+            if _is_option_of(command, text, found.start()) and not _BLANK_VALUE.fullmatch(secret):
+                start = found.start(group)
+                yield start, start + len(secret)
+
+
+def _curl_spans(text: str) -> Iterator[Span]:
     for found in _CURL_USER.finditer(text):
         group = "secret" if found["secret"] is not None else "quoted"
         user, secret = found["name"] or found["quoted_name"], found[group].rstrip(";,.)")
-        _, curl, between = text[max(0, found.start() - _COMMAND) : found.start()].rpartition("curl")
-        if not curl or _COMMAND_ENDS.search(_STRINGS.sub("", between)):
+        if not _is_option_of("curl", text, found.start()):
             continue
         if not (_CODE.fullmatch(secret) or secret.startswith("$") or (user + secret).isdigit()):
             yield found.span(group)
+
+
+def _is_option_of(command: str, text: str, at: int) -> bool:
+    """Return whether the option at a place belongs to a command that begins before it."""
+    _, name, between = text[max(0, at - _COMMAND) : at].rpartition(command)
+    return bool(name) and _COMMAND_ENDS.search(_STRINGS.sub("", between)) is None
 
 
 _ADDRESS = re.compile(
@@ -375,6 +425,36 @@ def address_spans(text: str) -> Iterator[Span]:
     for found in _ADDRESS.finditer(text):
         if not (found[0].startswith("git@") and text[found.end() : found.end() + 1] in (":", "/")):
             yield found.span()
+
+
+#: Length of an IBAN by country (SWIFT's IBAN registry).
+_IBAN_LENGTHS = {
+    country: int(row[:2])
+    for row in (
+        "15NO 16BE 18DKFIFKFOGLNLSD 19MKSI 20ATBAEEKZLTLUMNXK 21CHHRLILV 22BGBHCRDEGBGEIEMERSVA",
+        "23AEGIILIQOMSOTL 24ADCZESMDPKROSASESKTNVG 25LYPTST 26ISTR 27BIDJFRGRITMCMRSM",
+        "28ALAZBYCYDOGTHNHULBNIPLSV 29BREGPSQAUA 30JOKWMUYE 31MTSC 32LC 33RU",
+    )
+    for row in row.split()
+    for country in re.findall("[A-Z]{2}", row)
+}
+_IBAN_BEGINS = re.compile(r"(?<![A-Za-z0-9])(?P<country>[A-Za-z]{2})\d{2}(?=[ +-]?[A-Za-z0-9])", re.ASCII)
+_IBAN_REST = {
+    length: re.compile(rf"(?:[ +-]?[A-Za-z0-9]){{{length - 4}}}(?![A-Za-z0-9])", re.ASCII)
+    for length in set(_IBAN_LENGTHS.values())
+}
+
+
+def iban_spans(text: str) -> Iterator[Span]:
+    """Yield bank accounts: an IBAN of its country's length with the right check digits (ISO 13616)."""
+    for begin in _IBAN_BEGINS.finditer(text):
+        length = _IBAN_LENGTHS.get(begin["country"].upper())
+        rest = _IBAN_REST[length].match(text, begin.end()) if length is not None else None
+        if rest is None:
+            continue
+        account = re.sub(r"[ +-]", "", text[begin.start() : rest.end()]).upper()
+        if int("".join(str(int(each, 36)) for each in account[4:] + account[:4])) % 97 == 1:
+            yield begin.start(), rest.end()
 
 
 _DIGITS = re.compile(

@@ -25,10 +25,15 @@ _UNICODE_CLASSES = {
     r"\p{M}": r"\u0300-\u036f",
     r"\p{P}": r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u2027\u2030-\u205e\u3001-\u303f",
     r"\p{S}": r"\u00d7\u00f7\u20a0-\u20bf\u2100-\u2bff",
-    # The runtime's headers: this one stands alone, that one inside [...].
+    # The runtime's headers, and names of policies: inside [...], or alone.
     r"\p{ASCII}": r"[\x00-\x7f]",
-    r"\p{Print}": r"\x20-\x7e",
+    r"[\p{Print}": r"[\x20-\x7e",
+    r"\p{Print}": r"[\x20-\x7e]",
     r"\z": r"\Z",
+    r"\p{Alnum}": r"A-Za-z0-9",
+    # Java writes what is beyond the first plane as surrogates, and takes the hyphen after a class literally.
+    r"\uD800\uDC00-\uDBFF\uDFFF": r"\U00010000-\U0010ffff",
+    r"[\w-_]": r"[\w\-_]",
 }
 
 
@@ -39,7 +44,8 @@ def service_model() -> ServiceModel:
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern of botocore's models, which are Java's."""
     for java, python in _UNICODE_CLASSES.items():
         pattern = pattern.replace(java, python)
     # Java repeats the end of a text as it repeats a letter: `…$ {1,256}` without the blank.
@@ -61,8 +67,15 @@ def checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
             that fails.
     """
     shape = operation(name).input_shape
-    if not isinstance(shape, StructureShape):
-        return {}
+    return checked_by(shape, body) if isinstance(shape, StructureShape) else {}
+
+
+def checked_by(shape: StructureShape, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body's members that the shape has, as `checked` does.
+
+    Raises:
+        ApiError: as `checked`.
+    """
     known = _known(shape, body, "")
     problems = list(_problems(shape, known, ""))
     if problems:
@@ -174,7 +187,7 @@ def _constraints(shape: Shape, value: Any) -> Iterator[tuple[str, bool]]:
                 value in limits["enum"],
             )
         if "pattern" in limits:
-            matches = _compiled(limits["pattern"]).fullmatch(value) is not None
+            matches = compiled(limits["pattern"]).fullmatch(value) is not None
             yield f"Member must satisfy regular expression pattern: {limits['pattern']}", matches
 
 
@@ -215,7 +228,7 @@ def page(
         try:
             wanted = [row for row in wanted if (key(row) < after if descending else key(row) > after)]
         except TypeError:
-            raise _bad_token() from None
+            raise bad_token() from None
     size = request.get("MaxResults", DEFAULT_PAGE)
     shown = wanted[:size]
     token = _encoded(key(shown[-1])) if len(wanted) > size else None
@@ -275,11 +288,12 @@ def _decoded(token: str) -> tuple[Any, ...]:
     try:
         value = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error):
-        raise _bad_token() from None
+        raise bad_token() from None
     if not isinstance(value, list):
-        raise _bad_token()
+        raise bad_token()
     return tuple(value)
 
 
-def _bad_token() -> Exception:
+def bad_token() -> ApiError:
+    """The token of another call, or none of ours."""
     return invalid("Invalid NextToken: use the token of the previous answer, unchanged.")

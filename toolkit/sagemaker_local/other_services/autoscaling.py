@@ -6,7 +6,7 @@ instances and copies change only by an API call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -60,12 +60,23 @@ def _lay_targets(backend: Any) -> None:
 
     register, deregister = backend.register_scalable_target, backend.deregister_scalable_target
 
-    def register_scalable_target(self: Any, namespace: str, r_id: str, *more: Any, **others: Any) -> Any:
+    def register_scalable_target(self: Any, namespace: str, r_id: str, dimension: str, **others: Any) -> Any:
         if namespace == "sagemaker" and not self.peagle_has_target(r_id):
             raise AWSValidationException(f"No SageMaker resource found for resource ID: {r_id}")
-        return register(self, namespace, r_id, *more, **others)
+        known = self.targets.get(dimension, {}).get(r_id)
+        least, most = (
+            others[name] if others[name] is not None or known is None else getattr(known, name)
+            for name in ("min_capacity", "max_capacity")
+        )
+        if least is None or most is None:
+            raise AWSValidationException(
+                "MinCapacity and MaxCapacity are required when a scalable target is registered"
+            )
+        _check_capacities(least, most)
+        return register(self, namespace, r_id, dimension, **others)
 
     def deregister_scalable_target(self: Any, namespace: str, r_id: str, dimension: str) -> None:
+        _check_registered(self, namespace, r_id, dimension, "found")
         deregister(self, namespace, r_id, dimension)
         # "Deregistering a scalable target deletes the scaling policies that are associated with it."
         for key, policy in list(self.policies.items()):
@@ -77,19 +88,73 @@ def _lay_targets(backend: Any) -> None:
                 policy.delete_alarms(self.account_id, self.region_name)
                 del self.policies[key]
 
+    backend.put_scheduled_action = _checked_action(backend.put_scheduled_action)
     backend.register_scalable_target = register_scalable_target
     backend.deregister_scalable_target = deregister_scalable_target
 
 
+def _checked_action(put: Callable[..., None]) -> Callable[..., None]:
+    """Return PutScheduledAction that refuses what AWS refuses."""
+    from moto.applicationautoscaling.exceptions import AWSValidationException
+
+    def put_scheduled_action(self: Any, **asked: Any) -> None:
+        place = (asked["service_namespace"], asked["resource_id"], asked["scalable_dimension"])
+        _check_registered(self, *place, "registered")
+        action: Mapping[str, int] = asked["scalable_target_action"] or {}
+        if not action:
+            raise AWSValidationException(
+                "At least one of minimum capacity and maximum capacity should be provided"
+            )
+        _check_capacities(action.get("MinCapacity", 0), action.get("MaxCapacity"))
+        put(self, **asked)
+
+    return put_scheduled_action
+
+
+def _check_capacities(least: int, most: int | None) -> None:
+    from moto.applicationautoscaling.exceptions import AWSValidationException
+
+    if most is not None and least > most:
+        raise AWSValidationException("Maximum capacity cannot be less than minimum capacity")
+
+
+def _check_registered(backend: Any, namespace: str, r_id: str, dimension: str, verb: str) -> None:
+    """Refuse an operation on a scalable target that does not exist, with AWS's code and words."""
+    from moto.core.exceptions import JsonRESTError
+
+    if r_id not in backend.targets.get(dimension, {}):
+        raise JsonRESTError(
+            "ObjectNotFoundException",
+            f"No scalable target {verb} for service namespace: {namespace}, resource ID: {r_id}, "
+            f"scalable dimension: {dimension}",
+        )
+
+
 def _lay_policies(backend: Any, policy: Any) -> None:
-    create, put = policy.create_alarms, backend.put_scaling_policy
+    from moto.core.exceptions import JsonRESTError
+
+    create, put, delete = policy.create_alarms, backend.put_scaling_policy, backend.delete_scaling_policy
 
     def create_alarms(self: Any) -> None:
         create(self)
         if self.service_namespace == "sagemaker" and self.policy_type == "TargetTrackingScaling":
             self.alarms.extend(_tracking_alarms(self))
 
+    def delete_scaling_policy(
+        self: Any, policy_name: str, service_namespace: str, resource_id: str, scalable_dimension: str
+    ) -> None:
+        place = (service_namespace, resource_id, scalable_dimension)
+        if policy.formulate_key(*place, policy_name) not in self.policies:
+            raise JsonRESTError(
+                "ObjectNotFoundException",
+                f"No scaling policy found for service namespace: {service_namespace}, resource ID: "
+                f"{resource_id}, scalable dimension: {scalable_dimension}, policy name: {policy_name}",
+            )
+        delete(self, policy_name, *place)
+
     def put_scaling_policy(self: Any, **asked: Any) -> Any:
+        place = (asked["service_namespace"], asked["resource_id"], asked["scalable_dimension"])
+        _check_registered(self, *place, "registered")
         before = {
             key: list(known.alarms)
             for key, known in self.policies.items()
@@ -106,6 +171,7 @@ def _lay_policies(backend: Any, policy: Any) -> None:
 
     policy.create_alarms = create_alarms
     backend.put_scaling_policy = put_scaling_policy
+    backend.delete_scaling_policy = delete_scaling_policy
 
 
 def _tracking_alarms(policy: Any) -> list[Any]:

@@ -21,6 +21,7 @@ def lay_rules() -> None:
     _lay_lambda_rules()
     _lay_iam_rules()
     _lay_composite_alarms()
+    _lay_stream_prefix()
     _lay_conflict_status()
     _lay_caller_identity()
     _leave_out_builders_of_addresses()
@@ -101,6 +102,35 @@ def _lay_composite_alarms() -> None:
 
     if not hasattr(CloudWatchResponse, "put_composite_alarm"):
         CloudWatchResponse.put_composite_alarm = CloudWatchResponse.put_metric_alarm
+
+
+def _lay_stream_prefix() -> None:
+    """Have FilterLogEvents read only the streams that begin with ``logStreamNamePrefix``."""
+    from moto.logs.exceptions import InvalidParameterException
+    from moto.logs.responses import LogsResponse
+
+    if getattr(LogsResponse, _MARK, False):
+        return
+
+    filter_events = LogsResponse.filter_log_events
+
+    def filter_log_events(self: Any) -> Any:
+        asked = json.loads(self.body)
+        prefix, group = asked.get("logStreamNamePrefix"), asked.get("logGroupName")
+        if prefix is None or group not in self.logs_backend.groups:
+            return filter_events(self)
+        if asked.get("logStreamNames"):
+            raise InvalidParameterException(
+                "LogStreamNamePrefix and LogStreamNames cannot both be specified in one request."
+            )
+        names = [name for name in self.logs_backend.groups[group].streams if name.startswith(prefix)]
+        if not names:
+            return json.dumps({"events": [], "searchedLogStreams": []})
+        self.body = json.dumps({**asked, "logStreamNames": names})
+        return filter_events(self)
+
+    LogsResponse.filter_log_events = filter_log_events
+    setattr(LogsResponse, _MARK, True)
 
 
 def _lay_conflict_status() -> None:

@@ -64,6 +64,13 @@ def broken(request: web.Request, body: bytes, error: Exception) -> web.Response:
     return _error(request, "InternalFailure", message, 500)
 
 
+def operation_model(request: web.Request, body: bytes) -> Any:
+    """Return botocore's model of the operation that a request asks for; None if it has none."""
+    model = _model(_service(request))
+    name = _operation(request, body).partition(" ")[2]
+    return model.operation_model(name) if model is not None and name in model.operation_names else None
+
+
 def _service(request: web.Request) -> str:
     caller = awsjson.caller_of(request)
     return caller.service if caller is not None else _UNSIGNED

@@ -88,7 +88,11 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
             f"Endpoint {name} will be turned off at {_at(at)}, or soon after: {why}. {spent}",
             "To keep it, for example for two hours:",
             f"  peagle-sm keep {name} 2h",
-            *(["or send it a request before then."] if tell is Tell.IDLE_SOON else []),
+            *(
+                ["or send it a request before then."]
+                if tell is Tell.IDLE_SOON
+                else ["To turn it on again later:", f"  peagle-sm resume {name}"]
+            ),
         ]
     )
 

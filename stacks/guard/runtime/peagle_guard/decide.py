@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from peagle_guard.aws import same_time
+from peagle_guard.evidence import LONGEST_MARK
 from peagle_guard.records import (
     BUSY,
     SERVING,
@@ -89,6 +90,13 @@ class Limit:
     def warn_from(self) -> datetime:
         """Time at which the notice is due."""
         return self.at - self.warning
+
+    def announced(self, record: Record) -> bool:
+        """Decide whether a notice named this limit, or one that was only a little earlier.
+
+        The end of a budget moves to and fro with the number of instances.
+        """
+        return record.warned_at is not None and record.warned_at >= self.warn_from - self.warning
 
 
 def expires_at(created_at: datetime, lifecycle: Lifecycle, record: Record) -> datetime:
@@ -276,6 +284,9 @@ def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta)
 
 
 _MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+# Notices about one endpoint within a day, as long as nobody moves its limits.
+_MOST_NOTICES = 3
 # Turning off is retried at the next sweep, not by a second sweep at the same time.
 RETRY = timedelta(minutes=4)
 # A stack that is being updated to off deletes its endpoint within this time, whatever the metrics show.
@@ -290,23 +301,47 @@ def decide(
     The returned record is to be written (on its version) before acting.
     """
     if endpoint is None:
-        return decide_gone(lifecycle, record, now, RETRY)
+        return _announced(decide_gone(lifecycle, record, now, RETRY), now)
     record = track(endpoint, lifecycle, record, now)
     if evidence.streams_shown is not None:
         record = replace(record, streams_hidden=not evidence.streams_shown)
     record = replace(record, unknown_since=_unknown_since(endpoint, lifecycle, record, evidence, now))
     limit = next_limit(endpoint, lifecycle, record, now)
-    decision = _decide(endpoint, lifecycle, record, evidence, now, limit)
+    decision = _announced(_decide(endpoint, lifecycle, record, evidence, now, limit), now)
     return replace(decision, expires_at=expires_at(endpoint.created_at, lifecycle, record))
+
+
+def _announced(decision: Decision, now: datetime) -> Decision:
+    """Record the decision's notice, without one that would be the day's fourth.
+
+    A limit, a failure and a turn-off that nobody was warned of are always announced, once each. So only the
+    last word, that the endpoint is off, may be one too many: its end was announced then.
+    """
+    if decision.tell is None:
+        return decision
+    recent = _recent_notices(decision.record, now)
+    if decision.tell is Tell.GONE and len(recent) >= _MOST_NOTICES:
+        return replace(decision, tell=None)
+    return replace(decision, record=replace(decision.record, notices=(*recent, now)))
+
+
+def _recent_notices(record: Record, now: datetime) -> tuple[datetime, ...]:
+    """Return when notices about the endpoint were sent within a day."""
+    return tuple(at for at in record.notices if now - at < _DAY)
 
 
 def _unknown_since(
     endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
 ) -> datetime | None:
-    """Return since when the metrics are incomplete; in the first idle time they always are."""
-    served = record.first_in_service_at
-    if evidence.kind is not Kind.UNKNOWN or lifecycle.scales_to_zero:
+    """Return since when the metrics are incomplete; in the first idle time they always are.
+
+    Quiet that does not last until the turn-off does not end it: metrics may be lost again and again.
+    """
+    served, since = record.first_in_service_at, evidence.since
+    if evidence.kind is Kind.TRAFFIC or lifecycle.scales_to_zero:
         return None
+    if since is not None:
+        return None if since <= now - lifecycle.idle - lifecycle.grace else record.unknown_since
     if endpoint.status not in SERVING or served is None or now - served < lifecycle.idle:
         return record.unknown_since
     return record.unknown_since or now
@@ -327,8 +362,9 @@ def _decide(
         # A limit had started the turn-off, but the limit was moved since.
         record = replace(record, off_at=None, off_by=None, hours_off=False)
     decision = _on_evidence(endpoint, lifecycle, record, evidence, now)
-    warned = record.warned_at is not None and record.warned_at >= limit.warn_from
-    if warned or now < limit.warn_from or decision.action in (Action.MARK, Action.TURN_OFF):
+    if limit.announced(record) or now < limit.warn_from:
+        return decision
+    if decision.action in (Action.MARK, Action.TURN_OFF):
         return decision
     noted = replace(decision.record, warned_at=now)
     reason = f"its {limit.by} limit is near; {decision.reason}"
@@ -356,8 +392,7 @@ def _at_limit(
         until = limit.drained_at
         reason = f"{passed}; traffic drains until {until.isoformat(timespec='seconds')} at the latest"
         return Decision(Action.WAIT, reason, record, off_by=limit.by, off_at=until)
-    told = record.warned_at is not None and record.warned_at >= limit.warn_from
-    return _turn_off(record, limit.by, passed, now, told=told)
+    return _turn_off(record, limit.by, passed, now, told=limit.announced(record))
 
 
 def _on_evidence(
@@ -384,12 +419,13 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
     since, until = evidence.since, evidence.until
     if since is None or until is None or since > now - lifecycle.idle + _MINUTE:
         return Decision(Action.NONE, "unknown is not idle: quiet is not proven for the idle time", record)
-    marked_at = _mark_that_holds(lifecycle, record, since)
+    marked_at = _mark_that_holds(lifecycle, record, since, now)
     if marked_at is None:
         off_at = now + lifecycle.grace
         marked = replace(_forgotten(record, now), quiet_since=since, marked_at=now)
         reason = f"quiet since {since.isoformat(timespec='seconds')}"
-        return Decision(Action.MARK, reason, marked, Tell.IDLE_SOON, OffBy.IDLE, off_at)
+        tell = Tell.IDLE_SOON if _is_news(record, evidence, now) else None
+        return Decision(Action.MARK, reason, marked, tell, OffBy.IDLE, off_at)
     off_at = marked_at + lifecycle.grace
     if now < off_at:
         reason = f"quiet; checked again at {off_at.isoformat(timespec='seconds')}"
@@ -399,15 +435,25 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
     return _turn_off(record, OffBy.IDLE, "proven quiet before and after the grace period", now, told=True)
 
 
-def _mark_that_holds(lifecycle: Lifecycle, record: Record, since: datetime) -> datetime | None:
+def _mark_that_holds(lifecycle: Lifecycle, record: Record, since: datetime, now: datetime) -> datetime | None:
     """Return when the endpoint was marked; None if it must be marked (again).
 
-    A mark is invalid if traffic was shown since, or if the idle time was raised and the mark is too early.
+    A mark holds if the quiet reaches back over the idle time before it. It does not if a request or a lost
+    minute came since, or if the idle time was raised.
     """
     marked_at, quiet_since = record.marked_at, record.quiet_since
-    if marked_at is None or quiet_since is None or since > quiet_since:
+    if marked_at is None or quiet_since is None or now - marked_at > LONGEST_MARK:
         return None
-    return marked_at if marked_at >= quiet_since + lifecycle.idle - _MINUTE else None
+    return marked_at if max(since, quiet_since) <= marked_at - lifecycle.idle + _MINUTE else None
+
+
+def _is_news(record: Record, evidence: Evidence, now: datetime) -> bool:
+    """Decide whether a mark is announced: at most two a day, and not one that only lost metrics renewed."""
+    recent = _recent_notices(record, now)
+    marked_at, used_at = record.marked_at, evidence.used_at
+    if marked_at is None or now - marked_at > LONGEST_MARK or (used_at is not None and used_at >= marked_at):
+        return len(recent) < _MOST_NOTICES - 1
+    return not recent
 
 
 def _unmark(record: Record, reason: str, now: datetime) -> Decision:

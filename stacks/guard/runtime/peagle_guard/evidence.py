@@ -28,8 +28,8 @@ LATE = timedelta(minutes=5)
 REQUEST_LAG = timedelta(minutes=27)
 # A GPU that answers nobody is at 0; one that decodes a single stream is far above this.
 IDLE_GPU_PERCENT = 5.0
-# A mark older than this is set again, with a new notice, instead of looking back ever further.
-_LONGEST_LOOK_BACK = timedelta(hours=6)
+# An older mark is set again, instead of looking back ever further.
+LONGEST_MARK = timedelta(hours=6)
 # How far around a lost minute its samples are compared.
 _AROUND = 3
 
@@ -87,6 +87,14 @@ class Window:
         return REQUEST_LAG + self.interval - _MINUTE
 
 
+@dataclass(frozen=True)
+class _Doubt:
+    """Why quiet is not proven up to ``until``; None: at no time."""
+
+    detail: str
+    until: datetime | None = None
+
+
 def idle_start(lifecycle: Lifecycle, now: datetime) -> datetime:
     """Return the first whole minute of the idle time that ends now."""
     start = now - lifecycle.idle
@@ -94,41 +102,43 @@ def idle_start(lifecycle: Lifecycle, now: datetime) -> datetime:
 
 
 def window(lifecycle: Lifecycle, record: Record, now: datetime) -> Window:
-    """Return the time range to read: the idle time, and the time without traffic before a mark.
+    """Return the time range to read: the idle time, and the idle time before a mark.
 
     Not from the mark on: what CloudWatch had not yet shown when the mark was set is before it.
     """
     idle_from = start = idle_start(lifecycle, now)
-    if record.quiet_since is not None:
-        start = max(min(start, record.quiet_since), start - _LONGEST_LOOK_BACK)
+    if record.marked_at is not None and now - record.marked_at <= LONGEST_MARK:
+        start = min(start, idle_start(lifecycle, record.marked_at))
     return Window(start, idle_from, now, lifecycle.publish)
 
 
 def judge(subjects: Sequence[Subject], within: Window) -> Evidence:
     """Judge what the metrics show within a window.
 
-    Traffic before the idle time was shown late and is an idle time ago: the quiet begins after it, so that
-    the endpoint is marked again at once, and not a sweep later.
+    A request before the idle time was shown late; a minute that was lost before the idle time may hide one.
+    Both are an idle time ago, and the quiet begins after them. So a lost minute costs what a request in it
+    would have cost, and no more.
     """
     streams = _streams_shown(subjects)
-    start = within.start
+    start, used_at = within.start, None
     for subject in subjects:
         for what, busy in _busy(subject, start - within.interval):
             if busy + within.interval > within.idle_from:
                 detail = f"{what} of {subject.name} at {busy.isoformat(timespec='minutes')}"
                 return Evidence(Kind.TRAFFIC, detail=detail, streams_shown=streams)
             start = max(start, busy + within.interval)
-    until: list[datetime] = []
+            used_at = start - within.interval
+    since, until = start, list[datetime]()
     for subject in subjects:
-        doubt = _doubt(subject, start, within)
-        if doubt:
-            return Evidence(Kind.UNKNOWN, detail=f"{subject.name}: {doubt}", streams_shown=streams)
-        if subject.utilisation is not None:
-            until.append(max(subject.utilisation.points) + within.interval)
-            until.append(_requests_known_until(subject, within))
+        for doubt in _doubts(subject, start, within):
+            if doubt.until is None or doubt.until > within.idle_from:
+                detail = f"{subject.name}: {doubt.detail}"
+                return Evidence(Kind.UNKNOWN, detail=detail, streams_shown=streams)
+            since = max(since, doubt.until)
+        until += _proven_until(subject, within)
     if not until:
         return Evidence(Kind.UNKNOWN, detail="no variant or component is known")
-    return Evidence(Kind.QUIET, since=start, until=min(until), streams_shown=streams)
+    return Evidence(Kind.QUIET, since=since, until=min(until), streams_shown=streams, used_at=used_at)
 
 
 def _busy(subject: Subject, after: datetime) -> Iterator[tuple[str, datetime]]:
@@ -153,56 +163,99 @@ def _streams_shown(subjects: Sequence[Subject]) -> bool | None:
     return all(each.concurrency.points for each in served) if served else None
 
 
-def _requests_known_until(subject: Subject, within: Window) -> datetime:
-    """Return up to when every request would be shown: a later datapoint of theirs, or their longest delay."""
+def _proven_until(subject: Subject, within: Window) -> Iterator[datetime]:
+    """Yield for each publisher of a subject up to when its data reaches.
+
+    A request would be shown by a later datapoint of its publisher, or after the longest delay.
+    """
+    if subject.utilisation is None:
+        return
+    yield max(subject.utilisation.points) + within.interval
+    if subject.gpu is not None and subject.gpu.points:
+        yield max(subject.gpu.points) + within.interval
     known = _request_minutes(subject)
     settled = within.now - within.request_lag
-    return max(settled, max(known) + _MINUTE) if known else settled
+    yield max(settled, max(known) + _MINUTE) if known else settled
 
 
 def _request_minutes(subject: Subject) -> set[datetime]:
     return {*subject.invocations.points, *subject.concurrency.points}
 
 
-def _doubt(subject: Subject, start: datetime, within: Window) -> str | None:
-    """Return why this subject's quiet is not proven; None where it is."""
+def _doubts(subject: Subject, start: datetime, within: Window) -> Iterator[_Doubt]:
+    """Yield why this subject's quiet is not proven from ``start`` on."""
     read = (subject.invocations, subject.concurrency, subject.utilisation, subject.gpu)
     if not all(series.whole for series in read if series is not None):
-        return "CloudWatch returned an incomplete response"
+        yield _Doubt("CloudWatch returned an incomplete response")
+        return
     if subject.utilisation is None:
-        return None
-    counts, now = subject.utilisation.points, within.now
-    last = max((at for at in counts if at <= now), default=None)
+        return
+    counts = subject.utilisation.points
+    last = max((at for at in counts if at <= within.now), default=None)
     if last is None:
-        return "no utilisation data"
-    if now - last > LATE + 2 * within.interval:
-        return f"utilisation data is stale: the last is of {last.isoformat(timespec='minutes')}"
-    lost = _first_lost(start, counts, last, within.interval)
-    if lost is not None:
-        return f"utilisation is missing at {lost.isoformat(timespec='minutes')}"
-    return _lost_requests(subject, start, within)
+        yield _Doubt("no utilisation data")
+    elif _is_stale(last, within.now, within):
+        yield _Doubt(f"utilisation data is stale: the last is of {last.isoformat(timespec='minutes')}")
+    else:
+        yield from _lost_utilisation(subject, start, last, within)
+        yield from _lost_requests(subject, start, within)
 
 
-def _lost_requests(subject: Subject, start: datetime, within: Window) -> str | None:
-    """Return what is lost of request metrics that are written while there is no traffic.
+def _is_stale(last: datetime, now: datetime, within: Window) -> bool:
+    return now - last > LATE + 2 * within.interval
 
-    A series without a datapoint in the quiet writes no zeros: there only time tells (``REQUEST_LAG``).
+
+def _lost_utilisation(subject: Subject, start: datetime, last: datetime, within: Window) -> Iterator[_Doubt]:
+    """Yield the gaps in what the instances write, except where each minute's requests are written.
+
+    Only the datapoint after the newest shows whether the newest holds the samples of a gap before it.
+    Where requests in flight are not shown, only the GPUs show them, so each of their minutes is needed.
+    """
+    counts = {} if subject.utilisation is None else subject.utilisation.points
+    requests = set() if subject.gpu is not None else _request_minutes(subject)
+    for begin, end in _gaps(start, counts, last, within.interval):
+        minutes = (begin + number * _MINUTE for number in range((end - begin) // _MINUTE))
+        if not all(minute in requests for minute in minutes):
+            detail = f"utilisation is missing at {begin.isoformat(timespec='minutes')}"
+            yield _Doubt(detail, None if end == last else end)
+    gpu = {} if subject.gpu is None else subject.gpu.points
+    if not gpu:
+        return
+    newest = max(gpu)
+    if _is_stale(newest, last, within):
+        yield _Doubt(f"GPU utilisation is stale: the last is of {newest.isoformat(timespec='minutes')}")
+    for at in counts:
+        if start <= at <= newest and at not in gpu:
+            detail = f"GPU utilisation is missing at {at.isoformat(timespec='minutes')}"
+            yield _Doubt(detail, at + within.interval)
+
+
+def _lost_requests(subject: Subject, start: datetime, within: Window) -> Iterator[_Doubt]:
+    """Yield what is lost of request metrics that are written while there is no traffic.
+
+    A series without a datapoint in the quiet writes no zeros: there only time tells (``REQUEST_LAG``). A
+    series whose zeros stopped before the idle time writes none any more.
     """
     known = sorted(_request_minutes(subject))
     if not known or known[-1] < start:
-        return None if subject.sparse else "no metric shows whether it has requests"
-    if within.now - known[-1] > within.request_lag + within.interval:
-        return f"request metrics stopped at {known[-1].isoformat(timespec='minutes')}"
+        if not subject.sparse:
+            yield _Doubt("no metric shows whether it has requests")
+        return
+    last = known[-1]
+    if within.now - last > within.request_lag + within.interval:
+        after = last + within.interval if subject.sparse else None
+        yield _Doubt(f"request metrics stopped at {last.isoformat(timespec='minutes')}", after)
+        return
     # The interval is the endpoint's own only with enhanced metrics; otherwise it is a minute.
     step = min([within.interval, *(other - one for one, other in pairwise(known))])
-    lost = _first_lost(start, dict.fromkeys(known, 1.0), known[-1], step)
-    return None if lost is None else f"request metrics are missing at {lost.isoformat(timespec='minutes')}"
+    for begin, end in _gaps(start, dict.fromkeys(known, 1.0), last, step):
+        yield _Doubt(f"request metrics are missing at {begin.isoformat(timespec='minutes')}", end)
 
 
-def _first_lost(
+def _gaps(
     start: datetime, counts: Mapping[datetime, float], last: datetime, step: timedelta
-) -> datetime | None:
-    """Return the first minute from ``start`` to ``last`` of which nothing is known; None where there is none.
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the gaps between ``start`` and ``last``: their first minute, and the datapoint that ends them.
 
     Publishers jitter: a datapoint may be a minute off, or its samples may be in the next or the previous one,
     which then has twice as many as those around. More instances do not look like that: their samples are in
@@ -213,7 +266,7 @@ def _first_lost(
     if first == 0:
         # An interval is complete after its length.
         if stamps[0] - start >= step + _jitter(step) and stamps[0] > start:
-            return start
+            yield start, stamps[0]
         first = 1
     spent: set[int] = set()
     for number in range(first, len(stamps)):
@@ -225,9 +278,9 @@ def _first_lost(
             (n for n in (number - 1, number) if _has_both(stamps, counts, n, number) and n not in spent), None
         )
         if gap > 2 * step or both is None:
-            return max(start, one + step)
-        spent.add(both)
-    return None
+            yield max(start, one + step), other
+        else:
+            spent.add(both)
 
 
 def _jitter(step: timedelta) -> timedelta:

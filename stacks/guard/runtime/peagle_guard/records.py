@@ -88,6 +88,8 @@ class Record:
     keep_until: datetime | None = None
     expires_at: datetime | None = None
     warned_at: datetime | None = None
+    # When notices about it were sent; those older than a day are dropped.
+    notices: tuple[datetime, ...] = ()
     # Paused by hand: the timetable does not wake it. hours_off: turned off by the timetable.
     paused: bool = False
     hours_off: bool = False
@@ -135,6 +137,7 @@ class Evidence:
     """Evidence from the metrics; quiet is proven from ``since`` to ``until``, else both are None.
 
     ``streams_shown``: whether requests in flight are shown, None without traffic by which to tell.
+    ``used_at``: the last use before the quiet, if the window shows it.
     """
 
     kind: Kind
@@ -142,6 +145,7 @@ class Evidence:
     until: datetime | None = None
     detail: str = ""
     streams_shown: bool | None = None
+    used_at: datetime | None = None
 
 
 class Action(StrEnum):

@@ -159,6 +159,7 @@ def written(record: Record, now: datetime) -> dict[str, dict[str, Any] | None]:
         "spent_usd": {"N": str(round(record.spent_usd, 6))},
         "off_by": None if record.off_by is None else {"S": str(record.off_by)},
         "variants": {"S": json.dumps(record.variants)},
+        "notices": {"S": json.dumps([at.isoformat() for at in record.notices])},
         "version": {"N": str(record.version)},
         "ttl": {"N": str(int((now + _REMEMBERED).timestamp()))} if forgotten else None,
     }
@@ -183,6 +184,7 @@ def read(item: Mapping[str, Mapping[str, Any]]) -> Record:
         spent_usd=spent or 0.0,
         off_by=OffBy(off_by) if off_by in set(OffBy) else None,
         variants=_names(_json(text("variants"))),
+        notices=tuple(at for at in map(_moment, _names(_json(text("notices")))) if at is not None),
         version=_count(item, "version") or 0,
         **values,
     )

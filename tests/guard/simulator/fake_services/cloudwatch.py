@@ -228,7 +228,7 @@ class Metrics:
             found += [(start + shift, start) for start in range(first, stop + 1, size)]
         if requests and rules.late:
             return list(self._kept(found, size, now, requests))
-        if rules.gaps or (requests and rules.request_gaps):
+        if rules.lost:
             return [each for each in found if not self._lost(each[1], size, requests)]
         return found
 
@@ -243,7 +243,8 @@ class Metrics:
     def _lost(self, start: int, size: int, requests: bool) -> bool:
         # What is lost is what the publisher sends at the end of an interval.
         sent = start + size - MINUTE - self.rules.skew_s
-        return _inside(sent, self.rules.gaps) or (requests and _inside(sent, self.rules.request_gaps))
+        gaps = self.rules.request_gaps if requests else self.rules.host_gaps
+        return _inside(sent, self.rules.gaps) or _inside(sent, gaps)
 
     def _lateness(self, start: int, requests: bool) -> int:
         minute = start - self.rules.skew_s

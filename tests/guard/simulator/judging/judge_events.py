@@ -26,6 +26,9 @@ from tests.guard.simulator.worlds.world import World
 
 HALF_S = 20 * 60
 OVERDUE_S = HOUR
+SEEN_GONE_S = 15 * 60
+"""A sweep sees within this that an endpoint is gone."""
+
 LIMIT_S = 90
 """A schedule that was moved later than its life's end by more than this is wrong."""
 
@@ -37,6 +40,7 @@ PROMISES = (
     "half",
     "never_ended",
     "overdue",
+    "notices",
     "schedule_moved",
     "hours",
     "double",
@@ -81,6 +85,7 @@ def judge_events(world: World, run: GuardRun) -> Findings:
         _half(run, each, found)
         _overdue(world, each, found)
         _moved(run, each, found)
+        _notices(run, each, found)
     _limits(verdict, found)
     for text in run.crashes:
         found.note("crashes", text)
@@ -162,7 +167,8 @@ def _overdue(world: World, each: Ended, found: Findings) -> None:
     """Quiet for more than an hour beyond what the rules take.
 
     Where CloudWatch writes nothing when idle, or is late, the lateness has to be waited out. A register item
-    that was lost takes what was proven with it. Where minutes are lost, nothing proves quiet: counted apart.
+    that was lost takes what was proven with it. While minutes are being lost, nothing proves quiet: counted
+    apart. After the last of them the time begins anew.
     """
     life, rules = each.life, world.cloudwatch
     end = life.turning_off_at if life.turning_off_at is not None else world.end
@@ -173,10 +179,30 @@ def _overdue(world: World, each: Ended, found: Findings) -> None:
     once = life.plan.idle_s + life.plan.grace_s + (0 if rules.zeros and not rules.late else LATEST_S)
     allowed = once + OVERDUE_S + sum(each.lasting_s for each in world.failing)
     allowed += once * sum(bad.endpoint == life.plan.name for bad in world.bad_items)
-    longest = max((stop - begin for begin, stop in quiet_stretches(life, end, end)), default=0)
+    longest = known = 0
+    for begin, stop in quiet_stretches(life, end, end):
+        lost_until = max((last for first, last in rules.lost if first < stop), default=0)
+        longest = max(longest, stop - begin)
+        known = max(known, stop - max(begin, lost_until))
     if longest > allowed:
-        name = "unproven" if rules.gaps or rules.request_gaps else "overdue"
+        name = "overdue" if known > allowed else "unproven"
         found.note(name, f"{life.plan.name} quiet for {longest - allowed} s too long, ended {end}")
+
+
+def _notices(run: GuardRun, each: Ended, found: Findings) -> None:
+    """Count lives with more than three notices within a day.
+
+    A lease needs one of its own, and a register item that was lost takes with it what was sent.
+    """
+    life, name = each.life, each.life.plan.name
+    lost = any(bad.endpoint == name for bad in run.account.world.bad_items)
+    if lost or run.account.kept.get(id(life)):
+        return
+    end = run.account.world.end if life.gone_at is None else life.gone_at + SEEN_GONE_S
+    about = (at for at, subject, _ in run.aws.notices if f": {name} " in subject)
+    sent = sorted(at for at in about if life.created_at < at <= end)
+    if any(later - first < 24 * HOUR for first, later in zip(sent, sent[3:], strict=False)):
+        found.note("notices", f"{len(sent)} about {name}")
 
 
 def _moved(run: GuardRun, each: Ended, found: Findings) -> None:

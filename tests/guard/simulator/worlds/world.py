@@ -155,6 +155,8 @@ class CloudWatch:
     """Times of which the request metrics come late; the utilisation, from another publisher, is on time."""
     request_gaps: tuple[Interval, ...] = ()
     """Minutes of which no request metric ever appears; the utilisation does."""
+    host_gaps: tuple[Interval, ...] = ()
+    """Minutes of which no utilisation ever appears, of CPUs and GPUs; the request metrics do."""
     jitter_every: int = 0
     """Every so many minutes an instance's utilisation sample falls into the next minute; 0: never."""
     stamped_at_end: bool = False
@@ -167,9 +169,14 @@ class CloudWatch:
     """CloudWatch's clock minus the guard's."""
 
     @property
+    def lost(self) -> tuple[Interval, ...]:
+        """Return the times of which some metric never appears."""
+        return (*self.gaps, *self.request_gaps, *self.host_gaps)
+
+    @property
     def works(self) -> bool:
         """Say whether the metrics are complete, on time and readable throughout."""
-        whole = not (self.gaps or self.stale or self.errors or self.late or self.request_gaps)
+        whole = not (self.lost or self.stale or self.errors or self.late)
         return whole and not self.skew_s and self.lag_s <= 120
 
 

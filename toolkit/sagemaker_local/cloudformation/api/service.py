@@ -22,7 +22,7 @@ from sagemaker_local.cloudformation.engine import Engine
 from sagemaker_local.cloudformation.errors import CloudFormationError, Interrupted, TemplateError, invalid
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools, Types
-from sagemaker_local.wire import awsjson
+from sagemaker_local.wire import awsjson, tokens
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,8 @@ class CloudFormation:
                 raise CloudFormationError(
                     "InvalidAction", f"the local CloudFormation has no {operation.name}; it has {known}"
                 )
-            return 200, wire.answer(operation, work(wire.parameters_of(operation, form)))
+            asked = wire.parameters_of(operation, form)
+            return 200, wire.answer(operation, _paged(operation.name, work, asked))
         except CloudFormationError as error:
             return error.status, wire.refusal(error)
         except TemplateError as error:
@@ -105,6 +106,19 @@ class CloudFormation:
     def _pause(self, seconds: float) -> None:
         if self._ending.wait(seconds):
             raise Interrupted
+
+
+def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Do the work; a NextToken belongs to one operation and its filters."""
+    asked = dict(request)
+    if "NextToken" in request:
+        asked["NextToken"] = tokens.unbound(operation, request)
+        if asked["NextToken"] is None:
+            raise invalid("NextToken is invalid")
+    result = work(asked)
+    if result.get("NextToken") is None:
+        return result
+    return {**result, "NextToken": tokens.bound(operation, request, result["NextToken"])}
 
 
 def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) -> dict[str, Answer]:

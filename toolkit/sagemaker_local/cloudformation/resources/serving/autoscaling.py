@@ -77,8 +77,7 @@ class ScalingPolicy:
 
 
 def _unless_gone() -> gone_is_fine:
-    # AWS has a code of its own for it, moto says it by ValidationException.
-    return gone_is_fine("ObjectNotFoundException", saying="No scal")
+    return gone_is_fine("ObjectNotFoundException")
 
 
 def _place(properties: Properties) -> dict[str, Any]:

@@ -1,0 +1,228 @@
+"""Calls that botocore's clients send and AWS refuses: they are refused here too, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from botocore.loaders import Loader
+
+from sagemaker_local.control.requests import compiled
+from tests.local.serving import Server
+
+VARIANT = "sagemaker:variant:DesiredInstanceCount"
+TRACKING = {
+    "PolicyName": "track",
+    "PolicyType": "TargetTrackingScaling",
+    "TargetTrackingScalingPolicyConfiguration": {
+        "TargetValue": 3.0,
+        "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+    },
+}
+
+
+@pytest.mark.parametrize("service", ["scheduler", "application-autoscaling", "logs", "sagemaker"])
+def test_every_pattern_of_the_models_is_readable(service: str) -> None:
+    shapes = Loader().load_service_model(service, "service-2")["shapes"]
+    patterns = {shape["pattern"] for shape in shapes.values() if "pattern" in shape}
+    assert all(compiled(pattern) for pattern in patterns)
+    assert len(patterns) > 2
+
+
+def test_characters_beyond_the_first_plane_fit_javas_ranges() -> None:
+    pattern = compiled(r"[\u0020-\uD7FF\uE000-\uFFFD\uD800\uDC00-\uDBFF\uDFFF\r\n\t]*")
+    assert pattern.fullmatch("endpoint/ä/\U0001f600")
+    assert not pattern.fullmatch("a\x00b")
+    printable = compiled(r"\p{Print}+")
+    assert (bool(printable.fullmatch("two words")), bool(printable.fullmatch("ä"))) == (True, False)
+
+
+def refused(call: Callable[..., Any], **asked: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as raised:
+        call(**asked)
+    answer = raised.value.response
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 400
+    return answer["Error"]["Code"], answer["Error"]["Message"]
+
+
+def schedule(server: Server, **changes: Any) -> dict[str, Any]:
+    return {
+        "Name": "plain",
+        "ScheduleExpression": "cron(0 8 * * ? *)",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "State": "DISABLED",
+        "Target": {
+            "Arn": "arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+            "RoleArn": server.status.scheduler_role_arn,
+            "Input": "{}",
+        },
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "member", "constraint"),
+    [
+        ({"Name": "two words"}, "name", "regular expression pattern"),
+        ({"Name": "a" * 65}, "name", "length less than or equal to 64"),
+        ({"Name": "umläut"}, "name", "regular expression pattern"),
+        ({"GroupName": "a group"}, "groupName", "regular expression pattern"),
+        ({"Description": "d" * 513}, "description", "length less than or equal to 512"),
+        ({"State": "PAUSED"}, "state", "enum value set: [ENABLED, DISABLED]"),
+        ({"FlexibleTimeWindow": {"Mode": "SOON"}}, "flexibleTimeWindow.mode", "enum value set"),
+        (
+            {"FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 1441}},
+            "flexibleTimeWindow.maximumWindowInMinutes",
+            "value less than or equal to 1440",
+        ),
+        ({"ActionAfterCompletion": "KEEP"}, "actionAfterCompletion", "enum value set"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["create", "update"])
+def test_a_schedule_that_its_model_forbids(
+    server: Server, verb: str, changes: dict[str, Any], member: str, constraint: str
+) -> None:
+    client = server.client("scheduler")
+    code, message = refused(getattr(client, f"{verb}_schedule"), **schedule(server, **changes))
+    assert code == "ValidationException"
+    assert message.startswith("1 validation error detected: Value ")
+    assert f"at '{member}' failed to satisfy constraint" in message
+    assert constraint in message
+    names = [row["Name"] for row in client.list_schedules()["Schedules"]]
+    assert changes.get("Name", "plain") not in names
+
+
+def test_other_calls_about_schedules_are_checked_too(server: Server) -> None:
+    client = server.client("scheduler")
+    for call in (client.get_schedule, client.delete_schedule):
+        assert refused(call, Name="two words")[0] == "ValidationException"
+    assert refused(client.list_schedules, MaxResults=101)[0] == "ValidationException"
+    assert refused(client.list_schedules, NamePrefix="a b")[0] == "ValidationException"
+    assert refused(client.create_schedule_group, Name="two words")[0] == "ValidationException"
+
+
+def test_capacities_of_a_scalable_target(server: Server) -> None:
+    endpoint = server.deploy()
+    scaling = server.client("application-autoscaling")
+    place = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": f"endpoint/{endpoint}/variant/AllTraffic",
+        "ScalableDimension": VARIANT,
+    }
+    register = scaling.register_scalable_target
+    assert refused(register, **place, MinCapacity=3, MaxCapacity=2)[0] == "ValidationException"
+    assert refused(register, **place, MinCapacity=1)[0] == "ValidationException"
+    assert not scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    register(**place, MinCapacity=1, MaxCapacity=2)
+    assert refused(register, **place, MaxCapacity=0)[0] == "ValidationException"
+    register(**place, MaxCapacity=4)
+    row = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"][0]
+    assert (row["MinCapacity"], row["MaxCapacity"]) == (1, 4)
+    action = {"ScheduledActionName": "night", "Schedule": "cron(0 20 * * ? *)", **place}
+    wrong = {"MinCapacity": 2, "MaxCapacity": 1}
+    assert refused(scaling.put_scheduled_action, **action, ScalableTargetAction=wrong)[0] == (
+        "ValidationException"
+    )
+    scaling.put_scheduled_action(**action, ScalableTargetAction={"MinCapacity": 0, "MaxCapacity": 0})
+    scaling.deregister_scalable_target(**place)
+
+
+def test_what_needs_a_scalable_target_that_is_not_registered(server: Server) -> None:
+    scaling = server.client("application-autoscaling")
+    place = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": "endpoint/absent/variant/AllTraffic",
+        "ScalableDimension": VARIANT,
+    }
+    code, message = refused(scaling.put_scaling_policy, **place, **TRACKING)
+    assert (code, message) == (
+        "ObjectNotFoundException",
+        "No scalable target registered for service namespace: sagemaker, resource ID: "
+        f"endpoint/absent/variant/AllTraffic, scalable dimension: {VARIANT}",
+    )
+    action = {"ScheduledActionName": "night", "Schedule": "rate(1 hour)"}
+    for call, more in (
+        (scaling.deregister_scalable_target, {}),
+        (scaling.delete_scaling_policy, {"PolicyName": "track"}),
+        (scaling.put_scheduled_action, {**action, "ScalableTargetAction": {"MaxCapacity": 1}}),
+    ):
+        assert refused(call, **place, **more)[0] == "ObjectNotFoundException"
+    assert refused(scaling.describe_scaling_policies, ServiceNamespace="elsewhere")[0] == (
+        "ValidationException"
+    )
+
+
+def test_log_events_of_streams_with_a_prefix(server: Server) -> None:
+    logs = server.client("logs")
+    group = "/checked/streams"
+    logs.create_log_group(logGroupName=group)
+    now = int(time.time() * 1000)
+    for stream in ("a/1", "a/2", "b/1"):
+        logs.create_log_stream(logGroupName=group, logStreamName=stream)
+        event = {"timestamp": now, "message": f"of {stream}"}
+        logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
+
+    def messages(**asked: Any) -> list[str]:
+        pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group, **asked)
+        return sorted(event["message"] for page in pages for event in page["events"])
+
+    assert messages(logStreamNamePrefix="a/") == ["of a/1", "of a/2"]
+    assert messages(logStreamNamePrefix="a/", PaginationConfig={"PageSize": 1}) == ["of a/1", "of a/2"]
+    assert messages(logStreamNamePrefix="c/") == []
+    assert len(messages()) == 3
+    both = {"logGroupName": group, "logStreamNamePrefix": "a", "logStreamNames": ["a/1"]}
+    assert refused(logs.filter_log_events, **both)[0] == "InvalidParameterException"
+
+
+def test_calls_to_logs_that_their_model_forbids(server: Server) -> None:
+    logs = server.client("logs")
+    code, message = refused(logs.create_log_group, logGroupName="two words")
+    assert code == "InvalidParameterException"
+    assert "at 'logGroupName' failed to satisfy constraint" in message
+    assert refused(logs.create_log_group, logGroupName="g" * 513)[0] == "InvalidParameterException"
+    assert refused(logs.describe_log_groups, limit=51)[0] == "InvalidParameterException"
+    assert refused(logs.filter_log_events, logGroupName="/g", limit=10_001)[0] == "InvalidParameterException"
+
+
+def test_the_next_token_of_another_call(server: Server, sagemaker: Any) -> None:
+    for number in range(3):
+        sagemaker.create_model(
+            ModelName=f"paged-{number}",
+            PrimaryContainer={"Image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:latest"},
+            ExecutionRoleArn=server.status.role_arn,
+        )
+    first = sagemaker.list_models(NameContains="paged", MaxResults=1)
+    token = first["NextToken"]
+    for call, asked in (
+        (sagemaker.list_endpoints, {}),
+        (sagemaker.list_models, {}),
+        (sagemaker.list_models, {"NameContains": "other"}),
+        (sagemaker.list_models, {"NameContains": "paged", "SortBy": "Name"}),
+    ):
+        assert refused(call, **asked, NextToken=token)[0] == "ValidationException"
+    rest = sagemaker.list_models(NameContains="paged", MaxResults=5, NextToken=token)
+    names = [row["ModelName"] for row in (*first["Models"], *rest["Models"])]
+    assert sorted(names) == ["paged-0", "paged-1", "paged-2"]
+    for name in names:
+        sagemaker.delete_model(ModelName=name)
+
+
+def test_the_next_token_of_another_cloudformation_call(server: Server) -> None:
+    client = server.client("cloudformation")
+    resources = {"Topic": {"Type": "AWS::SNS::Topic"}}
+    outputs = {f"O{n}": {"Value": "1", "Export": {"Name": f"paged-{n}"}} for n in range(101)}
+    template = json.dumps({"Resources": resources, "Outputs": outputs})
+    client.create_stack(StackName="paged", TemplateBody=template)
+    client.get_waiter("stack_create_complete").wait(StackName="paged", WaiterConfig={"Delay": 1})
+    try:
+        token = client.list_exports()["NextToken"]
+        assert refused(client.list_stacks, NextToken=token)[0] == "ValidationError"
+        assert refused(client.describe_stack_events, StackName="paged", NextToken=token)[0] == (
+            "ValidationError"
+        )
+        assert client.list_exports(NextToken=token)["Exports"]
+    finally:
+        client.delete_stack(StackName="paged")
