@@ -211,6 +211,25 @@ def test_two_ctrl_c_hand_the_endpoint_to_its_lifetime_limit_which_really_ends_it
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
+def test_one_that_hangs_in_creating_delays_no_other_deletion(local: Session, pacing: Pacing) -> None:
+    stuck, serving = _spec(ping="never"), _spec()
+    deploy(stuck, session=local, pacing=pacing, unguarded=True, wait=False)
+    deploy(serving, session=local, pacing=pacing, unguarded=True)
+
+    def stop(event: Event) -> None:
+        if event.message == f"endpoint {serving.name} is gone":
+            assert status(stuck.name, session=local).summary.status == "Creating"
+            raise KeyboardInterrupt
+
+    with pytest.raises(BillableLeft) as caught:
+        delete([stuck.name, serving.name], session=local, pacing=pacing, progress=stop)
+    assert caught.value.details["resources"] == [f"endpoint/{stuck.name}"]
+    assert f"peagle-sm delete {stuck.name} {serving.name} --yes" in (caught.value.next_step or "")
+    with pytest.raises(NotFound):
+        connect(serving.name, session=local)
+    delete([serving.name], session=local, pacing=pacing)  # its config, model and schedule
+
+
 def test_one_call_from_a_notebook(server: Server) -> None:
     spec = _spec(invoke="sse").model_dump(exclude_defaults=True)
     target = LocalTarget.from_status(server.status.to_dict())

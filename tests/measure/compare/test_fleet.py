@@ -8,7 +8,7 @@ import pytest
 
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError, PlanRefused
 from peagle_sm.measure.compare.deployments import Fleet
-from peagle_sm.service import deploy
+from peagle_sm.service import Event, deploy
 from tests.service.fakes import FakeAws, denied, lost
 from tests.service.setting import make_spec, pacing_of, session_of
 
@@ -83,6 +83,30 @@ def test_one_that_does_not_come_up_takes_the_others_with_it() -> None:
     assert isinstance(error, EndpointFailed)
     assert "cmp-eagle3" in str(error)
     assert not aws.everything()
+
+
+@pytest.mark.parametrize("cause", ["Ctrl-C", "a failure"])
+def test_one_that_hangs_in_creating_delays_the_end_of_no_other(cause: str) -> None:
+    """While its own clean-up waits for it, the others, which are billed, are deleted."""
+    aws, events = FakeAws(), list[Event]()
+    gone: dict[str | None, float] = {}
+
+    def hang(_: FakeAws, number: int, operation: str) -> BaseException | None:
+        for name, row in aws.endpoints.items():
+            row.ready_at = row.ready_at if name != "cmp-none" else 550.0
+        if aws.clock.seconds >= 100 and not gone and operation == "DescribeEndpoint" and not events:
+            events.append(Event("failed", "once"))
+            return KeyboardInterrupt() if cause == "Ctrl-C" else denied(operation)
+        for name in KEYS:
+            if f"cmp-{name}" not in aws.endpoints and aws.calls.count("CreateEndpoint") == 3:
+                gone.setdefault(name, aws.clock.seconds)
+        return None
+
+    aws.before = hang
+    assert run(aws) is not None
+    assert not aws.everything()
+    assert gone["none"] >= 550
+    assert max(gone["eagle3"], gone["p-eagle"]) < 160
 
 
 def test_what_is_there_already_is_neither_used_nor_deleted() -> None:

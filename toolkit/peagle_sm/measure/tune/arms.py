@@ -403,13 +403,13 @@ class Host:
 
     def _delete(self) -> None:
         self._wait(self._components_gone, self._pacing.delete_timeout_s)
-        with suppress(NotFound):
-            delete(
-                [self._plan.endpoint],
-                session=self._session,
-                progress=self._progress,
-                pacing=self._pacing,
-            )
+        delete(
+            [self._plan.endpoint],
+            session=self._session,
+            progress=self._progress,
+            pacing=self._pacing,
+            missing_ok=True,
+        )
         for name in self._plan.schedules:
             with suppress(NotFound):
                 lifetime.remove(self._session, name)
