@@ -193,9 +193,9 @@ class InPlace:
             Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
             left = dict(gone.left)
             cloudwatch.remove_alarms(run.session, keys.alarm_names(run.name))
-            if self._limit is not None and self._limit.expires_at is not None:
-                lifetime.move(run.session, self._limit, self._limit.expires_at)
-                self._remember(self._limit.expires_at)
+            if self._limit is not None:
+                ends = lifetime.put_back(run.session, self._limit, run.pacing.clock())
+                self._remember(ends)
         except (PeagleError, KeyboardInterrupt) as error:
             left[f"alarms or lifetime schedule of {run.name}"] = str(error)
         serves = f"Endpoint {run.name} still runs its old config {facts.config_name} ({facts.status})"
