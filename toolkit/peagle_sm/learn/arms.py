@@ -44,6 +44,7 @@ from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import patience_s
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
 from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.visibility import once_visible
 
 MARK = "learn"  #: tag of the arms: the spec's name, and the mark of the folder that the proof runs in
 _MARK_FILE, _MARK = "arms", re.compile(r"[0-9a-f]{12}")
@@ -273,12 +274,16 @@ class Components:
             )
         schedule, model, asked = component_requests(plan, home, variants[0]["VariantName"])
         self._made.append(plan)
-        lifetime.arm(self._session, schedule)
-        control.create_model(self._session, model)
+        self._send(lambda: lifetime.arm(self._session, schedule))
+        self._send(lambda: control.create_model(self._session, model))
         self._created.add(plan.names.model)
-        self._session.api("sagemaker", once=True).create_inference_component(**asked)
+        sagemaker = self._session.api("sagemaker", once=True)
+        self._send(lambda: sagemaker.create_inference_component(**asked))
         self._created.add(name)
         self._report("endpoint", f"inference component {name} created on {home.host}")
+
+    def _send(self, send: Callable[[], object]) -> None:
+        once_visible(send, self._pacing, self._report)
 
     def _follow(self, plan: Plan) -> None:
         name = plan.names.endpoint

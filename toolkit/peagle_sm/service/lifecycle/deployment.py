@@ -31,6 +31,7 @@ from peagle_sm.service.lifecycle.existing import Survey, survey
 from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for
+from peagle_sm.service.visibility import once_visible
 
 ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
@@ -129,7 +130,7 @@ def arm_anew(run: Deploy) -> None:
 
 def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
     """Create a lifetime schedule."""
-    armed = lifetime.arm(run.session, parameters)
+    armed = once_visible(lambda: lifetime.arm(run.session, parameters), run.pacing, run.report)
     run.report(
         "lifetime",
         f"lifetime schedule created: deletes the endpoint at {_time_text(armed)}",
@@ -186,10 +187,10 @@ def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -
         PlanRefused: another endpoint has the name.
         PeagleError: AWS refused, or did not answer several times.
     """
-    run.may_exist = run.unsettled = True
     run.report.start_billing()
 
     def send() -> None:
+        run.may_exist = run.unsettled = True
         try:
             control.create_endpoint(run.session, run.plan.parameters("create_endpoint"))
         except PeagleError as error:
@@ -246,7 +247,7 @@ def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]
     """
     for attempt in range(1, CREATE_ATTEMPTS + 1):
         try:
-            send()
+            once_visible(send, run.pacing, run.report)
         except PeagleError as error:
             if not (is_unsettled(error) or is_taken(error)):
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, NoReturn
 
 from peagle_sm.aws.control import cloudwatch, guard_resources, lifetime
@@ -41,6 +42,7 @@ from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for
+from peagle_sm.service.visibility import once_visible
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
 _BEGINS_WITHIN_S = 60.0
@@ -84,7 +86,7 @@ class InPlace:
         """Extend the lifetime, before anything is started."""
         run = self._run
         schedule = prolonged(run.plan.parameters("create_schedule"), self._lease())
-        armed = lifetime.arm(run.session, schedule)
+        armed = once_visible(lambda: lifetime.arm(run.session, schedule), run.pacing, run.report)
         self._remember(armed.expires_at)
         run.report(
             "lifetime",
@@ -114,7 +116,8 @@ class InPlace:
             try:
                 deployment = deployment_config(self._offer.alarms, self._offer.canary)
                 retain = not self._offer.changes_field("InitialInstanceCount")
-                control.update_endpoint(run.session, run.name, config, deployment, retain=retain)
+                send = partial(control.update_endpoint, run.session, run.name, config, deployment)
+                once_visible(partial(send, retain=retain), run.pacing, run.report)
             except PeagleError as error:
                 if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
                     raise
