@@ -13,11 +13,13 @@ from peagle_sm.service.visibility import once_visible
 from tests.service.fake_errors import client_error
 from tests.service.fakes import ROLE, FakeAws
 
+ARN = "arn:aws:sagemaker:us-east-1:123456789012"
 CASES = {
-    "CreateSchedule": "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
+    "CreateSchedule": "The execution role you provide must allow AWS EventBridge Scheduler to assume the "
+    "role.",
     "CreateModel": f"Could not assume role {ROLE}. Please ensure that the role exists.",
-    "CreateEndpointConfig": 'Could not find model "arn:aws:sagemaker:us-east-1:1:model/demo".',
-    "CreateEndpoint": 'Could not find endpoint configuration "arn:aws:sagemaker:us-east-1:1:endpoint-config/d".',
+    "CreateEndpointConfig": f'Could not find model "{ARN}:model/demo".',
+    "CreateEndpoint": f'Could not find endpoint configuration "{ARN}:endpoint-config/demo".',
 }
 
 

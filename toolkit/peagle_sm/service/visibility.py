@@ -21,7 +21,7 @@ ATTEMPTS = 7
 
 
 def once_visible(send: Callable[[], T], pacing: Pacing, report: Reporter) -> T:
-    """Send a request and return its result; retry for about a minute while AWS does not know its config, model or role.
+    """Send a request; retry for about a minute while AWS does not know its config, model or role.
 
     Raises:
         PeagleError: AWS refused it for another reason, or still does not know them.

@@ -192,20 +192,27 @@ def _ended(
         name = found.name
     try:
         if parameters is not None:
-            start(session, parameters, pacing, Reporter(progress, pacing))
+            start(session, parameters, progress, pacing)
         follow(session, name, progress=progress, pacing=pacing)
     except KeyboardInterrupt as error:  # before `follow` has seen the job
         raise _interrupted(session, name, plan.usd_per_hour[stage], max_seconds(plan.spec)) from error
     return name
 
 
-def start(session: Session, parameters: Mapping[str, Any], pacing: Pacing, report: Reporter) -> None:
+def start(
+    session: Session,
+    parameters: Mapping[str, Any],
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> None:
     """Create the job once; one that another run of the same spec created is taken.
 
     Raises:
         ServiceFault: refused; the message says that nothing is billed, or how to look.
     """
     name, flags = str(parameters["ProcessingJobName"]), session.command_flags()
+    pacing = pacing or Pacing.for_session(session)
+    report = Reporter(progress, pacing)
     try:
         once_visible(lambda: processing.create_processing_job(session, parameters), pacing, report)
     except ServiceFault as error:
