@@ -8,8 +8,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy
-from peagle_sm.service.progress import Reporter
-from peagle_sm.service.visibility import once_visible
+from peagle_sm.service.progress import Reporter, once_visible
 from tests.service.fake_errors import client_error
 from tests.service.fakes import ROLE, FakeAws
 

@@ -43,8 +43,7 @@ from peagle_sm.service import delete, status
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import patience_s
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
-from peagle_sm.service.progress import Pacing, Progress, Reporter
-from peagle_sm.service.visibility import once_visible
+from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
 
 MARK = "learn"  #: tag of the arms: the spec's name, and the mark of the folder that the proof runs in
 _MARK_FILE, _MARK = "arms", re.compile(r"[0-9a-f]{12}")

@@ -39,8 +39,7 @@ from peagle_sm.core.words import Finding, elapsed, usd
 from peagle_sm.learn.facts import read_facts
 from peagle_sm.learn.stored_data import data_uri
 from peagle_sm.service.inventory.guard_state import require_guard
-from peagle_sm.service.progress import Event, Pacing, Progress, Reporter
-from peagle_sm.service.visibility import once_visible
+from peagle_sm.service.progress import Event, Pacing, Progress, Reporter, once_visible
 
 RUNNING_JOB = "running-job"
 """Check of the findings that name other running jobs of the spec."""

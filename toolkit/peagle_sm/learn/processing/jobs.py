@@ -37,8 +37,7 @@ from peagle_sm.learn.processing.facts import read_preparation_facts
 from peagle_sm.learn.train import REPEAT
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.inventory.guard_state import require_guard
-from peagle_sm.service.progress import Event, Pacing, Progress, Reporter
-from peagle_sm.service.visibility import once_visible
+from peagle_sm.service.progress import Event, Pacing, Progress, Reporter, once_visible
 
 _LINE = re.compile(
     r"peagle-prepare read host=(\S+) files=(\d+)/(\d+) prompts=(\d+) bytes=(\d+)/(\d+) seconds_left=(\d+)"

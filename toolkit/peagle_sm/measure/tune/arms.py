@@ -43,8 +43,7 @@ from peagle_sm.measure.compare.deployments import refuse_taken_names
 from peagle_sm.service import Endpoint, Pacing, delete
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
-from peagle_sm.service.progress import Progress, Reporter
-from peagle_sm.service.visibility import once_visible
+from peagle_sm.service.progress import Progress, Reporter, once_visible
 
 PREFIX = "tune"
 MOST_CHARACTERS = 63  #: limit of SageMaker's names

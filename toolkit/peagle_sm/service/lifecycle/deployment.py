@@ -29,9 +29,8 @@ from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_g
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
 from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
-from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
-from peagle_sm.service.visibility import once_visible
 
 ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try

@@ -40,9 +40,8 @@ from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
-from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
-from peagle_sm.service.visibility import once_visible
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
 _BEGINS_WITHIN_S = 60.0
