@@ -424,10 +424,10 @@ def leave_all_to_the_schedules(
         except Interrupted as gone:
             ended.append(gone)
     if billable:
-        left = joined(billable, session)
+        remaining = joined(billable, session)
         if ended:  # their configs and models may be left, too
-            left.next_step = f"peagle-sm delete {' '.join(names)} --yes{session.command_flags()}"
-        raise left from None
+            remaining.next_step = f"peagle-sm delete {' '.join(names)} --yes{session.command_flags()}"
+        raise remaining from None
     commands = list(dict.fromkeys(gone.next_step for gone in ended if gone.next_step))
     raise Interrupted(
         " ".join(dict.fromkeys(gone.message for gone in ended)) or "Interrupted.",
