@@ -179,10 +179,28 @@ def test_the_logs_go_when_they_are_asked_for_and_stay_gone(
     # What a stack of this name would make, and AWS refuses to make twice.
     logs.create_log_group(logGroupName=group)
     alone = peagle("delete", "demo", "--yes")
-    assert alone.exit_code == 4
-    assert "peagle-sm delete demo --with-logs --local-port" in alone.stderr
+    assert alone.exit_code == 0
+    assert "peagle-sm delete demo --with-logs --local-port" in alone.stdout
     assert peagle("delete", "demo", "--with-logs", "--yes").exit_code == 0
     assert logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"] == []
+
+
+def test_delete_shows_what_it_would_delete_and_what_is_gone_is_no_error(peagle: Run, deployed: str) -> None:
+    shown = peagle("delete", deployed, "nope", "--dry-run")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "  demo (InService" in shown.stdout
+    assert "    endpoint/demo\n" in shown.stdout
+    assert peagle("status", deployed).exit_code == 0
+    rows = json.loads(peagle("delete", deployed, "--dry-run", "--format", "json").stdout)
+    assert [(row["name"], row["status"]) for row in rows] == [("demo", "InService")]
+    gone = peagle("delete", deployed, "nope", "--yes")
+    assert gone.exit_code == 0
+    assert "deleted  endpoint/demo" in gone.stdout
+    assert "absent   'nope' matches nothing that peagle-sm created" in gone.stdout
+    again = peagle("delete", deployed, "--yes", "--format", "json")
+    assert again.exit_code == 0
+    assert list(json.loads(again.stdout)["absent"]) == ["demo"]
+    assert peagle("delete", deployed, "--dry-run").stdout == "To be deleted: nothing\n"
 
 
 def test_delete_as_json(peagle: Run, deployed: str) -> None:
@@ -203,7 +221,7 @@ def test_an_engine_that_dies_is_told_with_its_last_words_and_cleaned_up(peagle: 
     assert peagle("list", "--format", "quiet").stdout == ""
 
 
-@pytest.mark.parametrize("words", [["status"], ["logs"], ["invoke", "-p", "x"], ["delete", "--yes"]])
+@pytest.mark.parametrize("words", [["status"], ["logs"], ["invoke", "-p", "x"], ["pause", "--yes"]])
 def test_an_endpoint_that_does_not_exist_is_exit_code_4(peagle: Run, words: list[str]) -> None:
     result = peagle(words[0], "nobody", *words[1:])
     assert result.exit_code == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -71,6 +72,23 @@ def test_create_schedule_refuses_an_expression_that_does_not_parse(server: Serve
     client = server.client("scheduler")
     code, message, _ = refused(lambda: client.create_schedule(**schedule(server, expression)))
     assert (code, message) == ("ValidationException", f"Invalid Schedule Expression {expression}.")
+
+
+@pytest.mark.parametrize("expression", ["rate(10 minutes)", "cron(0 8 * * ? *)"])
+def test_a_start_older_than_five_minutes_is_refused(server: Server, expression: str) -> None:
+    client = server.client("scheduler")
+    now = datetime.strptime(
+        client.list_schedules()["ResponseMetadata"]["HTTPHeaders"]["date"], "%a, %d %b %Y %H:%M:%S GMT"
+    ).replace(tzinfo=UTC)
+    asked = schedule(server, expression)
+    old = {**asked, "StartDate": now - timedelta(minutes=6)}
+    expected = ("ValidationException", "The StartDate you specify cannot be earlier than 5 minutes ago.")
+    assert refused(lambda: client.create_schedule(**old))[:2] == expected
+    client.create_schedule(**asked, StartDate=now - timedelta(minutes=4))
+    try:
+        assert refused(lambda: client.update_schedule(**old))[:2] == expected
+    finally:
+        client.delete_schedule(Name="checked")
 
 
 def test_a_second_schedule_of_a_name_is_a_409(server: Server) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ class Scheduler:
             if params["Name"] in self.aws.schedules:
                 message = f"Schedule {params['Name']} already exists."
                 raise client_error("CreateSchedule", "ConflictException", message, 409)
+            self._refuse_old("CreateSchedule", params)
             self.aws.schedules[params["Name"]] = params
             self.aws.schedule_dates[params["Name"]] = (self.aws.clock.now(), self.aws.clock.now())
             return {}
@@ -81,12 +83,19 @@ class Scheduler:
     def update_schedule(self, **params: Any) -> Params:
         def act() -> Params:
             self._get("UpdateSchedule", params["Name"])
+            self._refuse_old("UpdateSchedule", params)
             self.aws.schedules[params["Name"]] = params
             created, _ = self.aws.schedule_dates.get(params["Name"], (self.aws.clock.now(), None))
             self.aws.schedule_dates[params["Name"]] = (created, self.aws.clock.now())
             return {}
 
         return self.aws.call("UpdateSchedule", act)
+
+    def _refuse_old(self, operation: str, params: Params) -> None:
+        start = params.get("StartDate")
+        if start is not None and start < self.aws.clock.now() - timedelta(minutes=5):
+            message = "The StartDate you specify cannot be earlier than 5 minutes ago."
+            raise client_error(operation, "ValidationException", message)
 
     def get_schedule(self, Name: str) -> Params:
         return self.aws.call("GetSchedule", lambda: dict(self._get("GetSchedule", Name)))

@@ -14,6 +14,7 @@ from peagle_sm.service import (
     Event,
     Pacing,
     connect,
+    deletable,
     delete,
     deploy,
     leftovers,
@@ -383,3 +384,60 @@ def test_who_may_not_read_a_schedule_ends_the_cost_and_is_told_its_name(aws: Fak
     # Alone it cannot be told from somebody else's.
     with pytest.raises(CredentialsError, match="GetSchedule"):
         delete(["demo"], session=session, pacing=pacing)
+
+
+def test_an_endpoint_that_hangs_in_creating_delays_no_other_deletion(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "a-stuck", "b", "c")
+    aws.endpoints["a-stuck"].ready_at = aws.clock.seconds + 500
+    began, events = aws.clock.seconds, list[Event]()
+    report = delete(["a-stuck", "c", "b"], session=session, pacing=pacing, progress=events.append)
+    gone = {event.resource: event.elapsed_s for event in events if event.status == "gone"}
+    assert gone["endpoint/b"] == gone["endpoint/c"] <= aws.delete_s + 15
+    assert gone["endpoint/a-stuck"] >= 500
+    assert aws.clock.seconds - began < 560, "they were waited for one after the other"
+    together = next(
+        event.message for event in events if "2 endpoints" in event.message or "3" in event.message
+    )
+    assert "a-stuck is Creating" in together
+    assert "b is" in together
+    assert report.names == ("a-stuck", "c", "b")
+    assert not aws.everything()
+
+
+def test_ctrl_c_while_several_are_deleted_leaves_each_of_them_to_its_schedule(
+    aws: FakeAws, pacing: Pacing
+) -> None:
+    session = _deployed(aws, "a", "b", "c")
+    for name in ("a", "b"):
+        aws.endpoints[name].ready_at = aws.clock.seconds + 5000
+
+    def press(event: Event) -> None:
+        if event.resource == "model/" + model and event.message.startswith("deleted"):
+            raise KeyboardInterrupt
+
+    (model,) = (name for name in aws.models if name.startswith("c-"))
+    with pytest.raises(BillableLeft) as caught:
+        delete(["a", "b", "c"], session=session, pacing=pacing, progress=press)
+    assert caught.value.details["resources"] == ["endpoint/a", "endpoint/b"]
+    assert "peagle-sm delete a b c --yes" in (caught.value.next_step or "")
+    for name in ("a", "b"):
+        assert aws.schedules[f"peagle-{name}-lifetime"]["StartDate"] <= aws.clock.now()
+
+
+def test_what_is_gone_is_no_error_beside_what_is_not(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    report = delete(["demo", "nope", "x-*"], session=session, pacing=pacing, missing_ok=True)
+    assert report.names == ("demo",)
+    assert sorted(report.absent) == ["nope", "x-*"]
+    assert "matches nothing" in report.absent["nope"]
+    assert not aws.everything()
+    assert delete(["demo"], session=session, pacing=pacing, missing_ok=True).names == ()
+
+
+def test_what_would_be_deleted_is_shown_and_nothing_is_changed(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    aws.alarms, before, sent = set(ALARMS), aws.everything(), len(aws.calls)
+    (row,) = deletable(["demo", "nope"], session=session)
+    assert (row.name, row.status, len(row.resources)) == ("demo", "InService", 4)
+    assert not [call for call in aws.calls[sent:] if not call.lower().startswith(("describe", "list", "get"))]
+    assert (aws.everything(), aws.alarms) == (before, ALARMS)

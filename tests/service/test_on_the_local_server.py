@@ -10,11 +10,13 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import peagle_sm
+from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import (
     BillableLeft,
@@ -25,6 +27,7 @@ from peagle_sm.core.errors import (
     SpecError,
     StreamError,
 )
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import (
     Endpoint,
@@ -37,6 +40,7 @@ from peagle_sm.service import (
     list_endpoints,
     logs,
     status,
+    update,
 )
 from tests.local.serving import Server, eventually
 
@@ -211,17 +215,73 @@ def test_two_ctrl_c_hand_the_endpoint_to_its_lifetime_limit_which_really_ends_it
         deploy(spec, session=local, pacing=pacing, unguarded=True, progress=press)
     assert caught.value.next_step == f"peagle-sm delete {spec.name} --yes{local.command_flags()}"
     # Creating refuses the first attempt; the schedule comes again.
-    url = f"{local.local_url}/_peagle/clock"
     eventually(lambda: status(spec.name, session=local).summary.status != "Creating")
 
     def gone() -> bool:
-        with urllib.request.urlopen(url, data=b'{"advance_seconds": 660}', timeout=10):
-            pass
+        advance(local, 660)
         return not any(one.name == spec.name and one.status != "Orphaned" for one in list_endpoints(local))
 
     eventually(gone, seconds=60)
     delete([spec.name], session=local, pacing=pacing)
     assert not [one for one in leftovers(local) if spec.name in one]
+
+
+def test_a_rollback_after_the_old_end_of_the_lifetime_still_leaves_an_end(
+    local: Session, pacing: Pacing
+) -> None:
+    name = f"svc-{next(_numbers)}"
+    deploy(_spec().model_copy(update={"name": name}), session=local, pacing=pacing, unguarded=True)
+    limit = lifetime.get(local, schedule_name(name))
+    assert limit is not None
+    lifetime.move(local, limit, local.now() + timedelta(minutes=2))
+    moved: list[Event] = []
+
+    def pass_time(event: Event) -> None:
+        if event.phase == "endpoint" and not moved:
+            moved.append(event)
+            advance(local, 900)
+
+    fails = _spec(ping="never", exit_after="0.1", exit_line="ValueError: no such head")
+    with pytest.raises(EndpointFailed, match="SageMaker rolled back") as caught:
+        update(
+            fails.model_copy(update={"name": name}),
+            session=local,
+            pacing=pacing,
+            unguarded=True,
+            progress=pass_time,
+        )
+    assert not caught.value.details.get("left")
+    limit = lifetime.get(local, schedule_name(name))
+    assert limit is not None
+    assert limit.expires_at is not None
+    assert limit.expires_at < local.now() + timedelta(minutes=2), "the lifetime of the update was kept"
+    delete([name], session=local, pacing=pacing)
+
+
+def advance(session: Session, seconds: int) -> None:
+    """Move the local clock."""
+    body = f'{{"advance_seconds": {seconds}}}'.encode()
+    with urllib.request.urlopen(f"{session.local_url}/_peagle/clock", data=body, timeout=10):
+        pass
+
+
+def test_one_that_hangs_in_creating_delays_no_other_deletion(local: Session, pacing: Pacing) -> None:
+    stuck, serving = _spec(ping="never"), _spec()
+    deploy(stuck, session=local, pacing=pacing, unguarded=True, wait=False)
+    deploy(serving, session=local, pacing=pacing, unguarded=True)
+
+    def stop(event: Event) -> None:
+        if event.message == f"endpoint {serving.name} is gone":
+            assert status(stuck.name, session=local).summary.status == "Creating"
+            raise KeyboardInterrupt
+
+    with pytest.raises(BillableLeft) as caught:
+        delete([stuck.name, serving.name], session=local, pacing=pacing, progress=stop)
+    assert caught.value.details["resources"] == [f"endpoint/{stuck.name}"]
+    assert f"peagle-sm delete {stuck.name} {serving.name} --yes" in (caught.value.next_step or "")
+    with pytest.raises(NotFound):
+        connect(serving.name, session=local)
+    delete([serving.name], session=local, pacing=pacing)  # its config, model and schedule
 
 
 def test_one_call_from_a_notebook(server: Server) -> None:

@@ -223,6 +223,10 @@ class Front:
             return None  # moto says what is missing
         if not schedules.is_valid(expression):
             return awsjson.runtime_error("ValidationException", f"Invalid Schedule Expression {expression}.")
+        if schedules.is_too_old(asked.get("StartDate"), expression, self._now()):
+            return awsjson.runtime_error(
+                "ValidationException", "The StartDate you specify cannot be earlier than 5 minutes ago."
+            )
         if self._trusts(role, _SERVICE_ROLE):
             return None
         return awsjson.runtime_error(

@@ -85,6 +85,30 @@ def test_one_that_does_not_come_up_takes_the_others_with_it() -> None:
     assert not aws.everything()
 
 
+@pytest.mark.parametrize("cause", ["Ctrl-C", "a failure"])
+def test_one_that_hangs_in_creating_delays_the_end_of_no_other(cause: str) -> None:
+    """While its own clean-up waits for it, the others, which are billed, are deleted."""
+    aws, failed = FakeAws(), list[float]()
+    gone: dict[str, float] = {}
+
+    def hang(_: FakeAws, number: int, operation: str) -> BaseException | None:
+        if "cmp-none" in aws.endpoints:
+            aws.endpoints["cmp-none"].ready_at = 550.0
+        if not failed and aws.clock.seconds >= 100 and operation == "DescribeEndpoint":
+            failed.append(aws.clock.seconds)
+            return KeyboardInterrupt() if cause == "Ctrl-C" else denied(operation)
+        for key in KEYS if failed else ():
+            if f"cmp-{key}" not in aws.endpoints:
+                gone.setdefault(key, aws.clock.seconds)
+        return None
+
+    aws.before = hang
+    assert run(aws) is not None
+    assert not aws.everything()
+    assert gone["none"] >= 550
+    assert max(gone["eagle3"], gone["p-eagle"]) < 160
+
+
 def test_what_is_there_already_is_neither_used_nor_deleted() -> None:
     aws = FakeAws()
     deploy(make_spec("cmp-eagle3"), session=session_of(aws), pacing=pacing_of(aws))

@@ -43,7 +43,7 @@ from peagle_sm.service import delete, status
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import patience_s
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
-from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
 
 MARK = "learn"  #: tag of the arms: the spec's name, and the mark of the folder that the proof runs in
 _MARK_FILE, _MARK = "arms", re.compile(r"[0-9a-f]{12}")
@@ -273,12 +273,16 @@ class Components:
             )
         schedule, model, asked = component_requests(plan, home, variants[0]["VariantName"])
         self._made.append(plan)
-        lifetime.arm(self._session, schedule)
-        control.create_model(self._session, model)
+        self._send(lambda: lifetime.arm(self._session, schedule))
+        self._send(lambda: control.create_model(self._session, model))
         self._created.add(plan.names.model)
-        self._session.api("sagemaker", once=True).create_inference_component(**asked)
+        sagemaker = self._session.api("sagemaker", once=True)
+        self._send(lambda: sagemaker.create_inference_component(**asked))
         self._created.add(name)
         self._report("endpoint", f"inference component {name} created on {home.host}")
+
+    def _send(self, send: Callable[[], object]) -> None:
+        once_visible(send, self._pacing, self._report)
 
     def _follow(self, plan: Plan) -> None:
         name = plan.names.endpoint
@@ -359,27 +363,41 @@ def remove_components(
         BillableLeft: a deletion could not be confirmed.
     """
     left: dict[str, str] = {}
-    hurried = False
-    for name, mark in marks.items():
-        try:
-            if hurried:
-                raise KeyboardInterrupt
-            why = _remove(session, name, mark, name in created, pacing, report)
-        except KeyboardInterrupt:
-            hurried, why = True, "interrupted; its lifetime schedule was set to now"
+    waiting = dict(marks)
+    deadline = pacing.monotonic() + pacing.delete_timeout_s
+    try:
+        while waiting:
+            for name, mark in list(waiting.items()):  # one that cannot be deleted yet delays no other
+                state, why = _ask(session, name, mark, name in created)
+                if state is None:
+                    del waiting[name]
+                    if why is not None:
+                        left[name] = why
+                    else:
+                        _remove_limit(session, name)
+                elif pacing.monotonic() >= deadline:
+                    del waiting[name]
+                    left[name] = f"still {state}"
+                else:
+                    report("delete", f"inference component {name}", status="Deleting")
+            if waiting:
+                pacing.sleep(pacing.poll_s)
+    except KeyboardInterrupt:
+        for name in waiting:
+            left[name] = "interrupted; its lifetime schedule was set to now"
             limit = _limit_of(session, name)
             if limit is not None:
                 lifetime.bring_forward(session, limit, pacing.clock())
-        if why is not None:
-            left[name] = why
-            continue
-        limit = _limit_of(session, name)
-        # A component that is there by now is another proof's, and so is the schedule of that name.
-        if limit is not None and control.describe_component(session, name) is None:
-            with suppress(NotFound):
-                lifetime.remove(session, limit.name)
     if left:
         raise _left(session, left)
+
+
+def _remove_limit(session: Session, name: str) -> None:
+    limit = _limit_of(session, name)
+    # A component that is there by now is another proof's, and so is the schedule of that name.
+    if limit is not None and control.describe_component(session, name) is None:
+        with suppress(NotFound):
+            lifetime.remove(session, limit.name)
 
 
 def _limit_of(session: Session, name: str) -> lifetime.Lifetime | None:
@@ -391,31 +409,31 @@ def _limit_of(session: Session, name: str) -> lifetime.Lifetime | None:
     return limit if arn.endswith(":deleteInferenceComponent") and said == told else None
 
 
-def _remove(
-    session: Session, name: str, mark: str, created: bool, pacing: Pacing, report: Reporter
-) -> str | None:
-    """Delete one component unless it is another's; return why it may remain, None if none of ours is left."""
-    deadline = pacing.monotonic() + pacing.delete_timeout_s
-    while (facts := control.describe_component(session, name)) is not None:
-        state = facts["InferenceComponentStatus"]
-        try:
-            found = _mark_of(session, facts["InferenceComponentArn"], mark if created else None)
-            if found is None and state != "Deleting":
-                return f"{state}, without the tag {MARK} that says whose it is"
-            if found not in (None, mark):
-                return None
-            if state != "Deleting":
-                control.delete_component(session, name)
-        except NotFound:
-            return None
-        except PeagleError as error:
-            if not is_refused_now(error):
-                return error.message
-        if pacing.monotonic() >= deadline:
-            return f"still {state}"
-        report("delete", f"inference component {name}", status="Deleting")
-        pacing.sleep(pacing.poll_s)
-    return None
+def _ask(session: Session, name: str, mark: str, created: bool) -> tuple[str | None, str | None]:
+    """Ask for a component's deletion, unless it is another's.
+
+    Returns:
+        Its status while it exists, and why it may remain; both None if none of ours is left.
+    """
+    state = "unknown"
+    try:
+        facts = control.describe_component(session, name)
+        if facts is None:
+            return None, None
+        state = str(facts["InferenceComponentStatus"])
+        found = _mark_of(session, facts["InferenceComponentArn"], mark if created else None)
+        if found is None and state != "Deleting":
+            return None, f"{state}, without the tag {MARK} that says whose it is"
+        if found not in (None, mark):
+            return None, None
+        if state != "Deleting":
+            control.delete_component(session, name)
+    except NotFound:
+        return None, None
+    except PeagleError as error:
+        if not is_refused_now(error):
+            return None, error.message
+    return state, None
 
 
 def _left(session: Session, left: Mapping[str, str]) -> BillableLeft:
@@ -444,9 +462,8 @@ def remove_leftovers(
     pacing, now = Pacing.for_session(session), leftovers_of(session, arms)
     marks = {each.name: each.tags[MARK] for each in arms if each.name in shown and each.name in now}
     remove_components(session, marks, pacing, Reporter(progress, pacing))
-    for name in marks:
-        with suppress(NotFound):  # a component's only rest was its schedule
-            delete([name], session=session, progress=progress)
+    # A component's only rest was its schedule.
+    delete(list(marks), session=session, progress=progress, missing_ok=True)
 
 
 def running(

@@ -39,7 +39,7 @@ from peagle_sm.core.words import Finding, elapsed, usd
 from peagle_sm.learn.facts import read_facts
 from peagle_sm.learn.stored_data import data_uri
 from peagle_sm.service.inventory.guard_state import require_guard
-from peagle_sm.service.progress import Event, Pacing, Progress
+from peagle_sm.service.progress import Event, Pacing, Progress, Reporter, once_visible
 
 RUNNING_JOB = "running-job"
 """Check of the findings that name other running jobs of the spec."""
@@ -219,7 +219,7 @@ def train(
     name = found.name if found is not None and usable else plan.job
     try:
         if not usable:
-            _start(plan, session, sent)
+            _start(plan, session, sent, progress, pacing)
         if not wait:
             return training_state(session, name, lines=False)
         return follow(session, name, progress=progress, pacing=pacing, budget_usd=spec.train.budget_usd)
@@ -265,14 +265,25 @@ def _send_channel(channel: ChannelFacts, session: Session, progress: Progress | 
         put_file(session, bucket, key, path, found, lambda _: None)
 
 
-def _start(plan: LearnPlan, session: Session, sent: bool = False) -> None:
+def _start(
+    plan: LearnPlan,
+    session: Session,
+    sent: bool = False,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> None:
     """Create the job once; one that another run of the same spec created is taken.
 
     Raises:
         ServiceFault: refused; the message says that nothing is billed, or how to look, and what was ``sent``.
     """
+    pacing = pacing or Pacing.for_session(session)
     try:
-        training.create_training_job(session, plan.parameters_at(session.now()))
+        once_visible(
+            lambda: training.create_training_job(session, plan.parameters_at(session.now())),
+            pacing,
+            Reporter(progress, pacing),
+        )
     except ServiceFault as error:
         if is_taken(error):
             return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from peagle_sm.service.inventory.listing import list_endpoints as list_endpoints
     from peagle_sm.service.lifecycle.deletion import Deletable as Deletable
     from peagle_sm.service.lifecycle.deletion import DeleteReport as DeleteReport
+    from peagle_sm.service.lifecycle.deletion import deletable as deletable
     from peagle_sm.service.lifecycle.deletion import delete as delete
     from peagle_sm.service.lifecycle.deletion import leftovers as leftovers
     from peagle_sm.service.lifecycle.deployment import deploy as deploy
@@ -40,7 +41,7 @@ _NAMES = {
     "inventory.endpoint_status": ("EndpointStatus",),
     "inventory.inspection": ("LogLine", "logs", "status", "wait"),
     "inventory.listing": ("EndpointSummary", "list_endpoints"),
-    "lifecycle.deletion": ("Deletable", "DeleteReport", "delete", "leftovers"),
+    "lifecycle.deletion": ("Deletable", "DeleteReport", "deletable", "delete", "leftovers"),
     "lifecycle.deployment": ("deploy",),
     "lifecycle.endpoint": ("Endpoint", "connect"),
     "lifecycle.existing": ("UpdateOffer",),

@@ -1,4 +1,4 @@
-"""Progress events of a use case, poll intervals, and their display.
+"""Progress events of a use case, poll intervals, retries, and their display.
 
 `agreed` shows the confirmation prompt in notebooks and programs.
 """
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from peagle_sm.aws.session.errors import is_not_visible_yet
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.display import tag
+from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import elapsed, usd
 
 Phase = Literal[
@@ -59,6 +61,7 @@ class Event:
 
 
 Progress = Callable[[Event], None]
+T = TypeVar("T")
 
 
 def _utc_now() -> datetime:
@@ -134,6 +137,31 @@ class Reporter:
         except Exception:
             if not self.quiet:
                 raise
+
+
+VISIBLE_ATTEMPTS = 7
+"""With the poll interval of AWS, 15 s, about a minute: 2, 4, 8, 15, 15 and 15 s."""
+
+
+def once_visible(send: Callable[[], T], pacing: Pacing, report: Reporter) -> T:
+    """Send a request; retry for about a minute while AWS does not know its config, model or role.
+
+    SageMaker looks for a config with eventually consistent reads, and recommends a retry (API reference of
+    CreateEndpoint). A new role is not known everywhere at once either ("Changes that I make are not always
+    immediately visible", IAM user guide).
+
+    Raises:
+        PeagleError: AWS refused it for another reason, or still does not know them.
+    """
+    for attempt in range(1, VISIBLE_ATTEMPTS):
+        try:
+            return send()
+        except PeagleError as error:
+            if not is_not_visible_yet(error):
+                raise
+            report("check", f"AWS does not see it yet; retrying ({error.message})")
+            pacing.sleep(min(pacing.poll_s, 2.0**attempt))
+    return send()
 
 
 _MUTED = (

@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 _RATE = re.compile(r"rate\(\s*(\d+)\s+(minute|hour|day)s?\s*\)")
+_OLDEST_START = timedelta(minutes=5)
 _AT = re.compile(r"at\(\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s*\)")
 
 
@@ -51,6 +52,13 @@ def is_valid(expression: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_too_old(start: Any, expression: str, now: datetime) -> bool:
+    """Return whether Scheduler refuses a repeating schedule for its StartDate, as boto3 sends it."""
+    if _AT.fullmatch(expression) is not None or not isinstance(start, int | float):
+        return False
+    return datetime.fromtimestamp(start, UTC) < now - _OLDEST_START
 
 
 def is_supported(expression: str) -> bool:

@@ -19,6 +19,8 @@ from peagle_sm.core.plan.tags_and_schedules import RETRY, hard_schedule_name
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
 _PAGE = 100  # maximum of ListSchedules
+SOONEST = timedelta(minutes=1)
+"""How far ahead a passed start is moved: Scheduler refuses a StartDate older than five minutes."""
 _SAME_WRITE = timedelta(seconds=2)  # the two dates of a new schedule may differ a little
 TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
 HARD_SUFFIXES = (TARGET_SUFFIX, ":aws-sdk:sagemaker:deleteInferenceComponent")
@@ -118,6 +120,15 @@ def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
 def bring_forward(session: Session, lifetime: Lifetime, now: datetime) -> None:
     """Make the schedule fire from ``now`` on, every few minutes for a day."""
     move(session, lifetime, now)
+
+
+def put_back(session: Session, lifetime: Lifetime, now: datetime) -> datetime | None:
+    """Restore a schedule that was moved; return its start, which is in a minute if the old one has passed."""
+    if lifetime.expires_at is None:
+        return None
+    starts = max(lifetime.expires_at, now + SOONEST)
+    move(session, lifetime, starts)
+    return starts
 
 
 def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:

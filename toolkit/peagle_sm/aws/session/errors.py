@@ -62,6 +62,12 @@ _ABSENT_WORDS = (
     re.compile(r"resource \S+ does not exist for stack ", re.IGNORECASE),
     re.compile(r"requested resource not found", re.IGNORECASE),  # of a training job
 )
+# Of a role, a model or a config that was created a moment ago. A missing endpoint is another matter.
+_INVISIBLE_WORDS = re.compile(
+    r"could not find (?:endpoint[ -]config(?:uration)?|model) \"|could not assume role"
+    r"|must allow aws eventbridge scheduler to assume the role",
+    re.IGNORECASE,
+)
 _ENDING_WORDS = re.compile(r"\bis in status (?:stopping|stopped|completed|failed)\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
 _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})
@@ -167,6 +173,15 @@ def is_taken(error: BaseException) -> bool:
         return False
     lowered = error.message.lower()
     return "already exist" in lowered or "already existing" in lowered or error.code in _TAKEN_CODES
+
+
+def is_not_visible_yet(error: BaseException) -> bool:
+    """Return whether a CreateX may be refused only because what it names was just created."""
+    return (
+        isinstance(error, PeagleError)
+        and str(error.details.get("code", "")).startswith("Validation")
+        and _INVISIBLE_WORDS.search(error.message) is not None
+    )
 
 
 def is_ending(error: BaseException) -> bool:

@@ -37,7 +37,7 @@ from peagle_sm.learn.processing.facts import read_preparation_facts
 from peagle_sm.learn.train import REPEAT
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.inventory.guard_state import require_guard
-from peagle_sm.service.progress import Event, Pacing, Progress
+from peagle_sm.service.progress import Event, Pacing, Progress, Reporter, once_visible
 
 _LINE = re.compile(
     r"peagle-prepare read host=(\S+) files=(\d+)/(\d+) prompts=(\d+) bytes=(\d+)/(\d+) seconds_left=(\d+)"
@@ -191,22 +191,29 @@ def _ended(
         name = found.name
     try:
         if parameters is not None:
-            start(session, parameters)
+            start(session, parameters, progress, pacing)
         follow(session, name, progress=progress, pacing=pacing)
     except KeyboardInterrupt as error:  # before `follow` has seen the job
         raise _interrupted(session, name, plan.usd_per_hour[stage], max_seconds(plan.spec)) from error
     return name
 
 
-def start(session: Session, parameters: Mapping[str, Any]) -> None:
+def start(
+    session: Session,
+    parameters: Mapping[str, Any],
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> None:
     """Create the job once; one that another run of the same spec created is taken.
 
     Raises:
         ServiceFault: refused; the message says that nothing is billed, or how to look.
     """
     name, flags = str(parameters["ProcessingJobName"]), session.command_flags()
+    pacing = pacing or Pacing.for_session(session)
+    report = Reporter(progress, pacing)
     try:
-        processing.create_processing_job(session, parameters)
+        once_visible(lambda: processing.create_processing_job(session, parameters), pacing, report)
     except ServiceFault as error:
         if is_taken(error):
             return

@@ -17,7 +17,6 @@ from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.core.errors import (
     BillableLeft,
     Interrupted,
-    NotFound,
     PeagleError,
     PlanRefused,
 )
@@ -26,9 +25,9 @@ from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 from peagle_sm.measure.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint
 from peagle_sm.measure.compare.arms import Named, called, describe
 from peagle_sm.service import Endpoint, Pacing, delete, deploy
-from peagle_sm.service.inventory.resources import belongings_of
+from peagle_sm.service.inventory.resources import ToRemove, belongings_of
 from peagle_sm.service.lifecycle.existing import Survey
-from peagle_sm.service.lifecycle.teardown import billable_left, leave_to_the_schedule
+from peagle_sm.service.lifecycle.teardown import billable_left, joined, leave_all_to_the_schedules
 from peagle_sm.service.progress import Event, Progress
 
 ATTEMPTS = 4  #: tries to delete an endpoint when AWS does not answer
@@ -108,6 +107,7 @@ class Fleet:
                 progress=_own(self._progress, spec.name) if wait and self._progress else self._progress,
                 pacing=self._pacing,
                 surveyed=None if wait else demand_new,
+                companions=lambda: self._companions(spec.name),
             )
         except PlanRefused:
             if not wait:
@@ -122,46 +122,59 @@ class Fleet:
         if isinstance(cause, BillableLeft):
             billable.append(cause)
         if billable:
-            raise _one(billable, self._session) from cause
+            raise joined(billable, self._session) from cause
         if cause is None:
             raise left[0]
 
     def _delete_all(self, patient: bool) -> list[PeagleError]:
-        """Delete each endpoint; return the errors of those that may remain."""
-        left: list[PeagleError] = []
-        for name in self._asked:
-            try:
-                if patient:
-                    self._delete(name)
-                else:
-                    leave_to_the_schedule(self._session, name, self._pacing)
-            except NotFound:
-                pass  # its own deploy has already deleted it, or another process has
-            except KeyboardInterrupt:
-                patient = False
-                left.append(_handed_over(self._session, name, self._pacing))
-            except PeagleError as error:
-                patient = patient and not _hurried(error)
-                left.append(error)
-        self._asked = []
-        return [error for error in left if not _is_gone(error)]
+        """Delete all endpoints at once; return the errors of those that may remain."""
+        names, self._asked = self._asked, []
+        try:
+            if patient:
+                self._delete(names)
+            else:
+                leave_all_to_the_schedules(self._session, names, self._pacing)
+        except KeyboardInterrupt:
+            return [
+                error for error in _handed_over(self._session, names, self._pacing) if not _is_gone(error)
+            ]
+        except PeagleError as error:
+            return [] if _is_gone(error) else [error]
+        return []
 
-    def _delete(self, name: str) -> None:
-        """Delete one endpoint; retry a few times when AWS does not answer.
+    def _delete(self, names: Sequence[str]) -> None:
+        """Delete the endpoints; retry a few times when AWS does not answer.
+
+        One that is gone is no error: its own deploy has already deleted it, or another process has.
 
         Raises:
             BillableLeft: the deletion could not be confirmed.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                delete([name], session=self._session, progress=self._progress, pacing=self._pacing)
+                delete(
+                    names,
+                    session=self._session,
+                    progress=self._progress,
+                    pacing=self._pacing,
+                    missing_ok=True,
+                )
                 return
-            except (BillableLeft, Interrupted, NotFound):
+            except (BillableLeft, Interrupted):
                 raise
             except PeagleError as error:
                 if attempt == ATTEMPTS:
-                    raise billable_left(self._session, name, error.message) from error
+                    unproven = [billable_left(self._session, name, error.message) for name in names]
+                    raise joined(unproven, self._session) from error
                 self._pacing.sleep(self._pacing.poll_s)
+
+    def _companions(self, failed: str) -> list[ToRemove]:
+        """Return what a failed deployment's clean-up deletes with its own endpoint."""
+        return [
+            belongings_of(self._session, name, need_lifetime=False).to_remove
+            for name in self._asked
+            if name != failed
+        ]
 
 
 def _own(progress: Progress, name: str) -> Progress:
@@ -188,11 +201,11 @@ def _hurried(error: BaseException | None) -> bool:
     return cause is not None
 
 
-def _handed_over(session: Session, name: str, pacing: Pacing) -> PeagleError:
+def _handed_over(session: Session, names: Sequence[str], pacing: Pacing) -> list[PeagleError]:
     try:
-        leave_to_the_schedule(session, name, pacing)
+        leave_all_to_the_schedules(session, names, pacing)
     except (BillableLeft, Interrupted) as error:
-        return error
+        return [error]
 
 
 def _is_gone(error: PeagleError) -> bool:
@@ -239,16 +252,6 @@ def refuse_not_staged(session: Session, prefixes: Mapping[str, str]) -> None:
             next_step="\n".join(f"{each}{session.command_flags()}" for each in commands),
             details={"findings": [], "empty": empty},
         )
-
-
-def _one(errors: list[BillableLeft], session: Session) -> BillableLeft:
-    resources = list(dict.fromkeys(name for error in errors for name in error.details["resources"]))
-    names = " ".join(resource.removeprefix("endpoint/") for resource in resources)
-    return BillableLeft(
-        " ".join(dict.fromkeys(error.message for error in errors)),
-        next_step=f"peagle-sm delete {names} --yes{session.command_flags()}",
-        details={"resources": resources, "region": session.region},
-    )
 
 
 Round = AbstractContextManager[Sequence[Described]]

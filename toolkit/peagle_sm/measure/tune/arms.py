@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,7 +41,7 @@ from peagle_sm.measure.compare.deployments import refuse_taken_names
 from peagle_sm.service import Endpoint, Pacing, delete
 from peagle_sm.service.inventory.guard_state import require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
-from peagle_sm.service.progress import Progress, Reporter
+from peagle_sm.service.progress import Progress, Reporter, once_visible
 
 PREFIX = "tune"
 MOST_CHARACTERS = 63  #: limit of SageMaker's names
@@ -346,7 +347,7 @@ class Host:
     def _create(self) -> None:
         lifetime.remove_hard(self._session, self._plan.endpoint)
         for parameters in self._plan.of("create_schedule"):
-            lifetime.arm(self._session, parameters)
+            once_visible(partial(lifetime.arm, self._session, parameters), self._pacing, self._report)
         self._report("lifetime", f"lifetime schedules created: {len(self._plan.schedules)}")
         for operation in ("create_model", "create_endpoint_config", "create_endpoint"):
             self._send(operation)
@@ -364,10 +365,9 @@ class Host:
         self._wait(self._serving, patience_s(self._plan.startup_timeout_s))
 
     def _send(self, operation: str) -> None:
-        client = self._session.creating_client("sagemaker")
+        client = self._session.api("sagemaker", once=True)
         for parameters in self._plan.of(operation):
-            with aws_errors(operation, self._session.local_url):
-                getattr(client, operation)(**parameters)
+            once_visible(partial(getattr(client, operation), **parameters), self._pacing, self._report)
         self._report("endpoint", f"{operation.replace('_', ' ')}: {len(self._plan.of(operation))} sent")
 
     def _serving(self) -> bool:
@@ -401,13 +401,13 @@ class Host:
 
     def _delete(self) -> None:
         self._wait(self._components_gone, self._pacing.delete_timeout_s)
-        with suppress(NotFound):
-            delete(
-                [self._plan.endpoint],
-                session=self._session,
-                progress=self._progress,
-                pacing=self._pacing,
-            )
+        delete(
+            [self._plan.endpoint],
+            session=self._session,
+            progress=self._progress,
+            pacing=self._pacing,
+            missing_ok=True,
+        )
         for name in self._plan.schedules:
             with suppress(NotFound):
                 lifetime.remove(self._session, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -33,7 +33,14 @@ from peagle_sm.service.inventory.resources import (
     remove_groups,
     require_own_stack,
 )
-from peagle_sm.service.lifecycle.teardown import Removed, Teardown, leave_to_the_schedule, remove_by_hand
+from peagle_sm.service.lifecycle.teardown import (
+    Removed,
+    Teardown,
+    joined,
+    leave_all_to_the_schedules,
+    leave_to_the_schedule,
+    remove_by_hand,
+)
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 WithLogs = bool | Callable[[Sequence[str]], bool]
@@ -64,17 +71,42 @@ class DeleteReport:
     """Result of a deletion.
 
     ``leftovers`` are the resources of these names that AWS still shows, or that could not be checked; empty
-    if all are gone. ``logs_kept`` are the existing log groups whose deletion was not requested.
+    if all are gone. ``logs_kept`` are the existing log groups whose deletion was not requested. ``absent``
+    has the names and globs that matched nothing, and what was found instead.
     """
 
     names: tuple[str, ...]
     deleted: tuple[str, ...]
     leftovers: tuple[str, ...]
     logs_kept: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {key: list(value) for key, value in asdict(self).items()}
+        rows = {key: list(value) for key, value in asdict(self).items() if key != "absent"}
+        return {**rows, "absent": dict(self.absent)}
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What the names and globs of one deletion match; ``absent`` has an error for each without a match."""
+
+    chosen: list[Belongings]
+    absent: dict[str, NotFound]
+    gone_stacks: frozenset[str]
+    groups: dict[str, str]
+    rows: tuple[Deletable, ...]
+
+
+def deletable(
+    patterns: Sequence[str], *, session: Session, with_logs: bool = False, progress: Progress | None = None
+) -> tuple[Deletable, ...]:
+    """Return what `delete` would delete under these names or globs; delete nothing.
+
+    Raises:
+        PlanRefused: as `delete`.
+    """
+    return _choice(session, patterns, Reporter(progress, Pacing.for_session(session)), with_logs).rows
 
 
 def delete(
@@ -85,15 +117,17 @@ def delete(
     with_logs: WithLogs = False,
     progress: Progress | None = None,
     pacing: Pacing | None = None,
+    missing_ok: bool = False,
 ) -> DeleteReport:
     """Delete what peagle-sm created under these names or globs.
 
-    Deletes the endpoint first and the schedule last, waits until each endpoint is gone, and retries while AWS
-    refuses. Also deletes the resources of killed runs, the alarms of killed updates among them, and those of
-    stacks that no longer exist. Resources without peagle-sm's tags are kept. The log group of each name is
-    kept, unless ``with_logs`` is True, or is a callback that returns True (called after ``confirm``). True
-    deletes a log group even if nothing else of the name exists. A later stack of the same name creates its
-    own log group, and fails if one exists.
+    Asks for the deletion of all endpoints first, then waits until each is gone, and retries while AWS
+    refuses; a schedule is deleted last. Also deletes the resources of killed runs, the alarms of killed
+    updates among them, and those of stacks that no longer exist. Resources without peagle-sm's tags are
+    kept. The log group of each name is kept, unless ``with_logs`` is True, or is a callback that returns
+    True (called after ``confirm``). True deletes a log group even if nothing else of the name exists. A
+    later stack of the same name creates its own log group, and fails if one exists. With ``missing_ok`` a
+    name or glob that matches nothing is no error; the report has it in ``absent``.
 
     Raises:
         NotFound: a name or glob matches nothing that peagle-sm created.
@@ -107,18 +141,21 @@ def delete(
     """
     pacing = pacing or Pacing.for_session(session)
     reporter = Reporter(progress, pacing)
-    chosen = _choose(session, patterns, partial(reporter, "delete"), logs_alone=with_logs is True)
-    gone_stacks = _gone_stacks(session, chosen)
-    for stack in gone_stacks:
-        reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
-    groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
-    rows = [
-        Deletable(
-            one.name, _status(one), one.resources, groups.get(one.name), _price(session, one), one.stack
-        )
-        for one in chosen
-    ]
-    if confirm is not None and not confirm(rows):
+    choice = _choice(session, patterns, reporter, with_logs is True)
+    chosen, gone_stacks, groups = choice.chosen, choice.gone_stacks, choice.groups
+    for pattern in choice.absent:
+        if _GLOB.isdisjoint(pattern):  # a deletion that was stopped near its end left them
+            _remove_alarms(session, pattern)
+            forget(session, pattern)
+    if choice.absent and not missing_ok:
+        raise next(iter(choice.absent.values()))
+    absent = {
+        pattern: " ".join(filter(None, (error.message, error.next_step)))
+        for pattern, error in choice.absent.items()
+    }
+    if not chosen:
+        return DeleteReport((), (), (), absent=absent)
+    if confirm is not None and not confirm(choice.rows):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
     if gone_stacks:
         _gone_stacks(session, chosen)  # a stack may have been deployed again during the prompt
@@ -127,18 +164,22 @@ def delete(
     deleted: list[str] = []
     unproven_free: dict[str, str] = {}
     unproven: list[BillableLeft] = []
-    for one in chosen:
-        try:
-            gone = _tear_down(session, teardown, one)
-        except KeyboardInterrupt:
-            leave_to_the_schedule(session, one.name, pacing)
-        except BillableLeft as left:  # the others must still be deleted
-            unproven.append(left)
-        else:
-            deleted += gone.deleted
-            unproven_free |= gone.left
-            forget(session, one.name)  # or its timetable would try to turn it on
-    _raise_billable(unproven, session)
+    rest = {one.name: one for one in chosen}
+    try:
+        for name, outcome in teardown.run_all([one.to_remove for one in chosen]):
+            if isinstance(outcome, BillableLeft):  # the others must still be deleted
+                unproven.append(outcome)
+                del rest[name]
+                continue
+            _remove_extras(session, rest[name], outcome)
+            deleted += outcome.deleted
+            unproven_free |= outcome.left
+            forget(session, name)  # or its timetable would try to turn it on
+            del rest[name]
+    except KeyboardInterrupt:
+        leave_all_to_the_schedules(session, list(rest), pacing, unproven)
+    if unproven:
+        raise joined(unproven, session)
     # Last: an engine that is ending still logs, and would create its log group again.
     logs_gone, logs_left = remove_groups(session, groups, reporter) if logs_too else ([], {})
     seen, unseen = _still_there(session, chosen, pacing, unproven_free)
@@ -147,6 +188,7 @@ def delete(
         deleted=(*deleted, *logs_gone),
         leftovers=(*seen, *unseen, *logs_left),
         logs_kept=() if logs_too else tuple(groups.values()),
+        absent=absent,
     )
     _raise_leftovers(report, session, unseen, logs_left)
     return report
@@ -169,13 +211,38 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Removed:
         found = belongings_of(session, name, need_lifetime=False)
         gone_stacks = _gone_stacks(session, [found])
         teardown = Teardown(session, pacing, Reporter(None, pacing), "delete", gone_stacks)
-        return _tear_down(session, teardown, found)
+        removed = teardown.run(found.to_remove)
+        _remove_extras(session, found, removed)
+        return removed
     except KeyboardInterrupt:
         leave_to_the_schedule(session, name, pacing)
 
 
-def _choose(session: Session, patterns: Sequence[str], note: Note, *, logs_alone: bool) -> list[Belongings]:
+def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_alone: bool) -> _Choice:
+    chosen, absent = _choose(session, patterns, partial(reporter, "delete"), logs_alone=logs_alone)
+    gone_stacks = _gone_stacks(session, chosen)
+    for stack in gone_stacks:
+        reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
+    groups = groups_of(session, (one.name for one in chosen), assume=logs_alone)
+    rows = tuple(
+        Deletable(
+            one.name, _status(one), one.resources, groups.get(one.name), _price(session, one), one.stack
+        )
+        for one in chosen
+    )
+    return _Choice(chosen, absent, gone_stacks, groups, rows)
+
+
+def _choose(
+    session: Session, patterns: Sequence[str], note: Note, *, logs_alone: bool
+) -> tuple[list[Belongings], dict[str, NotFound]]:
+    """Return what matches, and an error for each name or glob that matches nothing.
+
+    Raises:
+        PlanRefused: an endpoint was not created by peagle-sm.
+    """
     chosen: dict[str, Belongings] = {}
+    absent: dict[str, NotFound] = {}
     everything: list[Belongings] | None = None
     for pattern in patterns:
         if _GLOB.isdisjoint(pattern):
@@ -190,9 +257,9 @@ def _choose(session: Session, patterns: Sequence[str], note: Note, *, logs_alone
         if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
             matches = [only]
         if not matches:
-            raise _no_match(session, pattern)
+            absent[pattern] = _no_match(session, pattern)
         chosen.update({one.name: one for one in matches})
-    return list(chosen.values())
+    return list(chosen.values()), absent
 
 
 def _log_group_only(session: Session, name: str) -> Belongings | None:
@@ -248,17 +315,15 @@ def _stack_of(one: Belongings) -> str | None:
     return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
 
 
-def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed:
-    """Delete one name with the alarms of its updates; the second schedules of a gone stack come last."""
-    gone = teardown.run(one.to_remove)
+def _remove_extras(session: Session, one: Belongings, removed: Removed) -> None:
+    """Delete the alarms of an endpoint's updates, and the second schedules of a gone stack."""
     _remove_alarms(session, one.name)
     stack = _stack_of(one)
     try:
         if stack is not None and stack_status(session, stack) is None:
             lifetime.remove_hard(session, one.name)
     except PeagleError as error:
-        gone.left[f"schedule/{hard_schedule_name(one.name)}"] = error.message
-    return gone
+        removed.left[f"schedule/{hard_schedule_name(one.name)}"] = error.message
 
 
 def _remove_alarms(session: Session, name: str) -> None:
@@ -267,23 +332,24 @@ def _remove_alarms(session: Session, name: str) -> None:
         cloudwatch.remove_alarms(session, alarm_names(name))
 
 
-def _no_match(session: Session, pattern: str) -> PeagleError:
+def _no_match(session: Session, pattern: str) -> NotFound:
+    """Return the error for a name or glob without a match.
+
+    Raises:
+        PlanRefused: the endpoint was not created by peagle-sm.
+    """
     if _GLOB.isdisjoint(pattern) and control.describe_endpoint(session, pattern) is not None:
-        return PlanRefused(
+        raise PlanRefused(
             f"endpoint {pattern} exists but was not created by peagle-sm (no tag peagle-sm:managed-by).",
             next_step=f"To delete it anyway: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
             details={"findings": []},
         )
-    if _GLOB.isdisjoint(pattern):  # a deletion that was stopped near its end left them
-        _remove_alarms(session, pattern)
     if _GLOB.isdisjoint(pattern) and (group := groups_of(session, [pattern]).get(pattern)):
         return NotFound(
             f"only the log group {group} of {pattern!r} is left in {session.region}.",
             next_step=f"Delete it, too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
             details={"pattern": pattern, "log_group": group},
         )
-    if _GLOB.isdisjoint(pattern):
-        forget(session, pattern)  # a deletion that was stopped near its end left the register's entry
     near = did_you_mean(session, pattern) if _GLOB.isdisjoint(pattern) else ""
     return NotFound(
         f"{pattern!r} matches nothing that peagle-sm created in {session.region}.{near}",
@@ -321,18 +387,6 @@ def _still_there(
     known = {f"schedule/{schedule_name(one.name)}" for one in found if one.unread_lifetime is None}
     schedules = {resource: why for resource, why in unproven.items() if resource.startswith("schedule/")}
     return left, {resource: why for resource, why in schedules.items() if resource not in known}
-
-
-def _raise_billable(unproven: Sequence[BillableLeft], session: Session) -> None:
-    if not unproven:
-        return
-    resources = [resource for one in unproven for resource in one.details["resources"]]
-    names = " ".join(resource.removeprefix("endpoint/") for resource in resources)
-    raise BillableLeft(
-        " ".join(one.message for one in unproven),
-        next_step=f"peagle-sm delete {names} --yes{session.command_flags()}",
-        details={"resources": resources, "region": session.region},
-    )
 
 
 def _raise_leftovers(

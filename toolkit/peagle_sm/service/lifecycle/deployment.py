@@ -6,7 +6,7 @@ then lists the regions that offer the instance type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -28,8 +28,8 @@ from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
-from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
-from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
+from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
 
 ATTEMPTS = 3
@@ -129,7 +129,7 @@ def arm_anew(run: Deploy) -> None:
 
 def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
     """Create a lifetime schedule."""
-    armed = lifetime.arm(run.session, parameters)
+    armed = once_visible(lambda: lifetime.arm(run.session, parameters), run.pacing, run.report)
     run.report(
         "lifetime",
         f"lifetime schedule created: deletes the endpoint at {_time_text(armed)}",
@@ -186,10 +186,10 @@ def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -
         PlanRefused: another endpoint has the name.
         PeagleError: AWS refused, or did not answer several times.
     """
-    run.may_exist = run.unsettled = True
     run.report.start_billing()
 
     def send() -> None:
+        run.may_exist = run.unsettled = True
         try:
             control.create_endpoint(run.session, run.plan.parameters("create_endpoint"))
         except PeagleError as error:
@@ -235,7 +235,7 @@ def _remove_failed(run: Deploy, found: Survey) -> None:
             "check", f"the endpoint of an earlier run failed ({reason}); replacing it", status="Failed"
         )
     if found.state in ("failed", "leaving"):
-        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
 
 
 def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]) -> str:
@@ -246,7 +246,7 @@ def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]
     """
     for attempt in range(1, CREATE_ATTEMPTS + 1):
         try:
-            send()
+            once_visible(send, run.pacing, run.report)
         except PeagleError as error:
             if not (is_unsettled(error) or is_taken(error)):
                 raise
@@ -300,6 +300,7 @@ def deploy(
     preflight: Callable[[Plan], object] | None = None,
     skip_checks: Collection[str] = (),
     surveyed: Callable[[Survey], object] | None = None,
+    companions: Callable[[], Sequence[ToRemove]] = tuple,
 ) -> Endpoint:
     """Deploy ``spec`` and return its endpoint.
 
@@ -312,6 +313,7 @@ def deploy(
     already InService with this spec and has its lifetime schedule. With ``wait`` False this returns once
     CreateEndpoint is accepted. ``unguarded`` deploys without the guard, which turns idle endpoints off; the
     lifetime schedule is still created. ``skip_checks`` are ids of checks whose errors are ignored.
+    ``companions`` returns what a clean-up deletes together with this endpoint.
 
     Raises:
         Declined: ``confirm`` declined.
@@ -347,6 +349,7 @@ def deploy(
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
+    run.companions = companions
     if found.serves:
         _adopt_serving(run, found)
     else:
@@ -423,7 +426,7 @@ def _follow_with_retries(run: Deploy) -> None:
             f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); retrying in {wait / 60:.0f} minutes",
             status="Failed",
         )
-        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
         run.pacing.sleep(wait)
         # Meanwhile the guard may have found no endpoint and removed its lifetime schedule.
         arm_anew(run)

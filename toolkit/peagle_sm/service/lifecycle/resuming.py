@@ -47,7 +47,7 @@ from peagle_sm.service.inventory.resources import (
 )
 from peagle_sm.service.lifecycle.deployment import arm_schedule, create_endpoint, follow
 from peagle_sm.service.lifecycle.pausing import StackSwitch, SwitchStuck
-from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
+from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 LONGEST_STARTUP_S = 3600
@@ -262,7 +262,7 @@ def _resume_endpoint(
 
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
-            Teardown(session, pacing, report, "check").remove_endpoint(one.name, Removed())
+            Teardown(session, pacing, report, "check").remove_endpoint(one.name)
         lifetime.remove_hard(session, one.name)
         arm_schedule(run, run.plan.parameters("create_schedule"))
         create_endpoint(run, is_ours)

@@ -1,14 +1,14 @@
 """Deletion of an endpoint's resources in the order that limits the cost.
 
-First the endpoint; when it is gone, the config and the model. The lifetime schedule is deleted last, once
-AWS confirms that the endpoint is gone: it deletes the endpoint if this process dies before. `rescue` cleans
-up after a failure or Ctrl-C, or reports what remains and which command deletes it. `leave_to_the_schedule`
-leaves the deletion to the lifetime schedule if the user does not wait.
+First the endpoint, and of several all at once; when it is gone, the config and the model. The lifetime
+schedule is deleted last, once AWS confirms that the endpoint is gone: it deletes the endpoint if this process
+dies before. `rescue` cleans up after a failure or Ctrl-C, or reports what remains and which command deletes
+it. `leave_to_the_schedule` leaves the deletion to the lifetime schedule if the user does not wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,8 +53,26 @@ class Removed:
     left: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass
+class _Removal:
+    """State of one endpoint's deletion; ``looks`` is how many polls in a row must show no endpoint."""
+
+    to_remove: ToRemove
+    looks: int
+    seen: bool = False
+    absent: int = 0
+    why: str = ""
+    status: str = "unknown"
+    removed: Removed = field(default_factory=Removed)
+
+    @property
+    def name(self) -> str:
+        """The endpoint's name."""
+        return self.to_remove.endpoint
+
+
 class Teardown:
-    """One deletion of an endpoint and its resources; ``phase`` is that of its events.
+    """Deletion of endpoints and their resources; ``phase`` is that of its events.
 
     ``gone_stacks`` are stacks that no longer exist, so that their resources may be deleted. Each is looked up
     again before a deletion, since it may have been deployed again.
@@ -85,21 +103,70 @@ class Teardown:
             BillableLeft: AWS did not confirm that the endpoint is gone; its schedule still exists.
             LocalServerGone: the local SageMaker has ended.
         """
-        gone = Removed()
-        self.remove_endpoint(to_remove.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
+        outcome = dict(self.run_all([to_remove], unsettled=unsettled))[to_remove.endpoint]
+        if isinstance(outcome, BillableLeft):
+            raise outcome
+        return outcome
+
+    def run_all(
+        self, every: Sequence[ToRemove], *, unsettled: bool = False
+    ) -> Iterator[tuple[str, Removed | BillableLeft]]:
+        """Delete several endpoints at once; yield each name with its result as soon as it is known.
+
+        Every round asks for each deletion that AWS has not accepted yet: an endpoint that AWS refuses to
+        delete, because it is being created, delays no other.
+
+        Raises:
+            LocalServerGone: the local SageMaker has ended.
+        """
+        looks = SETTLING_LOOKS if unsettled else 1
+        waiting = [_Removal(to_remove, looks) for to_remove in every]
+        deadline = self._pacing.monotonic() + self._pacing.delete_timeout_s
+        while waiting:
+            gone = []
+            for removal in list(waiting):
+                try:
+                    if self._poll(removal):
+                        gone.append(removal)
+                except BillableLeft as left:
+                    waiting.remove(removal)
+                    yield removal.name, left
+            for removal in gone:  # after the round: what is free must not delay another deletion
+                try:
+                    finished = self._remove_rest(removal)
+                except BillableLeft as left:
+                    waiting.remove(removal)
+                    yield removal.name, left
+                else:
+                    if finished:
+                        waiting.remove(removal)
+                        yield removal.name, removal.removed
+            if waiting:
+                self._report_waiting(waiting)
+                if self._pacing.monotonic() >= deadline:
+                    yield from ((removal.name, self._timed_out(removal)) for removal in waiting)
+                    return
+                self._pacing.sleep(self._pacing.poll_s)
+
+    def _remove_rest(self, removal: _Removal) -> bool:
+        """Delete what an endpoint leaves; return whether all is done, or the endpoint exists again."""
+        to_remove, gone = removal.to_remove, removal.removed
+        self._note_gone(removal)
         self.remove_free(to_remove, gone)
-        session, owner = self._session, to_remove.endpoint
         if to_remove.schedules:
             # Without its config no late CreateEndpoint can succeed: this poll is final.
-            self.remove_endpoint(owner, gone)
+            removal.looks, removal.absent = 1, 0
+            if not self._poll(removal):
+                return False
+            self._note_gone(removal)
         for name in to_remove.schedules:
             self._remove_plain(
                 f"schedule/{name}",
                 gone,
-                partial(self._guards, name, owner),
-                partial(lifetime.remove, session, name),
+                partial(self._guards, name, to_remove.endpoint),
+                partial(lifetime.remove, self._session, name),
             )
-        return gone
+        return True
 
     def remove_free(self, to_remove: ToRemove, gone: Removed) -> None:
         """Delete configs and models, which cost nothing; keep endpoint and schedules.
@@ -123,49 +190,68 @@ class Teardown:
                 partial(control.delete_model, session, name),
             )
 
-    def remove_endpoint(self, name: str, gone: Removed, *, looks: int = 1) -> None:
+    def remove_endpoint(self, name: str) -> None:
         """Delete the endpoint; retry while AWS refuses, and wait until it is gone.
-
-        DeleteEndpoint may return 200 and do nothing, so only DescribeEndpoint counts.
 
         Raises:
             BillableLeft: a timeout before AWS confirmed that it is gone, or AWS does not answer.
             LocalServerGone: the local SageMaker has ended.
         """
-        deadline = self._pacing.monotonic() + self._pacing.delete_timeout_s
-        seen, absent, why, status = False, 0, "", "unknown"
-        while True:
-            try:
-                facts = control.describe_endpoint(self._session, name)
-                self._refused_since, why = None, ""
-                if facts is None or not self._is_ours(facts.arn, str(facts.created_at), name):
-                    absent += 1
-                    if absent >= looks:
-                        break
-                else:
-                    seen, absent, status = True, 0, facts.status
-                    if status != "Deleting":
-                        self._delete_endpoint(name)
-            except NotFound as error:
-                why = error.message  # probably deleted since it was described; poll again
-            except PeagleError as error:
-                why = error.message
-                if not is_refused_now(error):
-                    raise billable_left(self._session, name, why) from error
-                self._raise_if_server_gone(error)
-            if seen:
-                self._report(
-                    self._phase,
-                    f"waiting for endpoint {name} to be deleted" + _reason(status, why),
-                    status=status,
-                    resource=f"endpoint/{name}",
-                )
-            if self._pacing.monotonic() >= deadline:
-                raise billable_left(self._session, name, why or f"still {status}")
-            self._pacing.sleep(self._pacing.poll_s)
-        if seen and f"endpoint/{name}" not in gone.deleted:
-            gone.deleted.append(f"endpoint/{name}")
-            self._report(self._phase, f"endpoint {name} is gone", status="gone", resource=f"endpoint/{name}")
+        self.run(ToRemove(name))
+
+    def _poll(self, removal: _Removal) -> bool:
+        """Ask once for an endpoint's deletion; return whether it is gone.
+
+        DeleteEndpoint may return 200 and do nothing, so only DescribeEndpoint counts.
+
+        Raises:
+            BillableLeft: AWS does not answer.
+            LocalServerGone: the local SageMaker has ended.
+        """
+        name = removal.name
+        try:
+            facts = control.describe_endpoint(self._session, name)
+            self._refused_since, removal.why = None, ""
+            if facts is None or not self._is_ours(facts.arn, str(facts.created_at), name):
+                removal.absent += 1
+                return removal.absent >= removal.looks
+            removal.seen, removal.absent, removal.status = True, 0, facts.status
+            if facts.status != "Deleting":
+                self._delete_endpoint(name)
+        except NotFound as error:
+            removal.why = error.message  # probably deleted since it was described; poll again
+        except PeagleError as error:
+            removal.why = error.message
+            if not is_refused_now(error):
+                raise billable_left(self._session, name, error.message) from error
+            self._raise_if_server_gone(error)
+        return False
+
+    def _report_waiting(self, waiting: Sequence[_Removal]) -> None:
+        seen = [removal for removal in waiting if removal.seen]
+        if len(seen) == 1:
+            (removal,) = seen
+            self._report(
+                self._phase,
+                f"waiting for endpoint {removal.name} to be deleted" + _reason(removal.status, removal.why),
+                status=removal.status,
+                resource=f"endpoint/{removal.name}",
+            )
+        elif seen:  # one event: alternating lines would fill a log
+            states = "; ".join(
+                f"{removal.name} is {removal.status}" + _reason(removal.status, removal.why)
+                for removal in seen
+            )
+            self._report(self._phase, f"waiting for {len(seen)} endpoints to be deleted: {states}")
+
+    def _timed_out(self, removal: _Removal) -> BillableLeft:
+        return billable_left(self._session, removal.name, removal.why or f"still {removal.status}")
+
+    def _note_gone(self, removal: _Removal) -> None:
+        resource = f"endpoint/{removal.name}"
+        if removal.seen and resource not in removal.removed.deleted:
+            removal.removed.deleted.append(resource)
+            self._report(self._phase, f"endpoint {removal.name} is gone", status="gone", resource=resource)
 
     def _delete_endpoint(self, name: str) -> None:
         try:
@@ -318,6 +404,51 @@ def leave_to_the_schedule(
     raise left from None
 
 
+def leave_all_to_the_schedules(
+    session: Session, names: Sequence[str], pacing: Pacing, known: Sequence[BillableLeft] = ()
+) -> NoReturn:
+    """Move the lifetime schedules of several endpoints to now, and raise what remains.
+
+    ``known`` are errors of other endpoints, which belong to the same report.
+
+    Raises:
+        BillableLeft: one of the endpoints may exist; ``next_step`` is the command that finishes.
+        Interrupted: the endpoints are already gone; or the local SageMaker has ended.
+    """
+    billable, ended = [*known], list[Interrupted]()
+    for name in names:
+        try:
+            leave_to_the_schedule(session, name, pacing)
+        except BillableLeft as left:
+            billable.append(left)
+        except Interrupted as gone:
+            ended.append(gone)
+    if billable:
+        remaining = joined(billable, session)
+        if ended:  # their configs and models may be left, too
+            remaining.next_step = f"peagle-sm delete {' '.join(names)} --yes{session.command_flags()}"
+        raise remaining from None
+    commands = list(dict.fromkeys(gone.next_step for gone in ended if gone.next_step))
+    raise Interrupted(
+        " ".join(dict.fromkeys(gone.message for gone in ended)) or "Interrupted.",
+        next_step="; ".join(commands) or None,
+        details=ended[0].details if ended else {"left": []},
+    ) from None
+
+
+def joined(errors: Sequence[BillableLeft], session: Session) -> BillableLeft:
+    """Return one error for all endpoints that may still be running."""
+    if len(errors) == 1:
+        return errors[0]
+    resources = list(dict.fromkeys(resource for error in errors for resource in error.details["resources"]))
+    names = " ".join(resource.removeprefix("endpoint/") for resource in resources)
+    return BillableLeft(
+        " ".join(dict.fromkeys(error.message for error in errors)),
+        next_step=f"peagle-sm delete {names} --yes{session.command_flags()}",
+        details={"resources": resources, "region": session.region},
+    )
+
+
 def end_with_the_local_server(session: Session, error: BaseException) -> None:
     """Report an interruption if the local SageMaker has ended and nothing is left.
 
@@ -348,6 +479,7 @@ class Run:
     ``may_exist``: the endpoint may exist, so a clean-up that gets no answer from AWS must report it.
     ``unsettled``: a CreateEndpoint was sent and its answer is not known.
     ``began_at``: the endpoint's creation time from AWS; None if not known yet.
+    ``companions`` returns what a clean-up deletes at the same time, without a report.
     """
 
     name: str
@@ -362,6 +494,7 @@ class Run:
     may_exist: bool = field(default=False, kw_only=True)
     unsettled: bool = field(default=False, kw_only=True)
     began_at: datetime | None = field(default=None, kw_only=True)
+    companions: Callable[[], Sequence[ToRemove]] = field(default=tuple, kw_only=True)
 
 
 def rescue(run: Run, cause: BaseException) -> NoReturn:
@@ -384,8 +517,7 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
             if interrupted
             else f"failed: {cause}; cleaning up",
         )
-        teardown = Teardown(run.session, run.pacing, run.report)
-        gone = teardown.run(run.to_remove, unsettled=run.unsettled)
+        gone = _remove_with_companions(run)
     except KeyboardInterrupt:
         leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled, undo=run.undo)
     except LocalServerGone as ended:
@@ -402,6 +534,18 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
     if interrupted:
         _raise_interrupted(run, gone)
     _raise_cause(run, cause, gone)
+
+
+def _remove_with_companions(run: Run) -> Removed:
+    companions: Sequence[ToRemove] = ()
+    with suppress(PeagleError):  # the caller deletes them afterwards, too
+        companions = run.companions()
+    teardown = Teardown(run.session, run.pacing, run.report)
+    outcomes = dict(teardown.run_all([run.to_remove, *companions], unsettled=run.unsettled))
+    outcome = outcomes[run.name]
+    if isinstance(outcome, BillableLeft):
+        raise outcome
+    return outcome
 
 
 def _raise_interrupted(run: Run, gone: Removed) -> NoReturn:

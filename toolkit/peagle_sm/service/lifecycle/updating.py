@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, NoReturn
 
 from peagle_sm.aws.control import cloudwatch, guard_resources, lifetime
@@ -39,7 +40,7 @@ from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
-from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
@@ -84,7 +85,7 @@ class InPlace:
         """Extend the lifetime, before anything is started."""
         run = self._run
         schedule = prolonged(run.plan.parameters("create_schedule"), self._lease())
-        armed = lifetime.arm(run.session, schedule)
+        armed = once_visible(lambda: lifetime.arm(run.session, schedule), run.pacing, run.report)
         self._remember(armed.expires_at)
         run.report(
             "lifetime",
@@ -114,7 +115,8 @@ class InPlace:
             try:
                 deployment = deployment_config(self._offer.alarms, self._offer.canary)
                 retain = not self._offer.changes_field("InitialInstanceCount")
-                control.update_endpoint(run.session, run.name, config, deployment, retain=retain)
+                send = partial(control.update_endpoint, run.session, run.name, config, deployment)
+                once_visible(partial(send, retain=retain), run.pacing, run.report)
             except PeagleError as error:
                 if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
                     raise
@@ -193,9 +195,9 @@ class InPlace:
             Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
             left = dict(gone.left)
             cloudwatch.remove_alarms(run.session, keys.alarm_names(run.name))
-            if self._limit is not None and self._limit.expires_at is not None:
-                lifetime.move(run.session, self._limit, self._limit.expires_at)
-                self._remember(self._limit.expires_at)
+            if self._limit is not None:
+                ends = lifetime.put_back(run.session, self._limit, run.pacing.clock())
+                self._remember(ends)
         except (PeagleError, KeyboardInterrupt) as error:
             left[f"alarms or lifetime schedule of {run.name}"] = str(error)
         serves = f"Endpoint {run.name} still runs its old config {facts.config_name} ({facts.status})"

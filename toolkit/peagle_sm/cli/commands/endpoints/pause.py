@@ -234,23 +234,35 @@ def render_kept(lease: Lease) -> str:
 @click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1, shell_complete=complete_endpoint)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @global_options
 @click.pass_context
-def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: bool) -> None:
+def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: bool, dry_run: bool) -> None:
     """Delete endpoints and all their resources, and check that they are gone.
 
     Deletes the endpoint, its config, model and lifetime schedule, in the order that AWS needs. Quote globs:
     'demo-*'. Without NAME, the name comes from ./peagle.yaml.
 
-    The command waits until AWS reports that each resource is gone. It keeps the log group, unless you confirm
+    All endpoints are asked to be deleted at once. The command waits until AWS reports that each resource is
+    gone. A name that is already gone is no error. It keeps the log group, unless you confirm
     the second prompt or give --with-logs. `cdk deploy` of a stack with the same name fails while the log
     group exists.
     """
+    from peagle_sm.service import deletable
     from peagle_sm.service import delete as remove
 
     state = ctx.ensure_object(State)
     chosen = patterns or (name_from_spec(ctx),)
     session = open_session(state)
+    if dry_run:
+        going = deletable(chosen, session=session, with_logs=with_logs)
+        emit(
+            state,
+            table=lambda: render_going(going, with_logs) if going else "To be deleted: nothing",
+            data=lambda: [asdict(each) for each in going],
+            names=[each.name for each in going],
+        )
+        return
     with termination_is_ctrl_c(), follower(state) as follow:
         ask: Callable[[Sequence[Deletable]], bool] = asking(
             state,
@@ -266,7 +278,9 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
             return confirmed(state, f"Delete the log groups too ({', '.join(groups)})?", False)
 
         logs = with_logs or (False if yes else ask_for_logs)
-        report = remove(chosen, session=session, confirm=ask, with_logs=logs, progress=follow)
+        report = remove(
+            chosen, session=session, confirm=ask, with_logs=logs, progress=follow, missing_ok=True
+        )
     emit(
         state,
         table=lambda: render_deleted(report, session.command_flags()),
@@ -292,6 +306,9 @@ def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
 def render_deleted(report: DeleteReport, flags: str) -> str:
     """Render the deleted and the remaining resources, and the kept log groups."""
     lines = [f"deleted  {resource}" for resource in report.deleted]
+    lines.extend(f"absent   {note}" for note in report.absent.values())
+    if not report.names:
+        return "\n".join(lines)
     if report.leftovers:
         lines.extend(f"REMAINS  {resource}" for resource in report.leftovers)
     else:
