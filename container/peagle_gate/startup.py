@@ -37,6 +37,11 @@ class Limits:
         max_logprobs: of ``logprobs``, ``top_logprobs`` and ``prompt_logprobs``; 20 is vLLM's own default.
         max_stops: strings in ``stop`` and ``bad_words``, ids in ``stop_token_ids``.
         max_stop_chars: of one of those strings.
+        max_token_ids: entries of ``logit_bias`` and of ``allowed_token_ids``.
+        max_name_chars: of ``model``, ``request_id``, ``session_id`` and ``user``; each chunk of a stream
+            repeats the first two.
+        max_repeated_tokens: ``max_pattern_size`` of ``repetition_detection``; at every step the scheduler
+            compares up to the square of that many tokens, in Python.
         max_format_bytes: ``response_format``, ``structured_outputs`` or ``tools``, as JSON.
         max_format_depth: how deep those may nest.
         max_media: images, sounds and videos in a request, as ``data:`` addresses; never by an address to
@@ -50,6 +55,9 @@ class Limits:
     max_logprobs: int = 20
     max_stops: int = 16
     max_stop_chars: int = 256
+    max_token_ids: int = 4096
+    max_name_chars: int = 512
+    max_repeated_tokens: int = 64
     max_format_bytes: int = 65_536
     max_format_depth: int = 32
     max_media: int = 0
