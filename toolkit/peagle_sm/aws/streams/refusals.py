@@ -80,8 +80,8 @@ def refuse_ignored(document: Mapping[str, Any], where: str = "the request body")
         value = document.get(name)
         if value is not None and value not in entry.get("harmless", ()):
             raise SpecError(
-                f"{where}: the engine ignores {name!r}, and the answer would be as without it.",
-                next_step=f"Use {entry['instead']}.",
+                f"{where}: the engine ignores {name!r}; use {entry['instead']}.",
+                next_step=f"Replace {name}, or remove it. Nothing was sent.",
                 details={"found": name, "instead": entry["instead"]},
             )
 

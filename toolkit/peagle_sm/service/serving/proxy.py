@@ -219,7 +219,9 @@ class Proxy:
             raise SpecError(f"stream: found {json.dumps(stream)[:100]}; allowed: true or false")
         served.streamed = bool(stream)
         if path == RESPONSES:
-            body = self._encoded(chat_of(document))
+            chat = chat_of(document)
+            refuse_ignored(chat)
+            body = self._encoded(chat)
             return ProxiedRequest(body, ResponseRelay(document), lambda answer: response_of(document, answer))
         refuse_ignored(document)
         options = document.get("stream_options")
