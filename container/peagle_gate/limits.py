@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from peagle_gate.grammars import FIELDS, excessive
 from peagle_gate.startup import Limits
 
 Request = Mapping[str, Any]
@@ -27,7 +28,6 @@ NEVER = {
     "mm_processor_kwargs": "it reconfigures the media processor for everybody",
     "media_io_kwargs": "it reconfigures the media loader",
 }
-_FORMATS = ("response_format", "structured_outputs", "tools")
 _MEDIA = ("image", "audio", "video", "file", "prompt_embeds")
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal", "thinking", "tool_reference"})
 _INTEGERS = ("n", "max_tokens", "max_completion_tokens", "min_tokens")
@@ -224,7 +224,7 @@ def _repetition(request: Request, limits: Limits) -> Found:
 
 
 def _formats(request: Request, limits: Limits) -> Found:
-    for name in _FORMATS:
+    for name in FIELDS:
         value = request.get(name)
         if value is None:
             continue
@@ -314,6 +314,7 @@ _RULES: tuple[Callable[[Request, Limits], Found], ...] = (
     _names,
     _repetition,
     _formats,
+    excessive,
     _text,
     _template,
     _media,
