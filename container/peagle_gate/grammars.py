@@ -23,9 +23,7 @@ _PATTERN_REPEATS = 128  # above it xgrammar 0.2 fails to compile a schema's patt
 _REGEX_REPEATS = 1024
 _RULES = 256
 _STRING_STATES = 256  # a longer string costs no more
-_NOTES = frozenset(
-    ["description", "title", "$comment", "default", "examples", "example", "markdownDescription"]
-)
+_NOTES = {"description", "title", "$comment", "default", "examples", "example", "markdownDescription"}
 _RANGES = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _FORMATS = {"uri-template": 60, "ipv6": 14, "email": 10, "uri": 8, "uri-reference": 8}
 # Units of cost, each about 0.3 ms of CPU with a small vocabulary.
@@ -88,7 +86,7 @@ def _step(key: str) -> str:
 
 
 def _json_in(key: str, text: str) -> list[Any]:
-    """Return the JSON of a string in a list; empty if it has none. vLLM takes schemas and tags as text, too."""
+    """Return the JSON of a string in a list; empty without JSON. vLLM takes schemas and tags as text, too."""
     if key in _NOTES or text.lstrip()[:1] not in ("{", "["):
         return []
     try:
@@ -131,10 +129,13 @@ def _judged(at: str, what: str, found: Cost, limits: Limits, most_repeats: int) 
             f"{at[:-1]}: the {what} has {shape.size} characters with its repetitions written out;"
             f" at most {limits.max_pattern_size}"
         )
-    if shape.choices > limits.max_pattern_choices:
+    # A regex of its own is matched without the states that xgrammar makes of a schema's pattern.
+    in_schema = most_repeats == _PATTERN_REPEATS and "/format/" not in at
+    most_choices = limits.max_pattern_choices // (1 if in_schema else 2)
+    if shape.choices > most_choices:
         yield (
             f"{at[:-1]}: the {what} has {shape.choices} optional or repeated parts in a row (a bounded"
-            f" repetition counts twice, and its parts up to 8 times); at most {limits.max_pattern_choices}"
+            f" repetition counts twice, and its parts up to 8 times); at most {most_choices}"
         )
 
 
@@ -164,18 +165,8 @@ def _object(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
         yield f"{at[:-1]}: repeats what may be empty; write it so that each turn has text"
 
 
-_EMPTY_TAGS = frozenset(
-    [
-        "optional",
-        "star",
-        "any_text",
-        "any_tokens",
-        "triggered_tags",
-        "token_triggered_tags",
-        "tags_with_separator",
-        "grammar",
-    ]
-)
+_EMPTY_TAGS = {"optional", "star", "any_text", "any_tokens", "grammar"}
+_EMPTY_TAGS |= {"triggered_tags", "token_triggered_tags", "tags_with_separator"}
 
 
 def _may_be_empty(content: Any) -> bool:
@@ -241,6 +232,7 @@ def _grammar(at: str, text: str, cost: _Schema) -> Found:
     if len(rules) > _RULES:
         yield f"{at[:-1]}: a grammar of {len(rules)} rules; at most {_RULES}"
         return
+    recursive = {name for name, reached in _reaches(rules).items() if name in reached}
     shapes, regexes = {name: Shape(1, 0, False) for name in rules}, set[str]()
     for _ in range(_ROUNDS):
         before = dict(shapes)
@@ -248,7 +240,7 @@ def _grammar(at: str, text: str, cost: _Schema) -> Found:
             found, inner = cost_of_rule(body, shapes)
             regexes |= set(inner)
             shape = found.shape
-            shapes[name] = Shape(min(shape.size, 10**6), min(shape.choices, 10**6), shape.empty)
+            shapes[name] = Shape(1, 0, shape.empty) if name in recursive else shape
             for message in _judged(at, f"rule {name}", found, limits, _REGEX_REPEATS):
                 yield message
                 return
@@ -265,17 +257,25 @@ _ROUNDS = 6
 
 def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -> Found:
     """Refuse recursion that lets one text be read in a growing number of ways."""
-    named = {name: [entry for entry in names_in(body) if entry[0] in rules] for name, body in rules.items()}
-    reached = {name: _reached(name, named) for name in rules}
+    named, reached = _named(rules), _reaches(rules)
     for name in rules:
         if name not in reached[name]:
             continue
         if shapes[name].empty:
-            yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional where it is used"
+            yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional in its uses"
             return
         if any(follows and name in reached[called] | {called} for called, follows in named[name]):
             yield f"{at[:-1]}: the rule {name} names itself right after another rule; write a repetition"
             return
+
+
+def _named(rules: Mapping[str, str]) -> dict[str, list[tuple[str, bool]]]:
+    return {name: [entry for entry in names_in(body) if entry[0] in rules] for name, body in rules.items()}
+
+
+def _reaches(rules: Mapping[str, str]) -> dict[str, set[str]]:
+    named = _named(rules)
+    return {name: _reached(name, named) for name in rules}
 
 
 def _reached(name: str, named: Mapping[str, list[tuple[str, bool]]]) -> set[str]:

@@ -92,7 +92,7 @@ class _Builder:
             self.cost.repeats_empty = True
         if most is not None or least > 1:
             self.cost.repeats = max(self.cost.repeats, copies, least)
-        choices = atom.choices * min(copies, _COPIES)
+        choices = atom.choices * min(max(copies, 2) if most is None else copies, _COPIES)
         if most != least:
             choices += 1 if copies <= 1 else 2
         current.append(Shape(min(atom.size * copies, _MOST), min(choices, _MOST), least == 0 or atom.empty))

@@ -192,3 +192,96 @@ def test_each_limit_is_a_variable_of_the_environment() -> None:
 def test_a_limit_that_is_no_number_is_an_error(text: str) -> None:
     with pytest.raises(SettingError, match="PEAGLE_GATE_MAX_TOKENS"):
         read_settings({"PEAGLE_GATE_MAX_TOKENS": text})
+
+
+def schema_of(**keywords: Any) -> dict[str, Any]:
+    return {**CHAT, "structured_outputs": {"json": keywords}}
+
+
+def constrained(**constraint: Any) -> dict[str, Any]:
+    return {**CHAT, "structured_outputs": constraint}
+
+
+def response(**form: Any) -> dict[str, Any]:
+    return {**CHAT, "response_format": form}
+
+
+def options(count: int, **more: Any) -> dict[str, Any]:
+    return schema_of(type="object", properties={f"k{i}": {"type": "string"} for i in range(count)}, **more)
+
+
+DEEP = "(" * 31_000 + "a" + ")" * 31_000
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (schema_of(type="string", pattern=DEEP), "json/pattern: a pattern of 62001 characters; at most 1024"),
+        (schema_of(propertyNames={"pattern": DEEP}), "json/propertyNames/pattern: a pattern of 62001"),
+        (schema_of(patternProperties={DEEP: {}}), "a pattern of 62001 characters"),
+        (schema_of(patternProperties={"(" * 17 + "a" + ")" * 17: {}}), "nest 17 deep; at most 16"),
+        (schema_of(type="string", pattern="(a|" * 300 + "a" + ")" * 300), "a pattern of 1201 characters"),
+        (schema_of(type="string", pattern="a{129}"), "repeats up to 129 times; at most 128"),
+        (schema_of(type="string", pattern="((a{100}){100}){100}"), "1000000 characters with its repetitions"),
+        (schema_of(type="string", pattern="(a*)*"), "repeats what may be empty"),
+        (schema_of(type="string", pattern=".?" * 21), "21 optional or repeated parts"),
+        (schema_of(const="a" * 4097), "a text of 4097 characters; at most 4096"),
+        (options(1200, minProperties=1, maxProperties=600), "at most 1800"),
+        (options(100, minProperties=1), "the grammar up to here costs"),
+        (schema_of(anyOf=[{"type": "string", "maxLength": 300 + i} for i in range(40)]), "anyOf/"),
+        (constrained(json=json.dumps({"pattern": DEEP})), "json/pattern"),
+        (constrained(regex=".*" * 11), "11 optional or repeated parts"),
+        (constrained(regex="(.{0,9}){0,9}"), "what may be empty"),
+        (constrained(choice=["a" * 60_000]), "choice/0: a text of 60000"),
+        (
+            {**CHAT, "structured_outputs": {"grammar": 'root ::= root root | [a-z] | ""'}},
+            "may be empty and names",
+        ),
+        (
+            {**CHAT, "structured_outputs": {"grammar": "root ::= root root | [a-z]"}},
+            "right after another rule",
+        ),
+        (
+            {
+                **CHAT,
+                "response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": DEEP}}},
+            },
+            "json_schema/schema/pattern",
+        ),
+        (
+            {
+                **CHAT,
+                "response_format": {"type": "structural_tag", "format": {"type": "regex", "pattern": DEEP}},
+            },
+            "format/pattern",
+        ),
+        (
+            {**CHAT, "tools": [{"function": {"name": "f", "parameters": {"pattern": DEEP}}}]},
+            "tools:/0/function/parameters/pattern",
+        ),
+    ],
+)
+def test_a_costly_grammar_is_refused_with_its_place_and_the_limit(
+    request_: dict[str, Any], words: str
+) -> None:
+    refusal = refuse(request_, LIMITS)
+    assert refusal is not None
+    assert words in refusal.message
+    assert refusal.param in request_
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        options(60, minProperties=1),
+        options(400),
+        schema_of(
+            type="string", pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+        ),
+        schema_of(type="array", items={"type": "string", "maxLength": 100_000}, minItems=1, maxItems=10_000),
+        {**CHAT, "structured_outputs": {"grammar": 'root ::= e\ne ::= e "+" e | "(" e ")" | [0-9]+'}},
+        {**CHAT, "structured_outputs": {"choice": [f"choice {i}" for i in range(1000)]}},
+    ],
+)
+def test_ordinary_grammars_pass(request_: dict[str, Any]) -> None:
+    assert refuse(request_, LIMITS) is None
