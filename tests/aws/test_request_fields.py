@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,17 @@ def test_the_fields_are_those_of_the_engine() -> None:
     }
     for name, known in (("CompletionRequest", COMPLETION), ("ChatCompletionRequest", CHAT)):
         assert {field for field in _fields(classes[name]) if not field.startswith("_")} == known
+
+
+def test_every_field_of_the_engine_has_a_limit_a_refusal_or_a_reason() -> None:
+    """COMPLETION and CHAT are the engine's own fields; the test above holds that."""
+    page = (Path(__file__).parents[2] / "docs/explanation/container.md").read_text(encoding="utf-8")
+    section = page.partition("### Every field of vLLM's request classes")[2].partition("`scripts/fuzz-gate`")[
+        0
+    ]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "`" in line]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(COMPLETION | CHAT)
 
 
 def _fields(declared: ast.ClassDef) -> Iterator[str]:
