@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,3 +286,11 @@ def test_a_costly_grammar_is_refused_with_its_place_and_the_limit(
 )
 def test_ordinary_grammars_pass(request_: dict[str, Any]) -> None:
     assert refuse(request_, LIMITS) is None
+
+
+def test_real_schemas_pass() -> None:
+    """Schemas of CloudFormation, Kubernetes and SchemaStore; each line has its source and licence."""
+    lines = Path(__file__).with_name("real_schemas.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 100
+    for entry in map(json.loads, lines):
+        assert refuse(schema_of(**entry["schema"]), LIMITS) is None, entry["file"]
