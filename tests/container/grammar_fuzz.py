@@ -141,7 +141,7 @@ def campaign(grammars: int, seed: int) -> dict[str, Any]:
 
 
 def real_schemas() -> list[str]:
-    """Return the files of the real schemas that xgrammar refuses, or that cost it more than a second of CPU."""
+    """Return the real schemas that xgrammar refuses, or that cost it more than a second of CPU."""
     tokens, failed = tokenizer_info(), []
     for line in Path(__file__).with_name("real_schemas.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
