@@ -198,7 +198,10 @@ class Grammars:
         kinds = ["json_schema", "regex", "const_string", "any_text", "grammar"]
         kinds += ["sequence", "or", "optional", "star", "plus", "repeat"] * (depth < 4)
         kind = self.chance.choice(kinds)
-        below = lambda: self.tag(depth + 1)  # noqa: E731
+
+        def below() -> dict[str, Any]:
+            return self.tag(depth + 1)
+
         return {
             "type": kind,
             **{
