@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from peagle_gate.grammars import FIELDS, excessive
 from peagle_gate.startup import Limits
 
 Request = Mapping[str, Any]
@@ -25,11 +28,12 @@ NEVER = {
     "mm_processor_kwargs": "it reconfigures the media processor for everybody",
     "media_io_kwargs": "it reconfigures the media loader",
 }
-_FORMATS = ("response_format", "structured_outputs", "tools", "guided_json", "guided_regex", "guided_grammar")
 _MEDIA = ("image", "audio", "video", "file", "prompt_embeds")
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal", "thinking", "tool_reference"})
-_INTEGERS = ("n", "best_of", "max_tokens", "max_completion_tokens", "min_tokens")
+_INTEGERS = ("n", "max_tokens", "max_completion_tokens", "min_tokens")
 _LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
+_NAMES = ("model", "request_id", "session_id", "user")
+_REPETITION = ("max_pattern_size", "min_pattern_size", "min_count")
 _SHOWN = 40  # characters of a refused value in its message
 
 
@@ -88,6 +92,39 @@ def _never(request: Request, limits: Limits) -> Found:
             yield name, f"{name} is not supported: {why}"
 
 
+@cache
+def ignored_fields() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return the fields that vLLM ignores and that change an answer: of any request, of a completion."""
+    data = json.loads(Path(__file__).with_name("ignored_fields.json").read_text(encoding="utf-8"))
+    fields: Mapping[str, Mapping[str, Mapping[str, Any]]] = data
+    return fields
+
+
+def _ignored(request: Request, limits: Limits) -> Found:
+    lists = ignored_fields()
+    is_chat = request.get("messages") is not None
+    fields = lists["any"] if is_chat else {**lists["any"], **lists["completion"]}
+    for name, entry in fields.items():
+        value = request.get(name)
+        if value is not None and value not in entry.get("harmless", ()):
+            yield name, f"the engine ignores {name}; use {entry['instead']}"
+    if is_chat and request.get("prompt") is not None:
+        yield "prompt", "the engine ignores prompt beside messages; send one of them"
+
+
+def _text(request: Request, limits: Limits) -> Found:
+    """Refuse text that is not Unicode: a lone surrogate has stopped tokenizers and matchers."""
+    for name, value in request.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            found = f"U+{ord(error.object[error.start]):04X}"
+            shown = ascii(name)[1:-1] if len(name) <= _SHOWN else "a field"
+            yield shown, f"{shown} has the lone surrogate {found}; send valid Unicode"
+        except RecursionError:
+            yield "", "the body nests too deeply"
+
+
 def _integers(request: Request, limits: Limits) -> Found:
     """Refuse every number that is not a JSON integer.
 
@@ -98,13 +135,17 @@ def _integers(request: Request, limits: Limits) -> Found:
         value = request.get(name)
         if value is None or type(value) is int or (name == "logprobs" and isinstance(value, bool)):
             continue
-        shown = json.dumps(value)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-        yield name, f"{name} is {shown}; send an integer, without quotes and without a decimal point"
+        yield name, _not_an_integer(name, value)
+
+
+def _not_an_integer(name: str, value: Any) -> str:
+    shown = json.dumps(value)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return f"{name} is {shown}; send an integer, without quotes and without a decimal point"
 
 
 def _sequences(request: Request, limits: Limits) -> Found:
-    n = max(request.get("n") or 1, request.get("best_of") or 1, 1)
+    n = max(request.get("n") or 1, 1)
     wanted = n * _prompts(request.get("prompt"))
     if wanted > limits.max_sequences:
         yield (
@@ -147,8 +188,43 @@ def _stops(request: Request, limits: Limits) -> Found:
                 yield name, f"an entry of {name} has {len(entry)} characters; at most {limits.max_stop_chars}"
 
 
+def _token_ids(request: Request, limits: Limits) -> Found:
+    for name, most in (
+        ("logprob_token_ids", limits.max_logprobs),
+        ("logit_bias", limits.max_token_ids),
+        ("allowed_token_ids", limits.max_token_ids),
+    ):
+        value = request.get(name)
+        if isinstance(value, list | Mapping) and len(value) > most:
+            yield name, f"{name} has {len(value)} entries; at most {most}"
+
+
+def _names(request: Request, limits: Limits) -> Found:
+    for name in _NAMES:
+        value = request.get(name)
+        if isinstance(value, str) and len(value) > limits.max_name_chars:
+            yield name, f"{name} has {len(value)} characters; at most {limits.max_name_chars}"
+
+
+def _repetition(request: Request, limits: Limits) -> Found:
+    given = request.get("repetition_detection")
+    if not isinstance(given, Mapping):
+        return  # vLLM takes nothing else
+    for name in _REPETITION:
+        value = given.get(name)
+        if value is not None and type(value) is not int:
+            yield "repetition_detection", _not_an_integer(f"repetition_detection.{name}", value)
+            return
+    size = given.get("max_pattern_size") or 0
+    if size > limits.max_repeated_tokens:
+        yield (
+            "repetition_detection",
+            f"repetition_detection.max_pattern_size is {size}; at most {limits.max_repeated_tokens}",
+        )
+
+
 def _formats(request: Request, limits: Limits) -> Found:
-    for name in _FORMATS:
+    for name in FIELDS:
         value = request.get(name)
         if value is None:
             continue
@@ -228,12 +304,18 @@ def _inner(node: Any) -> Iterable[Any]:
 
 _RULES: tuple[Callable[[Request, Limits], Found], ...] = (
     _never,
+    _ignored,
     _integers,
     _sequences,
     _tokens,
     _logprobs,
     _stops,
+    _token_ids,
+    _names,
+    _repetition,
     _formats,
+    excessive,
+    _text,
     _template,
     _media,
 )

@@ -37,8 +37,20 @@ class Limits:
         max_logprobs: of ``logprobs``, ``top_logprobs`` and ``prompt_logprobs``; 20 is vLLM's own default.
         max_stops: strings in ``stop`` and ``bad_words``, ids in ``stop_token_ids``.
         max_stop_chars: of one of those strings.
+        max_token_ids: entries of ``logit_bias`` and of ``allowed_token_ids``.
+        max_name_chars: of ``model``, ``request_id``, ``session_id`` and ``user``; each chunk of a stream
+            repeats the first two.
+        max_repeated_tokens: ``max_pattern_size`` of ``repetition_detection``; at every step the scheduler
+            compares up to the square of that many tokens, in Python.
         max_format_bytes: ``response_format``, ``structured_outputs`` or ``tools``, as JSON.
         max_format_depth: how deep those may nest.
+        max_pattern_chars: of one pattern, and of a key of a schema.
+        max_pattern_depth: how deep groups of a pattern or grammar nest.
+        max_pattern_size: characters of a pattern with its repetitions written out.
+        max_pattern_choices: optional or repeated parts of a schema's pattern in a row; half of it in a regex.
+        max_literal_chars: of one text of a schema, such as a const or a value of an enum.
+        max_ebnf_chars: of a grammar in EBNF or Lark.
+        max_grammar_cost: of all the grammars of a field, in units of some 0.3 ms of CPU.
         max_media: images, sounds and videos in a request, as ``data:`` addresses; never by an address to
             fetch.
         template_keys: the keys that ``chat_template_kwargs`` may have.
@@ -50,8 +62,18 @@ class Limits:
     max_logprobs: int = 20
     max_stops: int = 16
     max_stop_chars: int = 256
+    max_token_ids: int = 4096
+    max_name_chars: int = 512
+    max_repeated_tokens: int = 64
     max_format_bytes: int = 65_536
     max_format_depth: int = 32
+    max_pattern_chars: int = 1024
+    max_pattern_depth: int = 16
+    max_pattern_size: int = 1024
+    max_pattern_choices: int = 20
+    max_literal_chars: int = 4096
+    max_ebnf_chars: int = 8192
+    max_grammar_cost: int = 1800
     max_media: int = 0
     template_keys: tuple[str, ...] = ("enable_thinking", "thinking", "reasoning_effort")
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_gate.limits import judge
+from peagle_gate.startup import Limits
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import CHAT, COMPLETION, KNOWN, check_fields
 from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.workloads.own_prompts import read_own
 from peagle_sm.service import Endpoint
 from sagemaker_local.engine.env import ensure_engine
 from tests.aws.test_runtime import Runtime
@@ -64,6 +70,35 @@ def test_every_known_field_is_taken(name: str) -> None:
     check_fields({name: None})
 
 
+@pytest.mark.parametrize(
+    ("body", "instead"),
+    [
+        ({"messages": MESSAGES, "guided_choice": ["yes", "no"]}, "structured_outputs"),
+        ({"messages": MESSAGES, "guided_json": "{}"}, "structured_outputs"),
+        ({"messages": MESSAGES, "guided_regex": "a"}, "structured_outputs"),
+        ({"messages": MESSAGES, "guided_grammar": "a"}, "structured_outputs"),
+        ({"messages": MESSAGES, "guided_decoding_backend": "outlines"}, "structured_outputs"),
+        ({"messages": MESSAGES, "guided_whitespace_pattern": " "}, "structured_outputs"),
+        ({"messages": MESSAGES, "best_of": 3}, "n;"),
+        ({"messages": MESSAGES, "extra_body": {"top_k": 1}}, "beside messages"),
+        ({"messages": MESSAGES, "enable_thinking": False}, "chat_template_kwargs"),
+        ({"prompt": "x", "top_logprobs": 9}, "logprobs"),
+    ],
+)
+def test_a_field_that_the_engine_ignores_is_refused_on_every_path(
+    body: dict[str, Any], instead: str, tmp_path: Path
+) -> None:
+    workload = tmp_path / "prompts.jsonl"
+    workload.write_text(json.dumps(body) + "\n")
+    for send in (lambda: check_fields(body), lambda: read_own(workload)):
+        with pytest.raises(SpecError, match="the engine ignores") as refused:
+            send()
+        assert instead in refused.value.message
+    refusal = judge(json.dumps(body).encode(), Limits())
+    assert refusal is not None
+    assert instead in refusal.message
+
+
 @given(st.sampled_from(sorted(name for name in KNOWN if len(name) > 5)), st.data())
 def test_one_letter_too_few_is_never_silent(name: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(name) - 1))
@@ -85,6 +120,17 @@ def test_the_fields_are_those_of_the_engine() -> None:
     }
     for name, known in (("CompletionRequest", COMPLETION), ("ChatCompletionRequest", CHAT)):
         assert {field for field in _fields(classes[name]) if not field.startswith("_")} == known
+
+
+def test_every_field_of_the_engine_has_a_limit_a_refusal_or_a_reason() -> None:
+    """COMPLETION and CHAT are the engine's own fields; the test above holds that."""
+    page = (Path(__file__).parents[2] / "docs/explanation/container.md").read_text(encoding="utf-8")
+    section = page.partition("### Every field of vLLM's request classes")[2].partition("`scripts/fuzz-gate`")[
+        0
+    ]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "`" in line]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(COMPLETION | CHAT)
 
 
 def _fields(declared: ast.ClassDef) -> Iterator[str]:

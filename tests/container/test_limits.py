@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ def chat(*parts: dict[str, Any]) -> dict[str, Any]:
         {**CHAT, "chat_template": None, "stop": None, "logprobs": None, "chat_template_kwargs": None},
         chat({"type": "text", "text": "an image_url is only text here"}),
         {"prompt": "x", "vllm_xargs": {"k": 3}},
+        {"prompt": "x", "best_of": 1, "guided_json": None, "tools": []},
+        {**CHAT, "stop": ["\U0001f600"], "repetition_detection": {"max_pattern_size": 64, "min_count": 2}},
     ],
 )
 def test_ordinary_requests_pass(request_: dict[str, Any]) -> None:
@@ -54,7 +57,28 @@ def test_ordinary_requests_pass(request_: dict[str, Any]) -> None:
         ({**CHAT, "max_tokens": ["x" * 99]}, "max_tokens", f'max_tokens is ["{"x" * 38}...; send an integer'),
         ({"prompt": ["a"] * 9, "n": 2}, "n", "18 sequences"),
         ({"prompt": [[1]] * 17}, "n", "17 sequences"),
-        ({"prompt": "x", "best_of": 40}, "n", "40 sequences"),
+        ({"prompt": "x", "best_of": 40}, "best_of", "use n"),
+        ({**CHAT, "guided_choice": ["yes", "no"]}, "guided_choice", 'structured_outputs: {"choice"'),
+        ({**CHAT, "guided_json": {"type": "object"}}, "guided_json", "structured_outputs"),
+        ({"prompt": "x", "top_logprobs": 9}, "top_logprobs", "use logprobs"),
+        ({**CHAT, "prompt": "x"}, "prompt", "send one of them"),
+        ({**CHAT, "logprob_token_ids": [1] * 21}, "logprob_token_ids", "21 entries"),
+        ({**CHAT, "allowed_token_ids": [1] * 4097}, "allowed_token_ids", "4097 entries"),
+        ({**CHAT, "logit_bias": {str(i): 1 for i in range(4097)}}, "logit_bias", "4097 entries"),
+        ({**CHAT, "request_id": "x" * 513}, "request_id", "513 characters"),
+        ({**CHAT, "stop": ["\ud800"]}, "stop", "U+D800"),
+        ({**CHAT, "bad_words": ["a", "b\udfff"]}, "bad_words", "U+DFFF"),
+        ({"prompt": "\udc00"}, "prompt", "lone surrogate"),
+        (
+            {**CHAT, "repetition_detection": {"max_pattern_size": 65, "min_count": 2}},
+            "repetition_detection",
+            "max_pattern_size is 65; at most 64",
+        ),
+        (
+            {**CHAT, "repetition_detection": {"max_pattern_size": "99999.0", "min_count": 2}},
+            "repetition_detection",
+            "send an integer",
+        ),
         ({**CHAT, "max_tokens": 32_769}, "max_tokens", "at most 32768"),
         ({**CHAT, "max_completion_tokens": 10**9}, "max_completion_tokens", "at most"),
         ({**CHAT, "top_logprobs": 21}, "top_logprobs", "21"),
@@ -169,3 +193,104 @@ def test_each_limit_is_a_variable_of_the_environment() -> None:
 def test_a_limit_that_is_no_number_is_an_error(text: str) -> None:
     with pytest.raises(SettingError, match="PEAGLE_GATE_MAX_TOKENS"):
         read_settings({"PEAGLE_GATE_MAX_TOKENS": text})
+
+
+def schema_of(**keywords: Any) -> dict[str, Any]:
+    return {**CHAT, "structured_outputs": {"json": keywords}}
+
+
+def constrained(**constraint: Any) -> dict[str, Any]:
+    return {**CHAT, "structured_outputs": constraint}
+
+
+def response(**form: Any) -> dict[str, Any]:
+    return {**CHAT, "response_format": form}
+
+
+def options(count: int, **more: Any) -> dict[str, Any]:
+    return schema_of(type="object", properties={f"k{i}": {"type": "string"} for i in range(count)}, **more)
+
+
+DEEP = "(" * 31_000 + "a" + ")" * 31_000
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (schema_of(type="string", pattern=DEEP), "json/pattern: a pattern of 62001 characters; at most 1024"),
+        (schema_of(propertyNames={"pattern": DEEP}), "json/propertyNames/pattern: a pattern of 62001"),
+        (schema_of(patternProperties={DEEP: {}}), "a pattern of 62001 characters"),
+        (schema_of(patternProperties={"(" * 17 + "a" + ")" * 17: {}}), "nest 17 deep; at most 16"),
+        (schema_of(type="string", pattern="(a|" * 300 + "a" + ")" * 300), "a pattern of 1201 characters"),
+        (schema_of(type="string", pattern="a{129}"), "repeats up to 129 times; at most 128"),
+        (schema_of(type="string", pattern="((a{100}){100}){100}"), "1000000 characters with its repetitions"),
+        (schema_of(type="string", pattern="(a*)*"), "repeats what may be empty"),
+        (schema_of(type="string", pattern=".?" * 21), "21 optional or repeated parts"),
+        (schema_of(const="a" * 4097), "a text of 4097 characters; at most 4096"),
+        (options(1200, minProperties=1, maxProperties=600), "at most 1800"),
+        (options(100, minProperties=1), "the grammar up to here costs"),
+        (schema_of(anyOf=[{"type": "string", "maxLength": 300 + i} for i in range(40)]), "anyOf/"),
+        (constrained(json=json.dumps({"pattern": DEEP})), "json/pattern"),
+        (constrained(regex=".*" * 11), "11 optional or repeated parts"),
+        (constrained(regex="(.{0,9}){0,9}"), "what may be empty"),
+        (constrained(choice=["a" * 60_000]), "choice/0: a text of 60000"),
+        (
+            {**CHAT, "structured_outputs": {"grammar": 'root ::= root root | [a-z] | ""'}},
+            "may be empty and names",
+        ),
+        (
+            {**CHAT, "structured_outputs": {"grammar": "root ::= root root | [a-z]"}},
+            "right after another rule",
+        ),
+        (
+            {
+                **CHAT,
+                "response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": DEEP}}},
+            },
+            "json_schema/schema/pattern",
+        ),
+        (
+            {
+                **CHAT,
+                "response_format": {"type": "structural_tag", "format": {"type": "regex", "pattern": DEEP}},
+            },
+            "format/pattern",
+        ),
+        (
+            {**CHAT, "tools": [{"function": {"name": "f", "parameters": {"pattern": DEEP}}}]},
+            "tools:/0/function/parameters/pattern",
+        ),
+    ],
+)
+def test_a_costly_grammar_is_refused_with_its_place_and_the_limit(
+    request_: dict[str, Any], words: str
+) -> None:
+    refusal = refuse(request_, LIMITS)
+    assert refusal is not None
+    assert words in refusal.message
+    assert refusal.param in request_
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        options(60, minProperties=1),
+        options(400),
+        schema_of(
+            type="string", pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+        ),
+        schema_of(type="array", items={"type": "string", "maxLength": 100_000}, minItems=1, maxItems=10_000),
+        {**CHAT, "structured_outputs": {"grammar": 'root ::= e\ne ::= e "+" e | "(" e ")" | [0-9]+'}},
+        {**CHAT, "structured_outputs": {"choice": [f"choice {i}" for i in range(1000)]}},
+    ],
+)
+def test_ordinary_grammars_pass(request_: dict[str, Any]) -> None:
+    assert refuse(request_, LIMITS) is None
+
+
+def test_real_schemas_pass() -> None:
+    """Schemas of CloudFormation, Kubernetes and SchemaStore; each line has its source and licence."""
+    lines = Path(__file__).with_name("real_schemas.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 100
+    for entry in map(json.loads, lines):
+        assert refuse(schema_of(**entry["schema"]), LIMITS) is None, entry["file"]

@@ -264,6 +264,7 @@ def test_a_cut_stream_of_several_answers_raises_in_openai_s_client(
         (b'{"prompt": "x", "stream": "true"}', 'stream: found "true"; allowed: true or false'),
         (b'{"prompt": "x", "n": "2", "stream": true}', "n: found '2'; allowed: a whole number"),
         (b'{"prompt": "x", "n": 2.0}', "n: found 2.0; allowed: a whole number"),
+        (b'{"prompt": "x", "guided_choice": ["a"]}', "ignores 'guided_choice'; use structured_outputs"),
     ],
 )
 def test_a_body_that_the_engine_would_read_otherwise_is_refused(

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import EndpointFacts, component_names, did_you_mean
 from peagle_sm.aws.session.errors import from_client_error
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.engines import data_text
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError, refused_by_engine
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 
@@ -49,22 +51,48 @@ thinking_token_budget tool_choice tools top_k top_logprobs top_p truncate_prompt
 truncation_side use_beam_search user vllm_xargs watermarking
 """
 CHAT = frozenset(_CHAT_FIELDS.split())
-# Fields of OpenAI's API, of other clients, and of vLLM before 0.32.
-_OTHERS_FIELDS = """
-audio best_of function_call functions guided_choice guided_decoding_backend guided_grammar
-guided_json guided_regex guided_whitespace_pattern metadata modalities prediction prompt_cache_key
-safety_identifier service_tier store structural_tag verbosity web_search_options
-"""
-_OTHERS = frozenset(_OTHERS_FIELDS.split())
-KNOWN = COMPLETION | CHAT | _OTHERS
+# Fields of OpenAI's API that do not change the answer.
+_OTHERS = frozenset(
+    {"metadata", "prediction", "prompt_cache_key", "safety_identifier", "service_tier", "store"}
+)
+
+
+@cache
+def ignored_fields() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the gate's list of fields that vLLM ignores: for ``any`` request, and for a ``completion``."""
+    lists: dict[str, dict[str, dict[str, Any]]] = json.loads(data_text("ignored_fields.json"))
+    return lists
+
+
+KNOWN = COMPLETION | CHAT | _OTHERS | ignored_fields()["any"].keys()
+
+
+def refuse_ignored(document: Mapping[str, Any], where: str = "the request body") -> None:
+    """Refuse a field that the engine ignores although it would change the answer.
+
+    Raises:
+        SpecError: the message names the field that the engine has instead.
+    """
+    fields = ignored_fields()["any"]
+    if document.get("messages") is None:
+        fields = {**fields, **ignored_fields()["completion"]}
+    for name, entry in fields.items():
+        value = document.get(name)
+        if value is not None and value not in entry.get("harmless", ()):
+            raise SpecError(
+                f"{where}: the engine ignores {name!r}; use {entry['instead']}.",
+                next_step=f"Replace {name}, or remove it. Nothing was sent.",
+                details={"found": name, "instead": entry["instead"]},
+            )
 
 
 def check_fields(document: Mapping[str, Any]) -> None:
-    """Refuse a probably misspelt field; pass other unknown fields to the engine.
+    """Refuse a misspelt or ignored field; pass other unknown fields to the engine.
 
     Raises:
         SpecError: the message suggests the correct field.
     """
+    refuse_ignored(document)
     for name in document:
         if not isinstance(name, str):
             raise SpecError(

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.streams.refusals import KNOWN
+from peagle_sm.aws.streams.refusals import KNOWN, refuse_ignored
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.request_slices import checked_labels, refuse_many_values
 from peagle_sm.measure.workloads.prompt_files import (
@@ -111,8 +111,8 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Check that a request body can be measured; return it without its streaming options.
 
     Raises:
-        SpecError: not exactly one of messages and prompt, several answers requested at once, or a value that
-            no engine takes.
+        SpecError: not exactly one of messages and prompt, several answers requested at once, a value that
+            no engine takes, or a field that the engine ignores.
     """
     has = [key for key in ("messages", "prompt") if body.get(key)]
     if len(has) != 1:
@@ -121,6 +121,7 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
             f" (fields: {', '.join(sorted(body)) or 'none'}); allowed: exactly one of messages, prompt",
             next_step="write OpenAI chat or completion bodies, one per line",
         )
+    refuse_ignored(body, where)
     _refuse_misshapen(body, where)
     several = [key for key in ("n", "best_of") if body.get(key, 1) != 1]
     batch = body.get("prompt")

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from peagle_sm.aws.session.signing import json_object
 from peagle_sm.aws.streams.answers import aborted_in, engine_error
+from peagle_sm.aws.streams.refusals import refuse_ignored
 from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import encoded_utf8
@@ -218,8 +219,11 @@ class Proxy:
             raise SpecError(f"stream: found {json.dumps(stream)[:100]}; allowed: true or false")
         served.streamed = bool(stream)
         if path == RESPONSES:
-            body = self._encoded(chat_of(document))
+            chat = chat_of(document)
+            refuse_ignored(chat)
+            body = self._encoded(chat)
             return ProxiedRequest(body, ResponseRelay(document), lambda answer: response_of(document, answer))
+        refuse_ignored(document)
         options = document.get("stream_options")
         asks = isinstance(options, dict) and options.get("include_usage") is True
         if self._recorder is not None and served.streamed and not asks and isinstance(options, dict | None):

@@ -1,0 +1,289 @@
+"""Limits of grammars: what a schema, pattern or grammar of a request may cost the engine. Pure.
+
+vLLM parses a grammar in the API server's event loop, where a slow one holds every request and a deep one ends
+the process; then it compiles the grammar in the engine. The estimates are from measurements of xgrammar
+(docs/explanation/container.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from peagle_gate.patterns import Cost, Shape, cost_of_pattern, cost_of_rule, names_in, rules_of
+from peagle_gate.startup import Limits
+
+Found = Iterator[str]
+
+#: Fields of a request that become grammars.
+FIELDS = ("structured_outputs", "response_format", "tools")
+_PATTERN_REPEATS = 128  # above it xgrammar 0.2 fails to compile a schema's pattern, or takes seconds
+_REGEX_REPEATS = 1024
+_RULES = 256
+_STRING_STATES = 256  # a longer string costs no more
+_NOTES = {"description", "title", "$comment", "default", "examples", "example", "markdownDescription"}
+_RANGES = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_FORMATS = {"uri-template": 60, "ipv6": 14, "email": 10, "uri": 8, "uri-reference": 8}
+# Units of cost, each about 0.3 ms of CPU with a small vocabulary.
+_INTEGER_RANGE, _NUMBER_RANGE, _FORMAT, _ITEM_BOUNDS = 6, 20, 4, 4
+
+
+@dataclass
+class _Schema:
+    """What a whole field costs so far.
+
+    ``states`` are of counted strings, properties and patterns; together they cost their square.
+    """
+
+    limits: Limits
+    units: float = 0
+    states: float = 0
+    lengths: set[tuple[int, int]] = field(default_factory=set)
+
+    def total(self) -> int:
+        return int(self.units + self.states**2 / 7000)
+
+
+def excessive(request: Mapping[str, Any], limits: Limits) -> Iterator[tuple[str, str]]:
+    """Yield the field and the message of each grammar that could cost too much."""
+    for name in FIELDS:
+        if request.get(name) is not None:
+            for message in _field(request[name], name, limits):
+                yield name, message
+
+
+def _field(value: Any, name: str, limits: Limits) -> Found:
+    cost = _Schema(limits)
+    pending: list[tuple[str, str, Any]] = [(f"{name}:/", "", value)]
+    while pending:
+        at, key, node = pending.pop()
+        if isinstance(node, str):
+            if parsed := _json_in(key, node):
+                pending.append((at, key, parsed[0]))
+            else:
+                yield from _string(at, key, node, cost)
+        elif isinstance(node, Mapping):
+            yield from _object(at, node, cost)
+            pending += [(f"{at}{_step(inner)}/", inner, below) for inner, below in node.items()]
+        elif isinstance(node, list):
+            if key == "choice":
+                cost.units += len(node) / 8
+            pending += [(f"{at}{place}/", key, below) for place, below in enumerate(node)]
+        if (total := cost.total()) > limits.max_grammar_cost:
+            yield (
+                f"{at[:-1]}: the grammar up to here costs {total} units (properties, bounds, patterns, ranges"
+                f" and formats together); at most {limits.max_grammar_cost}"
+            )
+            return
+
+
+def _step(key: str) -> str:
+    """Return a key as a step of a JSON pointer, shortened."""
+    shown = key if len(key) <= 40 else f"{key[:40]}…"
+    return shown.replace("~", "~0").replace("/", "~1")
+
+
+def _json_in(key: str, text: str) -> list[Any]:
+    """Return the JSON of a string in a list; empty without JSON. vLLM takes schemas and tags as text, too."""
+    if key in _NOTES or text.lstrip()[:1] not in ("{", "["):
+        return []
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _string(at: str, key: str, text: str, cost: _Schema) -> Found:
+    limits = cost.limits
+    if key == "grammar":
+        yield from _grammar(at, text, cost)
+    elif key in ("pattern", "regex"):
+        yield from _pattern(at, text, cost, _PATTERN_REPEATS if key == "pattern" else _REGEX_REPEATS)
+    elif key not in _NOTES and len(text) > limits.max_literal_chars:
+        yield f"{at[:-1]}: a text of {len(text)} characters; at most {limits.max_literal_chars}"
+
+
+def _pattern(at: str, text: str, cost: _Schema, most_repeats: int) -> Found:
+    limits = cost.limits
+    if len(text) > limits.max_pattern_chars:
+        yield f"{at[:-1]}: a pattern of {len(text)} characters; at most {limits.max_pattern_chars}"
+        return
+    found = cost_of_pattern(text)
+    cost.states += min(found.shape.size, _REGEX_REPEATS)
+    cost.units += found.shape.choices * 4
+    yield from _judged(at, "pattern", found, limits, most_repeats)
+
+
+def _judged(at: str, what: str, found: Cost, limits: Limits, most_repeats: int) -> Found:
+    shape = found.shape
+    if found.depth > limits.max_pattern_depth:
+        yield f"{at[:-1]}: groups of the {what} nest {found.depth} deep; at most {limits.max_pattern_depth}"
+    if found.repeats > most_repeats:
+        yield f"{at[:-1]}: the {what} repeats up to {found.repeats} times; at most {most_repeats}"
+    if found.repeats_empty:
+        yield f"{at[:-1]}: the {what} repeats what may be empty, as (a*)* does; let each turn have text"
+    if shape.size > limits.max_pattern_size:
+        yield (
+            f"{at[:-1]}: the {what} has {shape.size} characters with its repetitions written out;"
+            f" at most {limits.max_pattern_size}"
+        )
+    # A regex of its own is matched without the states that xgrammar makes of a schema's pattern.
+    in_schema = most_repeats == _PATTERN_REPEATS and "/format/" not in at
+    most_choices = limits.max_pattern_choices // (1 if in_schema else 2)
+    if shape.choices > most_choices:
+        yield (
+            f"{at[:-1]}: the {what} has {shape.choices} optional or repeated parts in a row (a bounded"
+            f" repetition counts twice, and its parts up to 8 times); at most {most_choices}"
+        )
+
+
+def _object(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
+    limits = cost.limits
+    cost.units += 1
+    for key in node:
+        if len(key) > limits.max_pattern_chars:
+            yield f"{at[:-1]}: a key of {len(key)} characters; at most {limits.max_pattern_chars}"
+    patterns = node.get("patternProperties")
+    for key in patterns if isinstance(patterns, Mapping) else ():
+        yield from _pattern(f"{at}patternProperties/{_step(key)}/", key, cost, _PATTERN_REPEATS)
+    _count_ranges(node, cost)
+    _count_lengths(node, cost)
+    _count_properties(node, cost)
+    if isinstance(form := node.get("format"), str):
+        cost.units += _FORMATS.get(form, _FORMAT)
+    if _number(node.get("minItems")) or _number(node.get("maxItems")):
+        cost.units += _ITEM_BOUNDS
+    if isinstance(values := node.get("enum"), list):
+        cost.units += len(values) / 8
+    if node.get("type") == "repeat":  # of a structural tag
+        copies = max(_number(node.get("max")), _number(node.get("min")))
+        if copies > _PATTERN_REPEATS:
+            yield f"{at[:-1]}: repeats {copies} times; at most {_PATTERN_REPEATS}"
+    if node.get("type") in ("repeat", "star", "plus") and _may_be_empty(node.get("content")):
+        yield f"{at[:-1]}: repeats what may be empty; write it so that each turn has text"
+
+
+_EMPTY_TAGS = {"optional", "star", "any_text", "any_tokens", "grammar"}
+_EMPTY_TAGS |= {"triggered_tags", "token_triggered_tags", "tags_with_separator"}
+
+
+def _may_be_empty(content: Any) -> bool:
+    """Return whether a part of a structural tag may be empty; a kind that is not known may not."""
+    pending = [content]
+    while pending:
+        node = pending.pop()
+        kind = node.get("type") if isinstance(node, Mapping) else None
+        if kind in _EMPTY_TAGS or (kind == "repeat" and not _number(node.get("min"))):
+            return True
+        if kind == "regex" and cost_of_pattern(str(node.get("pattern"))[:_REGEX_REPEATS]).shape.empty:
+            return True
+        if kind == "const_string" and not node.get("value"):
+            return True
+        if kind in ("repeat", "plus"):
+            pending.append(node.get("content"))
+        elif kind in ("or", "sequence") and isinstance(node.get("elements"), list):
+            pending += node["elements"]  # a sequence with one such element counts, too
+    return False
+
+
+def _number(value: Any) -> int:
+    """Return a bound as an integer from 0; 0 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
+        return 0
+    return int(value)
+
+
+def _count_ranges(node: Mapping[str, Any], cost: _Schema) -> None:
+    if any(isinstance(node.get(name), int | float) for name in _RANGES):
+        cost.units += _INTEGER_RANGE if node.get("type") == "integer" else _NUMBER_RANGE
+
+
+def _count_lengths(node: Mapping[str, Any], cost: _Schema) -> None:
+    bounds = _number(node.get("minLength")), _number(node.get("maxLength"))
+    if any(bounds) and bounds not in cost.lengths:  # equal bounds share their states
+        cost.lengths.add(bounds)
+        cost.states += min(bounds[1] or bounds[0] * 2, _STRING_STATES)
+
+
+def _count_properties(node: Mapping[str, Any], cost: _Schema) -> None:
+    properties = node.get("properties")
+    if not isinstance(properties, Mapping):
+        return
+    required = node.get("required")
+    listed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    optional = sum(name not in listed for name in properties)
+    cost.units += optional**2 / 200
+    if "minProperties" not in node and "maxProperties" not in node:
+        return
+    most = _number(node.get("maxProperties")) or len(properties)
+    more = node.get("additionalProperties", False) is not False or "patternProperties" in node
+    cost.states += (optional + 1) * min(most, len(properties) * (4 if more else 1)) / 2
+
+
+def _grammar(at: str, text: str, cost: _Schema) -> Found:
+    """Judge an EBNF or Lark grammar by its rules."""
+    limits = cost.limits
+    if len(text) > limits.max_ebnf_chars:
+        yield f"{at[:-1]}: a grammar of {len(text)} characters; at most {limits.max_ebnf_chars}"
+        return
+    rules = rules_of(text)
+    if len(rules) > _RULES:
+        yield f"{at[:-1]}: a grammar of {len(rules)} rules; at most {_RULES}"
+        return
+    recursive = {name for name, reached in _reaches(rules).items() if name in reached}
+    shapes, regexes = {name: Shape(1, 0, False) for name in rules}, set[str]()
+    for _ in range(_ROUNDS):
+        before = dict(shapes)
+        for name, body in rules.items():
+            found, inner = cost_of_rule(body, shapes)
+            regexes |= set(inner)
+            shape = found.shape
+            shapes[name] = Shape(1, 0, shape.empty) if name in recursive else shape
+            for message in _judged(at, f"rule {name}", found, limits, _REGEX_REPEATS):
+                yield message
+                return
+        if shapes == before:
+            break
+    for regex in regexes:
+        yield from _pattern(at, regex, cost, _REGEX_REPEATS)
+    yield from _recursion(at, rules, shapes)
+    cost.units += len(text) / 20
+
+
+_ROUNDS = 6
+
+
+def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -> Found:
+    """Refuse recursion that lets one text be read in a growing number of ways."""
+    named, reached = _named(rules), _reaches(rules)
+    for name in rules:
+        if name not in reached[name]:
+            continue
+        if shapes[name].empty:
+            yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional in its uses"
+            return
+        if any(follows and name in reached[called] | {called} for called, follows in named[name]):
+            yield f"{at[:-1]}: the rule {name} names itself right after another rule; write a repetition"
+            return
+
+
+def _named(rules: Mapping[str, str]) -> dict[str, list[tuple[str, bool]]]:
+    return {name: [entry for entry in names_in(body) if entry[0] in rules] for name, body in rules.items()}
+
+
+def _reaches(rules: Mapping[str, str]) -> dict[str, set[str]]:
+    named = _named(rules)
+    return {name: _reached(name, named) for name in rules}
+
+
+def _reached(name: str, named: Mapping[str, list[tuple[str, bool]]]) -> set[str]:
+    """Return every rule that a rule leads to."""
+    reached, pending = set[str](), [name]
+    while pending:
+        for called, _ in named[pending.pop()]:
+            if called not in reached:
+                reached.add(called)
+                pending.append(called)
+    return reached
