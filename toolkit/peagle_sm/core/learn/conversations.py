@@ -390,7 +390,7 @@ def split(
 
 
 def _least_measured(count: int) -> int:
-    """Return how many conversations are measured at least: as many as a proof needs, if half of all suffice."""
+    """Return how many are measured at least: as many as a proof needs, if they are at most half of all."""
     return FEWEST_CONVERSATIONS if count >= 2 * FEWEST_CONVERSATIONS else FEWEST
 
 
