@@ -262,7 +262,7 @@ def _value(
         baseline=base.arm.name,
         load=fast.load,
         ratio=found.ratio.value if found else measured,
-        shown=found.ratio.shown if found else None,
+        shown=found.significant if found else None,
         break_even=at(found.ratio.value if found else measured),
         soonest=at(found.ratio.high).million_tokens if found else None,
         latest=at(found.ratio.low).million_tokens if found else None,

@@ -247,6 +247,12 @@ class ComparisonRecord:
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
     conversations: int | None = None  #: of the measured prompts; None in older files
+    doubt: str | None = None  #: why there is no verdict; `load.points.separate_withheld` sets it
+
+    @property
+    def significant(self) -> bool:
+        """Whether one arm may be called faster: the interval excludes 1, and nothing makes it doubtful."""
+        return self.ratio.shown and self.doubt is None
 
 
 @dataclass(frozen=True)
