@@ -300,7 +300,7 @@ def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str,
     path = work / "prove" / name.rpartition("/")[2]
     write_file(path, content, parents=True)
     asked = spec.prove
-    whole = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens, temperature=0.0)
+    whole = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens)
     if asked.prompts is None or len(whole.items) <= asked.prompts:
         return whole
     return replace(whole, items=_one_by_one(whole.items)[: asked.prompts])
@@ -463,7 +463,8 @@ def _measured(
             progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
             path = files[name] = folder / f"{name}.jsonl"
             path.unlink(missing_ok=True)  # of a proof that was killed
-            setup = Setup(workload.items, (_ALONE,), temperature=0.0, ended=ended)
+            # Acceptance depends on sampling, so each request keeps its own parameters.
+            setup = Setup(workload.items, (_ALONE,), temperature=workload.temperature, ended=ended)
             outcome = given.measure([nullcontext(arms)], setup, workload, path, services, control=False)
             return outcome.results
 
@@ -485,7 +486,9 @@ def _measured(
         long_context = None if long_work is None else whole("long", long_work)
         progress(Event("check", "comparing the candidate's answers with the target's own"))
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
-        items = plan.held_out.items[:_VERIFIED]
+        items = [
+            replace(each, body={**each.body, "temperature": 0.0}) for each in plan.held_out.items[:_VERIFIED]
+        ]
         told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
         checks = checks_of(told)
     return ProofEvidence(

@@ -140,8 +140,7 @@ def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[Compa
 
     What makes a shown comparison doubtful becomes its ``doubt``: then it has no verdict.
     """
-    given = tuple(comparisons)
-    rows = tuple(replace(row, doubt=_doubt_of(row, points, given)) for row in given)
+    rows = with_doubts(points, comparisons)
     shown = tuple(point for point in points if not is_withheld(point.client))
     hidden = tuple(point for point in points if is_withheld(point.client))
     lost = {(point.arm, point.load) for point in hidden} - {(point.arm, point.load) for point in shown}
@@ -150,6 +149,18 @@ def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[Compa
         comparisons=tuple(row for row in rows if not _depends_on(row, lost)),
         withheld_points=hidden,
         withheld_comparisons=tuple(row for row in rows if _depends_on(row, lost)),
+    )
+
+
+def with_doubts(
+    points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]
+) -> tuple[ComparisonRecord, ...]:
+    """Return comparisons with what keeps each from having a verdict; those that have it are the same."""
+    given = tuple(comparisons)
+    doubts = [_doubt_of(row, points, given) for row in given]
+    return tuple(
+        row if row.doubt == doubt else replace(row, doubt=doubt)
+        for row, doubt in zip(given, doubts, strict=True)
     )
 
 

@@ -116,7 +116,8 @@ def claim(view: View, row: ComparisonRecord) -> str:
     if row.doubt is not None:
         names = f"{view.label(row.faster)} and {view.label(row.slower)}"
         measured = f"{formatting.with_span(row.ratio)} at {row.load.label}"
-        return f"No verdict on {names}: {row.doubt}; measured {measured}"
+        where = ", in this deployment" if row.deployments == 1 else ""
+        return f"No verdict on {names}: {row.doubt}; measured {measured}{where}"
     kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
     a, b = view.label(row.faster), view.label(row.slower)
     said = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
