@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.errors import Declined, Interrupted, ServiceFault
 from peagle_sm.core.learn.proof import decide
 from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.environment import acceptance_namespace
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
 from peagle_sm.learn.heads import stage_candidate
 from peagle_sm.learn.promote import promote, promotions, rollback
@@ -314,6 +316,23 @@ def test_no_alarm_exists_before_the_update_is_confirmed(project: Project) -> Non
         promote(project.spec, path, project.session, confirm=no, progress=lambda _: None, unguarded=True)
     assert seen == [[]]
     assert _alarms(project.session) == []
+
+
+@pytest.mark.parametrize(("minutes", "threshold"), [((), 1.0), ((1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 3.9), 1.17)])
+def test_the_alarm_compares_with_live_traffic_and_not_with_greedy_prompts(
+    project: Project, minutes: tuple[float, ...], threshold: float
+) -> None:
+    """The held-out prompts' own figure, 3.5 and more, would roll back any head at temperature 1."""
+    client, now = project.session.client("cloudwatch"), project.session.now()
+    for number, value in enumerate(minutes, start=2):
+        moment = now - timedelta(minutes=number)
+        datum = {"MetricName": "AcceptanceLength", "Timestamp": moment, "Value": value}
+        client.put_metric_data(Namespace=acceptance_namespace(NAME), MetricData=[datum])
+    path = project.folder / "peagle.yaml"
+    with pytest.raises(Interrupted):
+        promote(project.spec, path, project.session, progress=stopped_at_updating, unguarded=True)
+    alarms = client.describe_alarms(AlarmNames=[f"peagle-{NAME}-acceptance"])["MetricAlarms"]
+    assert [each["Threshold"] for each in alarms] == [pytest.approx(threshold)]
 
 
 def stopped_at_updating(event: Event) -> None:

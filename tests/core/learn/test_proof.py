@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.learn.proof import (
-    FEWEST_PROMPTS,
     UNKNOWN_TRAINING,
     Bound,
     Proof,
@@ -155,7 +155,7 @@ def test_whatever_is_offered_passed_everything(found: ProofEvidence, gain: float
     assert found.held_out is not None
     assert found.general is not None
     for one in (found.held_out, found.general):
-        assert one.prompts >= FEWEST_PROMPTS
+        assert one.prompts >= FEWEST_CONVERSATIONS
         assert one.failed == 0
         assert one.acceptance is not None
         assert one.speed is not None

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from peagle_sm.cli.commands.measuring.options import render_slices, slices_data
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, control_of
-from peagle_sm.measure.compare.slices import FEWEST_PROMPTS, slices_of_arm, slices_of_pairs
+from peagle_sm.measure.compare.slices import slices_of_arm, slices_of_pairs
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
@@ -95,13 +96,13 @@ def test_all_intervals_of_a_run_cover_together() -> None:
 def test_one_interval_alone_has_the_confidence_of_all() -> None:
     records = traffic(random.Random(2), {"latin": 1.3, "han": 1.3}, 40, dimensions=0)
     alone = [one for one in records if one.slices["script"] == "latin"]
-    few = [replace(one, slices={"script": "han"}) for one in alone[: 2 * (FEWEST_PROMPTS - 1)]]
+    few = [replace(one, slices={"script": "han"}) for one in alone[: 2 * (FEWEST_CONVERSATIONS - 1)]]
     for at, one in enumerate(few):
         few[at] = replace(one, prompt_id=f"few{one.prompt_id}")
     found = slices([*alone, *few])
     assert found["script=latin"].confidence == pytest.approx(0.97)
     assert found["script=han"].speed_up is None, "too few prompts"
-    assert found["script=han"].prompts == FEWEST_PROMPTS - 1
+    assert found["script=han"].prompts == FEWEST_CONVERSATIONS - 1
 
 
 def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:

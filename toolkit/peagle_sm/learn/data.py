@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,8 +19,15 @@ from typing import Any
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
-from peagle_sm.core.learn.conversations import LearnPrompt, PromptGroup, Split, compared_texts, split_prompts
+from peagle_sm.core.learn.conversations import (
+    PromptGroup,
+    Split,
+    compared_texts,
+    related,
+    split_prompts,
+)
 from peagle_sm.core.learn.prompts import TargetTexts
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.token_rows import Sampled, data_hash, row
@@ -196,13 +203,14 @@ def plan_data(
     now, end = session.now(), turn_off_of(status(endpoint, session=session).summary, session.now())
     if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
         raise _too_late(endpoint, end, session)
+    general = related(divided.general)
     offer = DataOffer(
         name=spec.name,
         endpoint=endpoint,
         sets=(
             _facts("training", divided.train),
             _facts("held out", divided.held_out),
-            *([_facts("general", [PromptGroup("", divided.general)])] if divided.general else []),
+            *([_facts("general", general)] if general else []),
             *([_facts("general, trained", divided.general_train)] if divided.general_train else []),
         ),
         repeats=divided.repeats,
@@ -221,9 +229,23 @@ def plan_data(
         ends="" if end is None else end.ends,
         ends_early=bool(todo) and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
         uri=data_uri(spec),
-        notes=(*notes, *read.notes, *([unused] if todo and unused else [])),
+        notes=(*notes, *read.notes, *_few(divided.held_out, general), *([unused] if todo and unused else [])),
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
+
+
+def _few(held_out: Sequence[PromptGroup], general: Sequence[PromptGroup]) -> list[str]:
+    """Say of which set no proof can be made: a verdict is over conversations."""
+    return [
+        f"{name}: {len(groups):,} conversations; `peagle-sm learn prove` needs at least"
+        f" {FEWEST_CONVERSATIONS}, so no head can be offered with this set. Add prompts of other"
+        f" conversations to {field}"
+        for name, field, groups in (
+            ("held out", "data.prompts", held_out),
+            ("general", "data.general", general),
+        )
+        if groups and len(groups) < FEWEST_CONVERSATIONS
+    ]
 
 
 def _too_late(endpoint: str, end: TurnOff, session: Session) -> PlanRefused:
@@ -423,18 +445,17 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, _FileCounts]]:
         read = sum(len(turn.prompt_ids) for turn in turns)
         count = len({turn.conversation for turn in turns})
         counts[name] = _FileCounts(len(turns), count, read + learned, learned)
-    held_out = [prompt for each in plan.split.held_out for prompt in each.prompts]
-    files[HELD_OUT] = _bodies(held_out)
+    files[HELD_OUT] = _bodies(plan.split.held_out)
     if plan.split.general:
-        files[GENERAL] = _bodies(plan.split.general)
+        files[GENERAL] = _bodies(related(plan.split.general))
     return files, counts
 
 
-def _bodies(prompts: Iterable[LearnPrompt]) -> bytes:
-    """Return prompts as a workload: OpenAI bodies, one a line."""
+def _bodies(conversations: Iterable[PromptGroup]) -> bytes:
+    """Return prompts as a workload: OpenAI bodies with the key of their conversation, one a line."""
     lines = []
-    for prompt in prompts:
-        line: dict[str, Any] = {"id": prompt.id, **prompt.body}
+    for prompt, key in ((prompt, each.key) for each in conversations for prompt in each.prompts):
+        line: dict[str, Any] = {"id": prompt.id, **prompt.body, "conversation": key}
         line |= {"category": prompt.category} if prompt.category else {}
         line |= {"labels": dict(prompt.labels)} if prompt.labels else {}
         lines.append(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.learn.proof import (
     SURE,
     ProofCheck,
@@ -16,9 +17,8 @@ from peagle_sm.core.learn.proof import (
     is_hopeless,
     is_look,
 )
-from peagle_sm.measure.compare.analysis import Cells, Measured, compare_cells, of_prompts
+from peagle_sm.measure.compare.analysis import Cells, Key, Measured, compare_cells, of_prompts
 from peagle_sm.measure.compare.slices import (
-    FEWEST_PROMPTS,
     confidence_of_each,
     in_order,
     keys_by_slice,
@@ -39,13 +39,22 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
         (each for each in results.comparisons if {each.faster, each.slower} == {SERVING, CANDIDATE}), None
     )
     lengths = {name: _length(each) for name, each in cells.items()}
-    shared = len(set(cells[CANDIDATE]) & set(cells[SERVING]))
+    shared = set(cells[CANDIDATE]) & set(cells[SERVING])
+    conversations = len({cells[CANDIDATE][prompt].conversation or prompt for prompt in shared})
     try:
         found = compare_cells([cells[CANDIDATE]], [cells[SERVING]], confidence=confidence)
     except ValueError:  # too few common prompts for an interval
-        return SetEvidence(shared, None, None, lengths[SERVING], lengths[CANDIDATE], failed)
+        return SetEvidence(
+            len(shared),
+            None,
+            None,
+            lengths[SERVING],
+            lengths[CANDIDATE],
+            failed,
+            conversations=conversations,
+        )
     return SetEvidence(
-        prompts=found.units,
+        prompts=len(shared),
         acceptance=_ratio(found.acceptance),
         speed=_ratio(found.rate),
         serving_length=lengths[SERVING],
@@ -54,6 +63,7 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
         identical=None if pair is None else pair.identical_outputs,
         compared=None if pair is None else pair.compared_outputs,
         slices=_slices(records, cells),
+        conversations=conversations,
     )
 
 
@@ -63,20 +73,19 @@ def _slices(records: Iterable[RequestRecord], cells: dict[str, Cells]) -> tuple[
     sides = [[each for each in answered if each.arm == name] for name in (SERVING, CANDIDATE)]
     keys = keys_by_slice(of_both(*sides), None)
     confidence = confidence_of_each(keys.values())
-    return tuple(
-        _slice(name, {prompt for prompt, _ in keys[name]}, cells, confidence) for name in in_order(keys)
-    )
+    return tuple(_slice(name, keys[name], cells, confidence) for name in in_order(keys))
 
 
 def _slice(
-    name: tuple[str, str], prompts: set[str], cells: dict[str, Cells], confidence: float
+    name: tuple[str, str], keys: set[Key], cells: dict[str, Cells], confidence: float
 ) -> SliceEvidence:
+    prompts = {prompt for _, prompt, _ in keys}
     within = {
         arm: {prompt: each[prompt] for prompt in sorted(prompts) if prompt in each}
         for arm, each in cells.items()
     }
     acceptance = speed = None
-    if len(prompts) >= FEWEST_PROMPTS:
+    if len({conversation for conversation, *_ in keys}) >= FEWEST_CONVERSATIONS:
         with suppress(ValueError):  # too few of them are common, or have tokens
             found = compare_cells([within[CANDIDATE]], [within[SERVING]], confidence=confidence)
             acceptance, speed = _sound(found.acceptance), _sound(found.rate)

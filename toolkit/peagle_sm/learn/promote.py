@@ -11,11 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
@@ -26,7 +28,8 @@ from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.learn.proof import Proof, faults_of, parse_proof
 from peagle_sm.core.learn.registry import check_group, model_package
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.core.plan.payloads import Canary
+from peagle_sm.core.plan.environment import acceptance_namespace
+from peagle_sm.core.plan.payloads import ACCEPTANCE_METRIC, Canary
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
@@ -42,6 +45,8 @@ from peagle_sm.service.progress import Event, Pacing, Progress
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 
 SCHEMA = "peagle-sm/learn-promotion/1"
+LIVE = timedelta(hours=1)  #: of live traffic before a promotion, with which the canary is compared
+FEWEST_MINUTES = 5  #: of it with data; fewer are no measure
 FIELDS = ("speculation.mode", "speculation.draft_head", "head_uri")
 State = Literal["begun", "serves", "rolled-back"]
 
@@ -213,7 +218,7 @@ def promote(
         _record(spec, session, begun)
         raise _a_stacks(summary.stack, spec_path, after, "promote")
     if not serves:
-        least = _least_acceptance(spec, proof)
+        least = _least_acceptance(spec, session, progress)
         _bring(wanted, spec, session, least, agreed, progress, pacing, unguarded)
     _write(spec_path, after)
     training = _write_lineage(session, proof)
@@ -291,11 +296,30 @@ def _unproved(proof: Proof, faults: tuple[str, ...]) -> PlanRefused:
     )
 
 
-def _least_acceptance(spec: LearnSpec, proof: Proof) -> float | None:
-    """Return the acceptance length that rolls back: a share of the serving head's on held-out prompts."""
-    held_out = proof.evidence.held_out
-    length = None if held_out is None else held_out.serving_length
-    return None if length is None else max(1.0, length * spec.promote.least_acceptance)
+def _least_acceptance(spec: LearnSpec, session: Session, progress: Progress) -> float:
+    """Return the acceptance length that rolls back: a share of what live traffic had in the last hour.
+
+    Acceptance depends on what the traffic asks: any head has 1.3 at temperature 1 where it has 4 on greedy
+    prompts, so the proof's own figure is no measure of live traffic. The 10th percentile of the minutes is
+    robust against those of the proof itself. Without live traffic nothing is known, so only the alarm on
+    server errors can roll back: no acceptance length is below 1.
+    """
+    endpoint = need_endpoint(spec)
+    namespace, since = acceptance_namespace(endpoint), session.now() - LIVE
+    minutes = sorted(cloudwatch.metric_minutes(session, namespace, ACCEPTANCE_METRIC, since))
+    if len(minutes) < FEWEST_MINUTES:
+        progress(
+            Event(
+                "check",
+                f"{len(minutes)} minutes of the last hour have live acceptance; the alarm on acceptance needs"
+                f" {FEWEST_MINUTES}, so only server errors can roll back",
+            )
+        )
+        return 1.0
+    live = minutes[len(minutes) // 10]
+    least = max(1.0, live * spec.promote.least_acceptance)
+    progress(Event("check", f"rolls back below acceptance {least:.2f}; live traffic has {live:.2f}"))
+    return least
 
 
 def _bring(

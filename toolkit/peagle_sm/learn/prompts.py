@@ -6,6 +6,7 @@ Nothing is sent here. Recorded traffic is redacted already; other files are reda
 from __future__ import annotations
 
 import glob
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def read_prompts(
             raise SpecError(f"{what}: no file matches {base / source}", next_step="Correct the pattern.")
         paths += places
     for number, path in enumerate(paths, start=1):
-        loaded = load_workload(path, max_tokens=None, session=session)
+        loaded = load_workload(path, max_tokens=None, session=session, related=False)
         hashes[path], begins = loaded.sha256, prefix + (f"{number}/" if len(paths) > 1 else "")
         notes += loaded.notes
         for position, item in enumerate(loaded.items, start=1):
@@ -122,7 +123,8 @@ def clean_prompt(
     clean = redacting(replace(item, prompt_id=name), redactor, max_tokens)
     later = turns_of(item)[1:]
     turns = (clean.body["messages"][0]["content"], *map(redactor.text, later)) if later else ()
-    return LearnPrompt(name, clean.body, clean.category, clean.labels, turns), clean
+    given = clean.conversation or None
+    return LearnPrompt(name, clean.body, clean.category, clean.labels, turns, given), clean
 
 
 def turns_of(item: WorkItem) -> tuple[str, ...]:
@@ -149,8 +151,17 @@ def redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
         return None if following is None else redacting(following, redactor, max_tokens)
 
     category = item.category and redactor.text(item.category)
-    labels = _clean_labels(item.labels, redactor)
-    return replace(item, body=body, category=category, labels=labels, then=None if follow is None else then)
+    given = item.conversation
+    if redactor.text(given) != given:
+        given = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return replace(
+        item,
+        body=body,
+        category=category,
+        labels=_clean_labels(item.labels, redactor),
+        conversation=given,
+        then=None if follow is None else then,
+    )
 
 
 def _clean_labels(labels: Mapping[str, str], redactor: Redactor) -> dict[str, str]:

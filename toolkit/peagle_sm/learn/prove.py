@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.learn.homes import Home
@@ -64,6 +66,7 @@ from peagle_sm.measure.compare.arms import called, spec_of
 from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.measure.compare.measurement import Setup, estimate, minutes_of
 from peagle_sm.measure.compare.run import CompareDependencies, compare
+from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.measure.packs.long_context import make as make_long
 from peagle_sm.measure.packs.pack import Make, PackNotMeasured
 from peagle_sm.measure.packs.run import model_of
@@ -71,7 +74,7 @@ from peagle_sm.measure.results.records import Load
 from peagle_sm.measure.results.result_file import Outcome, Results
 from peagle_sm.measure.verify.engines import EndpointEngine, EnginePair
 from peagle_sm.measure.verify.run import QUICK, verify
-from peagle_sm.measure.workloads import Workload, load_workload
+from peagle_sm.measure.workloads import Workload, conversations_in, load_workload
 from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.progress import Event, Progress
@@ -106,6 +109,7 @@ class ProveOffer:
     components: tuple[str, ...] = ()
     why: Mapping[str, str] = field(default_factory=dict)
     leftovers: tuple[str, ...] = ()  #: arms of a killed proof, which are deleted first
+    conversations: Mapping[str, int] = field(default_factory=dict)  #: of each set
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -220,6 +224,7 @@ def plan_prove(
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     need_general(GENERAL in manifest["files"])
     general = _workload(spec, session, work, manifest, GENERAL)
+    refuse_few_conversations({"held-out": held_out, "general": general})
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
@@ -241,6 +246,25 @@ def plan_prove(
     offer = replace(offer, warnings=(*offer.warnings, *([] if apart else [UNKNOWN_TRAINING])))
     refuse_the_price(offer.most_usd, spec.prove.budget_usd)
     return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer, apart)
+
+
+def refuse_few_conversations(sets: Mapping[str, Workload]) -> None:
+    """Refuse a proof that no measurement can decide: its verdict is over conversations.
+
+    Raises:
+        PlanRefused: one of the sets has too few; nothing was created.
+    """
+    few = {name: conversations_in(each.items) for name, each in sets.items()}
+    few = {name: count for name, count in few.items() if count < FEWEST_CONVERSATIONS}
+    if few:
+        told = ", ".join(f"the {name} prompts are of {count}" for name, count in few.items())
+        raise PlanRefused(
+            f"a proof needs at least {FEWEST_CONVERSATIONS} conversations in each set; {told}. Nothing was"
+            " created.",
+            next_step="Add prompts of other conversations to data.prompts and data.general, raise"
+            " prove.prompts if it is set, and run `peagle-sm learn data` again.",
+            details={"findings": [], "found": few, "allowed": FEWEST_CONVERSATIONS},
+        )
 
 
 def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
@@ -277,10 +301,21 @@ def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str,
     path = work / "prove" / name.rpartition("/")[2]
     write_file(path, content, parents=True)
     asked = spec.prove
-    whole = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens, temperature=0.0)
+    whole = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens)
     if asked.prompts is None or len(whole.items) <= asked.prompts:
         return whole
-    return replace(whole, items=whole.items[: asked.prompts])
+    return replace(whole, items=_one_by_one(whole.items)[: asked.prompts])
+
+
+def _one_by_one(items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
+    """Order prompts so that the first ones are of as many conversations as possible."""
+    seen: Counter[str] = Counter()
+    places = []
+    for item in items:
+        unit = item.conversation or item.prompt_id
+        places.append(seen[unit])
+        seen[unit] += 1
+    return tuple(item for _, item in sorted(zip(places, items, strict=True), key=lambda each: each[0]))
 
 
 def _offer(
@@ -318,6 +353,10 @@ def _offer(
         why={plans[arm].names.endpoint: home.why for arm, home in homes.items()},
         warnings=_warnings(candidate.report),
         leftovers=leftovers,
+        conversations={
+            "held out": conversations_in(held_out.items),
+            "general": conversations_in(general.items),
+        },
     )
 
 
@@ -425,7 +464,8 @@ def _measured(
             progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
             path = files[name] = folder / f"{name}.jsonl"
             path.unlink(missing_ok=True)  # of a proof that was killed
-            setup = Setup(workload.items, (_ALONE,), temperature=0.0, ended=ended)
+            # Acceptance depends on sampling, so each request keeps its own parameters.
+            setup = Setup(workload.items, (_ALONE,), temperature=workload.temperature, ended=ended)
             outcome = given.measure([nullcontext(arms)], setup, workload, path, services, control=False)
             return outcome.results
 
@@ -447,7 +487,9 @@ def _measured(
         long_context = None if long_work is None else whole("long", long_work)
         progress(Event("check", "comparing the candidate's answers with the target's own"))
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
-        items = plan.held_out.items[:_VERIFIED]
+        items = [
+            replace(each, body={**each.body, "temperature": 0.0}) for each in plan.held_out.items[:_VERIFIED]
+        ]
         told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
         checks = checks_of(told)
     return ProofEvidence(

@@ -23,6 +23,7 @@ from peagle_sm.aws.streams.answers import (
 )
 from peagle_sm.aws.streams.decoding import EventReader
 from peagle_sm.aws.streams.runtime import answers_asked
+from peagle_sm.core.dialogues import conversation_key
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.request_slices import LABEL, slices_of, slices_of_body
 from peagle_sm.traffic.records import (
@@ -80,7 +81,7 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
     outcome, error = _outcome(exchange, request, said)
     redactor = Redactor()
     slices = _slices(request, said, exchange.labels)
-    drafts = said.acceptance
+    drafts, kept = said.acceptance, redactor.redact(recorded_request(request))
     return TrafficRecord(
         id=exchange.id,
         time=exchange.time,
@@ -90,7 +91,7 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
         mode=exchange.mode,
         num_speculative_tokens=None if drafts is None else drafts.num_speculative_tokens,
         streamed=exchange.streamed,
-        request=redactor.redact(recorded_request(request)),
+        request=kept,
         answers=tuple(_redacted(answer, redactor) for answer in said.answers()),
         outcome=outcome,
         error=None if error is None else redactor.text(error)[:_LONGEST_ERROR],
@@ -105,6 +106,7 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
         histogram=() if drafts is None else drafts.histogram,
         redacted=dict(redactor.counts),
         sample=exchange.sample,
+        conversation=conversation_key(kept.get("messages")),
     )
 
 

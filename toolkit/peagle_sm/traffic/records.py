@@ -62,6 +62,7 @@ class TrafficRecord:
     cut (the stream broke), cancelled (the caller left), failed (no answer). ``drafts`` are verification
     steps, ``drafted`` the draft tokens proposed in them, ``accepted`` those accepted; ``histogram[j]`` counts
     the steps that accepted exactly j. ``sample`` is the share of requests that the writer recorded.
+    ``conversation`` is a hash of a chat's first message of the user: turns of a conversation share it.
     """
 
     id: str
@@ -87,6 +88,7 @@ class TrafficRecord:
     histogram: tuple[Count, ...] = ()
     redacted: Mapping[str, int] = field(default_factory=dict)
     sample: Annotated[float, Field(gt=0, le=1)] = 1.0
+    conversation: str | None = None
     schema: Literal["peagle-sm/traffic/1"] = "peagle-sm/traffic/1"
 
     @property

@@ -156,6 +156,19 @@ def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
     session.api("cloudwatch").put_metric_alarm(**parameters)
 
 
+def metric_minutes(session: Session, namespace: str, metric: str, since: datetime) -> list[float]:
+    """Return the averages of the minutes that have data since a moment, in no order."""
+    found = session.api("cloudwatch").get_metric_statistics(
+        Namespace=namespace,
+        MetricName=metric,
+        StartTime=since,
+        EndTime=session.now(),
+        Period=60,
+        Statistics=["Average"],
+    )
+    return [float(point["Average"]) for point in found.get("Datapoints", [])]
+
+
 def remove_alarms(session: Session, names: Sequence[str]) -> None:
     """Send DeleteAlarms; a missing alarm is no error.
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS, Together, beginnings
 from peagle_sm.core.errors import SpecError
 
 NEAR = 0.8  #: similarity from which two prompts count as one
 _GRAM = 5  #: words
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
-_LONG_PREFIX = 64  #: characters; a shorter beginning says nothing about a common origin
-FEWEST = 2  #: conversations in each set; an interval needs two prompts
+FEWEST = 2  #: conversations in each set
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class LearnPrompt:
     category: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     turns: tuple[str, ...] = ()
+    conversation: str | None = None  #: the source's id of its conversation; None: by its text
 
     @property
     def is_chat(self) -> bool:
@@ -189,23 +190,6 @@ def near_pairs(
                 yield other, place
 
 
-class _Together:
-    """Groups of places that belong together (union-find)."""
-
-    def __init__(self, count: int) -> None:
-        self._above = list(range(count))
-
-    def of(self, place: int) -> int:
-        while self._above[place] != place:
-            self._above[place] = self._above[self._above[place]]
-            place = self._above[place]
-        return place
-
-    def join(self, one: int, other: int) -> None:
-        first, last = sorted((self.of(one), self.of(other)))
-        self._above[last] = first
-
-
 @dataclass(frozen=True)
 class PromptGroup:
     """Prompts that belong together; ``key`` is the same in every run."""
@@ -241,25 +225,40 @@ def group(prompts: Sequence[LearnPrompt]) -> Grouped:
         members[together.of(place)].append(place)
     found = []
     for places in members.values():
-        kept = tuple(distinct[place] for place in places if place not in left_out)
-        found.append(PromptGroup(min(_dialogue_key(distinct[place]) for place in places), kept))
+        kept = [distinct[place] for place in places if place not in left_out]
+        found.append(_group_of([distinct[place] for place in places], kept))
     found.sort(key=lambda each: each.key)
     return Grouped(tuple(found), len(prompts) - len(distinct), len(left_out))
 
 
-def _related(prompts: Sequence[LearnPrompt]) -> tuple[_Together, set[int]]:
+def related(prompts: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
+    """Put prompts that are measured into conversations; none is left out."""
+    together, _ = _related(prompts)
+    members: dict[int, list[int]] = defaultdict(list)
+    for place in range(len(prompts)):
+        members[together.of(place)].append(place)
+    return tuple(_group_of([prompts[place] for place in places]) for places in members.values())
+
+
+def _group_of(prompts: Sequence[LearnPrompt], kept: Sequence[LearnPrompt] | None = None) -> PromptGroup:
+    key = min(_dialogue_key(each) for each in prompts)
+    return PromptGroup(key, tuple(prompts if kept is None else kept))
+
+
+def _related(prompts: Sequence[LearnPrompt]) -> tuple[Together, set[int]]:
     """Join what belongs together; return also the places that are nearly an earlier one as a whole.
 
     What is near only by a turn, or without the answers in it, belongs together and stays.
     """
-    dialogues = _Together(len(prompts))
-    seen: dict[str, int] = {}
+    dialogues = Together(len(prompts))
+    seen: dict[tuple[str, str], int] = {}
     for place, prompt in enumerate(prompts):
-        if first := first_turn(prompt.body):
-            dialogues.join(seen.setdefault(first, place), place)
-    for one, other in _beginnings([None if each.is_chat else user_text(each.body) for each in prompts]):
+        for key in (("first", first_turn(prompt.body)), ("given", prompt.conversation)):
+            if key[1]:
+                dialogues.join(seen.setdefault((key[0], key[1]), place), place)
+    for one, other in beginnings([None if each.is_chat else user_text(each.body) for each in prompts]):
         dialogues.join(one, other)
-    together = _Together(len(prompts))
+    together = Together(len(prompts))
     for place in range(len(prompts)):
         together.join(dialogues.of(place), place)
     left_out: set[int] = set()
@@ -303,19 +302,6 @@ def _dialogue_key(prompt: LearnPrompt) -> str:
     if not first:
         return exact_key(prompt.body, prompt.turns)
     return hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of places where the first text is the beginning of the second."""
-    ordered = sorted((text, place) for place, text in enumerate(texts) if text is not None)
-    open_: list[tuple[str, int]] = []
-    for text, place in ordered:
-        while open_ and not text.startswith(open_[-1][0]):
-            open_.pop()
-        if open_:
-            yield open_[-1][1], place
-        if len(text) >= _LONG_PREFIX:
-            open_.append((text, place))
 
 
 @dataclass(frozen=True)
@@ -383,7 +369,7 @@ def split(
             next_step="Add prompts of other conversations to data.prompts.",
             details={"found": len(kept), "allowed": 2 * FEWEST},
         )
-    chosen, rest = _drawn(kept, held_out, seed)
+    chosen, rest = _drawn(kept, held_out, seed, _least_measured(len(kept)), FEWEST)
     learned: tuple[PromptGroup, ...] = ()
     measured = tuple(general)
     if general_trained and general:
@@ -396,20 +382,25 @@ def split(
                 next_step="Add general prompts, or leave data.general_trained out.",
                 details={"found": len(others), "allowed": 2 * FEWEST},
             )
-        learned, apart = _drawn(others, general_trained, seed)
+        learned, apart = _drawn(others, general_trained, seed, FEWEST, _least_measured(len(others)))
         measured = tuple(prompt for each in apart for prompt in each.prompts)
         learned = _apart(learned, [prompt for each in chosen for prompt in each.prompts])
     like = sum(len(each.prompts) for each in grouped.conversations) - sum(len(each.prompts) for each in kept)
     return Split(rest, chosen, measured, learned, grouped.repeats, grouped.near_repeats, like)
 
 
+def _least_measured(count: int) -> int:
+    """Return how many are measured at least: as many as a proof needs, if they are at most half of all."""
+    return FEWEST_CONVERSATIONS if count >= 2 * FEWEST_CONVERSATIONS else FEWEST
+
+
 def _drawn(
-    conversations: Sequence[PromptGroup], share: float, seed: int
+    conversations: Sequence[PromptGroup], share: float, seed: int, least: int, least_rest: int
 ) -> tuple[tuple[PromptGroup, ...], tuple[PromptGroup, ...]]:
-    """Draw a share of the conversations; return them and the rest, `FEWEST` of each at least."""
+    """Draw a share of the conversations, and return them and the rest; each has a least number."""
     drawn = sorted(conversations, key=lambda each: (_draw(seed, each.key), each.key))
     wanted = sum(_draw(seed, each.key) < share for each in drawn)
-    wanted = min(max(wanted, FEWEST), len(drawn) - FEWEST)
+    wanted = min(max(wanted, least), len(drawn) - least_rest)
     return tuple(drawn[:wanted]), tuple(drawn[wanted:])
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.words import first_fault
 
 SCHEMA = "peagle-sm/learn-proof/1"
-FEWEST_PROMPTS = 8  #: of each set; fewer give an interval that chance alone narrows
 FIRST_LOOK = 16  #: prompts before the first look whether a measurement can end early; then at 32, 64, ...
 SURE = 0.999
 """Confidence of the interval by which a measurement ends early. Ending early can only refuse, so it causes no
@@ -82,6 +82,7 @@ class SetEvidence:
     identical: int | None = None
     compared: int | None = None
     slices: tuple[SliceEvidence, ...] = ()
+    conversations: int | None = None  #: of the prompts, and what intervals are over; None: each is one
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,10 @@ def _set_reasons(name: str, found: SetEvidence | None) -> Iterator[str]:
         return
     if found.failed:
         yield f"{name} prompts: {found.failed:,} requests of the candidate failed"
-    if found.prompts < FEWEST_PROMPTS:
-        yield f"{name} prompts: {found.prompts} were measured; at least {FEWEST_PROMPTS} are needed"
+    units = found.prompts if found.conversations is None else found.conversations
+    if units < FEWEST_CONVERSATIONS:
+        what = f"{found.prompts}" if found.conversations is None else f"{units} conversations"
+        yield f"{name} prompts: {what} were measured; at least {FEWEST_CONVERSATIONS} are needed"
     if found.acceptance is None:
         yield f"{name} prompts: the answers report no drafts, so the acceptance is not known"
     for what, ratio in (("acceptance", found.acceptance), ("speed", found.speed)):

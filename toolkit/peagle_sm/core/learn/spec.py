@@ -265,7 +265,7 @@ class PromoteSpec(SpecPart):
         gt=0,
         le=1,
         allow_inf_nan=False,
-        description="Roll back if acceptance falls below this share of the proved one; 0.9 is 90%.",
+        description="Roll back below this share of the last hour's live acceptance; 0.9 is 90%.",
     )
 
 

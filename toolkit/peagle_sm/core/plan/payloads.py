@@ -388,6 +388,9 @@ def update_alarm(endpoint: str) -> dict[str, Any]:
     }
 
 
+ACCEPTANCE_METRIC = "AcceptanceLength"  #: the gate's
+
+
 def acceptance_alarm(endpoint: str, least_length: float) -> dict[str, Any]:
     """Return the PutMetricAlarm request of a promotion: a lower acceptance length rolls it back.
 
@@ -398,7 +401,7 @@ def acceptance_alarm(endpoint: str, least_length: float) -> dict[str, Any]:
         "AlarmName": keys.alarm_names(endpoint)[1],
         "AlarmDescription": f"peagle-sm: undoes a promotion of endpoint {endpoint} whose head drafts worse",
         "Namespace": acceptance_namespace(endpoint),
-        "MetricName": "AcceptanceLength",
+        "MetricName": ACCEPTANCE_METRIC,
         "Statistic": "Average",
         "Period": 60,
         "EvaluationPeriods": 3,

@@ -1,7 +1,8 @@
 """Comparison of all pairs of arms from the requests of one load. Pure.
 
 A side is one arm over all its deployments. A cell holds an arm's sums of tokens, seconds and drafts for one
-unit (a prompt, or a time block). The cells of two sides give a ratio and its two factors.
+prompt or one time block. Prompts that are turns of one conversation are one unit of the intervals. The
+cells of two sides give a ratio and its two factors.
 """
 
 from __future__ import annotations
@@ -81,12 +82,14 @@ class Cell:
 
     ``drafts`` are verification steps and ``advanced`` the tokens they produced (the accepted ones plus one
     each). Both are None if any request does not report them, and equal to ``tokens`` without speculation.
+    Cells of one ``conversation`` are one unit together; empty: the cell is alone.
     """
 
     tokens: float
     seconds: float
     drafts: float | None
     advanced: float | None
+    conversation: str = ""
 
 
 Cells = Mapping[Any, Cell]
@@ -121,7 +124,9 @@ def of_prompts(records: Iterable[RequestRecord], *, speculates: bool | None) -> 
         if record.phase == "measured":
             by_prompt[record.prompt_id].append(record)
     return {
-        prompt: add(_whole(record, speculates) for record in turns)
+        prompt: replace(
+            add(_whole(record, speculates) for record in turns), conversation=turns[0].conversation
+        )
         for prompt, turns in by_prompt.items()
         if all(record.error is None and record.output_tokens for record in turns)
     }
@@ -192,12 +197,16 @@ STEP_TIME = tuple(rate - acceptance for rate, acceptance in zip(RATE, ACCEPTANCE
 
 @dataclass(frozen=True)
 class Ratios:
-    """Ratio of the arms' rates and its two factors; ``units`` counts the units both arms share."""
+    """Ratio of the arms' rates and its two factors; ``units`` counts the units both arms share.
+
+    ``conversations`` counts those of the prompts; None if only cells are known.
+    """
 
     rate: Interval
     acceptance: Interval | None
     step_time: Interval | None
     units: int
+    conversations: int | None = None
 
 
 def compare_cells(
@@ -212,10 +221,10 @@ def compare_cells(
         {unit: (cells[unit], others[unit]) for unit in cells if unit in others}
         for cells, others in zip(faster, slower, strict=True)
     ]
-    units = {unit for table in shared for unit in table}
+    tables = [_rows(table) for table in shared]
+    units = {unit for table in tables for unit in table}
     if len(units) < FEWEST_UNITS:
         raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
-    tables = [_rows(table) for table in shared]
     rate = ratio(tables, RATE, confidence)
     cells_of_both = (cell for table in shared for both in table.values() for cell in both)
     if any(cell.drafts is None or cell.advanced is None for cell in cells_of_both):
@@ -231,14 +240,19 @@ Pairs = Mapping[Any, tuple[Cell, Cell]]
 
 
 def _rows(table: Pairs) -> Table:
-    return {unit: [*_columns(faster), *_columns(slower)] for unit, (faster, slower) in table.items()}
+    """Sum the columns of each conversation: its turns resemble each other, so they are one unit."""
+    found: dict[Hashable, list[float]] = {}
+    for unit, (faster, slower) in table.items():
+        row, key = [*_columns(faster), *_columns(slower)], faster.conversation or unit
+        found[key] = [a + b for a, b in zip(found[key], row, strict=True)] if key in found else row
+    return found
 
 
 def _columns(cell: Cell) -> tuple[float, float, float, float]:
     return cell.tokens, cell.seconds, cell.advanced or 0.0, cell.drafts or 0.0
 
 
-Over = Literal["prompts", "blocks", "deployments"]
+Over = Literal["prompts", "conversations", "blocks", "deployments"]
 
 
 @dataclass
@@ -293,23 +307,64 @@ def ratios_of(
     """Compute the ratio of the rates of one pair under one load and its factors; one element per deployment.
 
     ``whole_requests``: by the waiting time of requests, for a part of the prompts; else, with several in
-    flight, by the wall time of windows, which all requests share.
+    flight, by the wall time of windows, which all requests share. Windows that share conversations are not
+    independent: then each interval is at least as wide as that over conversations.
 
     Raises:
         ValueError: the two sides share too little for an interval.
     """
 
-    def cells(side: ArmDeployments, each: Measured) -> Cells:
+    def cells(side: ArmDeployments, each: Measured, by_prompt: bool) -> Cells:
         arm = side.arms[each.deployment].name
         records = each.requests(arm)
-        if each.one_at_a_time:
+        if by_prompt:
             return of_prompts(records, speculates=side.speculates)
         if whole_requests:
             return of_requests_in_blocks(records, speculates=side.speculates)
         return of_blocks(records, each.windows(arm), speculates=side.speculates)
 
-    faster, slower = ([cells(side, each) for each in measured] for side in (pair.faster, pair.slower))
-    return compare_cells(faster, slower, confidence=confidence)
+    def ratios(by_prompt: bool) -> Ratios:
+        faster, slower = (
+            [cells(side, each, by_prompt) for each in measured] for side in (pair.faster, pair.slower)
+        )
+        return compare_cells(faster, slower, confidence=confidence)
+
+    alone, counts = measured[0].one_at_a_time, _counts(pair, measured)
+    if alone or counts.conversations == counts.prompts:
+        return replace(ratios(alone), conversations=counts.conversations)
+    return replace(_wider(ratios(False), ratios(True)), conversations=counts.conversations)
+
+
+def _wider(over_blocks: Ratios, over_conversations: Ratios) -> Ratios:
+    """Return the ratios over blocks, each with the wider of the two intervals."""
+
+    def wider(interval: Interval | None, other: Interval | None) -> Interval | None:
+        return interval if interval is None or other is None else interval.widened(other)
+
+    return replace(
+        over_blocks,
+        rate=over_blocks.rate.widened(over_conversations.rate),
+        acceptance=wider(over_blocks.acceptance, over_conversations.acceptance),
+        step_time=wider(over_blocks.step_time, over_conversations.step_time),
+    )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    conversations: int
+    prompts: int
+
+
+def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
+    """Count the conversations and the prompts that an arm of a pair answered."""
+    records = [
+        record
+        for each in measured
+        for side in (pair.faster, pair.slower)
+        for record in each.requests(side.arms[each.deployment].name)
+        if record.phase == "measured" and record.error is None and record.output_tokens
+    ]
+    return _Counts(len({each.unit for each in records}), len({each.prompt_id for each in records}))
 
 
 def ratios_of_requests(
@@ -330,7 +385,9 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
     """
     load, alone = measured[0].load, measured[0].one_at_a_time
     ratios = ratios_of(pair, measured)
-    over: Over = "deployments" if len(measured) > 1 else "prompts" if alone else "blocks"
+    counts = _counts(pair, measured)
+    turns: Over = "prompts" if counts.conversations == counts.prompts else "conversations"
+    over: Over = "deployments" if len(measured) > 1 else turns if alone else "blocks"
     alike = identical_outputs(pair, measured) if temperature == 0 else None
     return ComparisonRecord(
         faster=pair.faster.name,
@@ -346,6 +403,7 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
         control=pair.faster.is_control,
         identical_outputs=alike[0] if alike else None,
         compared_outputs=alike[1] if alike else None,
+        conversations=ratios.conversations,
     )
 
 
@@ -379,7 +437,15 @@ def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, in
     return (sum(alike.values()), len(alike)) if alike else None
 
 
-def alike_outputs(pair: Pair, measured: Sequence[Measured]) -> dict[tuple[str, int], bool]:
+Key = tuple[str, str, int]  #: a request's conversation, its prompt's id, and the turn within the prompt
+
+
+def key_of(record: RequestRecord) -> Key:
+    """Return by what requests of two arms are the same."""
+    return record.unit, record.prompt_id, record.turn
+
+
+def alike_outputs(pair: Pair, measured: Sequence[Measured]) -> dict[Key, bool]:
     """Tell for each prompt (id and turn) that both sides answered whether all its answers are identical."""
     faster, slower = (_outputs(side, measured) for side in (pair.faster, pair.slower))
     return {
@@ -387,11 +453,11 @@ def alike_outputs(pair: Pair, measured: Sequence[Measured]) -> dict[tuple[str, i
     }
 
 
-def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[tuple[str, int], set[str]]:
-    found: dict[tuple[str, int], set[str]] = {}
+def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[Key, set[str]]:
+    found: dict[Key, set[str]] = {}
     for each in measured:
         for record in _answered(each.requests(side.arms[each.deployment].name)):
-            found.setdefault((record.prompt_id, record.turn), set()).add(record.output_sha256 or "")
+            found.setdefault(key_of(record), set()).add(record.output_sha256 or "")
     return found
 
 

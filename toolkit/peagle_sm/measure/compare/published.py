@@ -432,7 +432,7 @@ def _tables(
                 continue
             first, second = columns(record)
             if first:
-                unit = units[record.prompt_id.partition("#")[0]]
+                unit = units[record.conversation or record.prompt_id.partition("#")[0]]
                 unit[0] += first
                 unit[1] += second
         if units:

@@ -28,7 +28,7 @@ from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.compare.slices import unsplit_notes
 from peagle_sm.measure.load import LoadStopped, Target, Timeouts, make_target, measure_point
 from peagle_sm.measure.load.http_client import open_sender
-from peagle_sm.measure.load.points import doubt_lines, separate_withheld, withheld_lines
+from peagle_sm.measure.load.points import doubt_lines, doubted_lines, separate_withheld, withheld_lines
 from peagle_sm.measure.load.run import Connect, run_quietly
 from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import (
@@ -57,6 +57,7 @@ def notes_of(
         *_failed_controls(comparisons),
         *withheld_lines(points),
         *doubt_lines(points),
+        *doubted_lines(comparisons),
         *_failed_requests(requests),
         *_silent_drafts(arms, points),
         *_different_answers(comparisons),

@@ -21,14 +21,17 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import replace
 from statistics import fmean
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, frequent_values, slices_of
 from peagle_sm.core.slice_values import OTHER
 from peagle_sm.measure.benchmark.acceptance import from_requests
 from peagle_sm.measure.compare.analysis import (
     ArmDeployments,
+    Key,
     Measured,
     Pair,
     alike_outputs,
+    key_of,
     ratios_of_requests,
 )
 from peagle_sm.measure.compare.confidence_intervals import ratio, share_over_units
@@ -37,9 +40,7 @@ from peagle_sm.measure.results.records import Interval, RequestRecord, SliceReco
 #: Chance of a false alarm in a run, divided among its slices; what the jackknife lacks makes it 0.05.
 FAMILY_ERROR = 0.03
 MOST_RATIO = 100  #: of an interval's bounds; a wider one says nothing
-FEWEST_PROMPTS = 8  #: of a slice with an interval; below it the jackknife's spread is itself uncertain
 
-Key = tuple[str, int]  #: a prompt's id and the turn of its conversation
 Slice = tuple[str, str]  #: dimension and value
 
 
@@ -117,12 +118,11 @@ def _counts(record: RequestRecord) -> bool:
 
 def of_both(one: Sequence[RequestRecord], other: Sequence[RequestRecord]) -> list[RequestRecord]:
     """Merge the requests of two sides to one for each prompt that both answered, with mean token counts."""
-    shared = {(record.prompt_id, record.turn) for record in one}
-    shared &= {(record.prompt_id, record.turn) for record in other}
+    shared = set(map(key_of, one)) & set(map(key_of, other))
     by_key: dict[Key, list[RequestRecord]] = defaultdict(list)
     for record in (*one, *other):
-        if (record.prompt_id, record.turn) in shared:
-            by_key[record.prompt_id, record.turn].append(record)
+        if key_of(record) in shared:
+            by_key[key_of(record)].append(record)
     return [
         replace(
             same[0],
@@ -151,7 +151,7 @@ def keys_by_slice(
     for record in records:
         for dimension, value in slices_of(record).items():
             if dimensions is None or dimension in dimensions:
-                found[dimension][value].add((record.prompt_id, record.turn))
+                found[dimension][value].add(key_of(record))
     return {
         (dimension, value): keys
         for dimension, values in found.items()
@@ -179,15 +179,19 @@ def _bounded(values: Mapping[str, set[Key]]) -> dict[str, set[Key]]:
 
 def within(keys: Collection[Key]) -> Callable[[RequestRecord], bool]:
     """Return a filter for the requests of a slice."""
-    return lambda record: (record.prompt_id, record.turn) in keys
+    return lambda record: key_of(record) in keys
 
 
 def _enough(keys: Collection[Key]) -> bool:
-    return len({prompt for prompt, _ in keys}) >= FEWEST_PROMPTS
+    return len({conversation for conversation, *_ in keys}) >= FEWEST_CONVERSATIONS
 
 
 def _prompts(records: Sequence[RequestRecord]) -> int:
     return len({one.prompt_id for one in records})
+
+
+def _conversations(records: Sequence[RequestRecord]) -> int:
+    return len({one.unit for one in records})
 
 
 def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: float) -> SliceRecord:
@@ -212,15 +216,15 @@ def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> I
     """Compute (accepted + drafts) / drafts over prompts; None if a request does not report its drafts."""
     if not records or any(one.drafts is None or one.accepted is None for one in records):
         return None
-    by_prompt: dict[Hashable, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    by_unit: dict[Hashable, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for one in records:
-        sums = by_prompt[one.prompt_id]
+        sums = by_unit[one.unit]
         sums[0] += (one.accepted or 0) + (one.drafts or 0)
         sums[1] += one.drafts or 0
-    if len(by_prompt) < FEWEST_PROMPTS:
+    if len(by_unit) < FEWEST_CONVERSATIONS:
         return None
     try:
-        return _known(ratio([by_prompt], (1, -1), confidence))
+        return _known(ratio([by_unit], (1, -1), confidence))
     except ValueError:  # no drafts: answers of one token
         return None
 
@@ -235,16 +239,16 @@ def _survival_intervals(
 ) -> tuple[Interval, ...]:
     """Compute the interval of each position's survival over prompts; empty if too few prompts drafted."""
     drafted = [one for one in records if one.drafts]
-    if _prompts(drafted) < FEWEST_PROMPTS:
+    if _conversations(drafted) < FEWEST_CONVERSATIONS:
         return ()
     found = []
     for position in range(1, positions + 1):
-        by_prompt: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        by_unit: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for one in drafted:
-            sums = by_prompt[one.prompt_id]
+            sums = by_unit[one.unit]
             sums[0] += sum(one.histogram[position:])
             sums[1] += sum(one.histogram)
-        found.append(share_over_units(list(by_prompt.values()), confidence))
+        found.append(share_over_units(list(by_unit.values()), confidence))
     return tuple(found)
 
 
@@ -254,7 +258,11 @@ def _pair_record(
     """Compute one slice of a pair; ``measured`` holds the requests of the slice alone."""
     own = _of_side(pair.faster, measured)
     alike = alike_outputs(pair, measured) if greedy else {}
-    ratios = ratios_of_requests(pair, measured, confidence) if _prompts(own) >= FEWEST_PROMPTS else None
+    ratios = (
+        ratios_of_requests(pair, measured, confidence)
+        if _conversations(own) >= FEWEST_CONVERSATIONS
+        else None
+    )
     return replace(
         acceptance_in(name, own, confidence),
         baseline=pair.slower.name,
@@ -266,14 +274,14 @@ def _pair_record(
 
 
 def identity_share(alike: dict[Key, bool], confidence: float) -> Interval | None:
-    """Compute the share of identical answers; turns of a conversation share its prompt's fate."""
-    by_prompt: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for (prompt, _), same in alike.items():
-        by_prompt[prompt][0] += same
-        by_prompt[prompt][1] += 1
-    if len(by_prompt) < FEWEST_PROMPTS:
+    """Compute the share of identical answers; turns of a conversation are one unit."""
+    by_unit: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for (conversation, *_), same in alike.items():
+        by_unit[conversation][0] += same
+        by_unit[conversation][1] += 1
+    if len(by_unit) < FEWEST_CONVERSATIONS:
         return None
-    return share_over_units(list(by_prompt.values()), confidence)
+    return share_over_units(list(by_unit.values()), confidence)
 
 
 def _of_side(side: ArmDeployments, measured: Sequence[Measured]) -> list[RequestRecord]:

@@ -348,6 +348,7 @@ class Drive:
             distinct_4_grams=answer.distinct_4_grams,
             cached_tokens=answer.cached_tokens,
             slices=slices_of_body(item.body, item.labels) if self._options.slices else {},
+            conversation=item.conversation,
         )
 
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.measure.load.work import ClientUsage, LoadRun, Window
 from peagle_sm.measure.results.records import (
     Acceptance,
@@ -135,8 +136,11 @@ class Separated:
 
 
 def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:
-    """Apply the rule; a comparison is withheld if all points of one of its arms are withheld."""
-    rows = tuple(comparisons)
+    """Apply the rule; a comparison is withheld if all points of one of its arms are withheld.
+
+    What makes a shown comparison doubtful becomes its ``doubt``: then it has no verdict.
+    """
+    rows = with_doubts(points, comparisons)
     shown = tuple(point for point in points if not is_withheld(point.client))
     hidden = tuple(point for point in points if is_withheld(point.client))
     lost = {(point.arm, point.load) for point in hidden} - {(point.arm, point.load) for point in shown}
@@ -146,6 +150,44 @@ def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[Compa
         withheld_points=hidden,
         withheld_comparisons=tuple(row for row in rows if _depends_on(row, lost)),
     )
+
+
+def with_doubts(
+    points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]
+) -> tuple[ComparisonRecord, ...]:
+    """Return comparisons with what keeps each from having a verdict; those that have it are the same."""
+    given = tuple(comparisons)
+    doubts = [_doubt_of(row, points, given) for row in given]
+    return tuple(
+        row if row.doubt == doubt else replace(row, doubt=doubt)
+        for row, doubt in zip(given, doubts, strict=True)
+    )
+
+
+def _doubt_of(
+    row: ComparisonRecord, points: Sequence[PointRecord], rows: Sequence[ComparisonRecord]
+) -> str | None:
+    """Say why a comparison has no verdict: one rule for text, JSON and pages."""
+    units = row.conversations if row.conversations is not None or row.over != "prompts" else row.units
+    if units is not None and units < FEWEST_CONVERSATIONS:
+        plural = "" if units == 1 else "s"
+        return f"{units} conversation{plural}; a verdict needs {FEWEST_CONVERSATIONS}"
+    own = [each for each in points if each.load == row.load and each.arm in (row.faster, row.slower)]
+    if any(map(is_short, own)):
+        return "the window is too short"
+    controls = [each for each in rows if each.control and each.load == row.load]
+    if not row.control and any(each.ratio.shown for each in controls):
+        return "the A/A control failed"
+    return None
+
+
+def doubted_lines(comparisons: Iterable[ComparisonRecord]) -> list[str]:
+    """Write the notes on comparisons of too few conversations; the other doubts have notes of their own."""
+    found: dict[tuple[str, str], None] = {}
+    for row in comparisons:
+        if row.doubt is not None and "conversation" in row.doubt:
+            found[row.load.label, row.doubt] = None
+    return [f"{load}: no verdict: {doubt}. Turns of one conversation are one unit" for load, doubt in found]
 
 
 def _depends_on(row: ComparisonRecord, lost: set[tuple[str, Load]]) -> bool:

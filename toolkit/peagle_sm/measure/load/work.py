@@ -20,7 +20,8 @@ class WorkItem:
     ``stream`` and ``stream_options.include_usage`` are set on sending. ``then`` makes the next turn of a
     conversation from the text of this answer (None: it ends here). The same slot sends that turn at once, and
     it counts neither in ``LoadOptions.requests`` nor as an arrival. ``labels`` are the user's own slices.
-    ``share``: requests with the same text share prefixes in the cache, others do not.
+    ``share``: requests with the same text share prefixes in the cache, others do not. ``conversation``: id
+    of the conversation of which this is one turn among several requests; empty if it is alone.
     """
 
     prompt_id: str
@@ -30,6 +31,7 @@ class WorkItem:
     then: Callable[[str], WorkItem | None] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     share: str = ""
+    conversation: str = ""
 
 
 @dataclass(frozen=True)

@@ -73,17 +73,23 @@ class CostRow:
 def rate_spread(requests: Sequence[RequestRecord]) -> float | None:
     """Compute the half width of the 95% confidence interval of ln(tokens per second).
 
-    It is that of a ratio of sums over requests: tokens by seconds. None with fewer than three answers.
+    It is that of a ratio of sums over conversations: tokens by seconds. None with fewer than three.
     Requests in one batch are not independent, so at high concurrency it is too narrow.
     """
-    pairs = [(one.output_tokens or 0, one.done_s - one.sent_s) for one in requests if one.error is None]
+    by_unit: dict[str | int, tuple[int, float]] = {}
+    for number, one in enumerate(requests):
+        if one.error is None:
+            unit = one.conversation or number
+            count, time = by_unit.get(unit, (0, 0.0))
+            by_unit[unit] = count + (one.output_tokens or 0), time + one.done_s - one.sent_s
+    pairs = list(by_unit.values())
     tokens, seconds = sum(count for count, _ in pairs), sum(time for _, time in pairs)
     if len(pairs) < 3 or not tokens or seconds <= 0:
         return None
-    rate, number = tokens / seconds, len(pairs)
+    rate, size = tokens / seconds, len(pairs)
     square = sum((count - rate * time) ** 2 for count, time in pairs)
-    deviation = math.sqrt(square * number / (number - 1)) / tokens
-    return t_quantile(number - 1) * deviation
+    deviation = math.sqrt(square * size / (size - 1)) / tokens
+    return t_quantile(size - 1) * deviation
 
 
 def cost_rows(
@@ -256,7 +262,7 @@ def _value(
         baseline=base.arm.name,
         load=fast.load,
         ratio=found.ratio.value if found else measured,
-        shown=found.ratio.shown if found else None,
+        shown=found.significant if found else None,
         break_even=at(found.ratio.value if found else measured),
         soonest=at(found.ratio.high).million_tokens if found else None,
         latest=at(found.ratio.low).million_tokens if found else None,

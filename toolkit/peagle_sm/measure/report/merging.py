@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.load.points import separate_withheld
+from peagle_sm.measure.load.points import separate_withheld, with_doubts
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.formatting import MODE_NAMES, looks_of
 from peagle_sm.measure.report.verdict import name_of_workload
@@ -229,6 +229,7 @@ def view_of(files: Sequence[Results]) -> View:
         first.values(),
         key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
     )
+    merged = [replace(each, comparisons=with_doubts(each.points, each.comparisons)) for each in merged]
     points = [point for each in merged for point in each.points]
     rows = [row for each in merged for row in each.comparisons]
     shown = separate_withheld(points, rows)

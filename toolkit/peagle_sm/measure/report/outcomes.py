@@ -201,6 +201,8 @@ def verdict(one: ComparisonRecord) -> str:
     """Return the result in words; for the A/A test, if the run can be trusted."""
     if one.control:
         return _control_verdict(one)
+    if one.doubt is not None:
+        return f"no verdict: {one.doubt}"
     if one.ratio.shown:
         reach = " in this deployment" if one.deployments == 1 else ""
         return f"{one.faster if one.ratio.value > 1 else one.slower} is faster{reach}"

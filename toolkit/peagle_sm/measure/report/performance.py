@@ -88,7 +88,7 @@ def _first_throughput(view: View, load: Load, rates: Mapping[str, float]) -> str
     """Name the fastest arm, and the next one if the difference is not significant."""
     first, second = sorted(rates, key=lambda name: -rates[name])[:2]
     alike = any(
-        {row.faster, row.slower} == {first, second} and row.load == load and not row.ratio.shown
+        {row.faster, row.slower} == {first, second} and row.load == load and not row.significant
         for row in view.comparisons
     )
     if alike:

@@ -116,7 +116,12 @@ def _cell(*content: Safe, above: float = 0) -> Safe:
 
 
 Column = tuple[Content, Callable[[ComparisonRecord], Content]]  #: a head, and its cell for a row
-_OVER = {"prompts": "prompts", "blocks": "time blocks", "deployments": "deployments"}
+_OVER = {
+    "prompts": "prompts",
+    "conversations": "conversations",
+    "blocks": "time blocks",
+    "deployments": "deployments",
+}
 
 
 def speed_ups(view: View) -> Section | None:
@@ -209,7 +214,7 @@ def _factor(factor: Interval | None) -> str:
 
 
 def _units(row: ComparisonRecord) -> str:
-    return f"{row.units} {_OVER[row.over]}"
+    return f"{row.units} {_OVER.get(row.over, row.over)}"
 
 
 def _alike(row: ComparisonRecord) -> str:
@@ -218,9 +223,10 @@ def _alike(row: ComparisonRecord) -> str:
 
 def _figure(row: ComparisonRecord) -> Safe:
     figure = formatting.ratio(row.ratio.value)
-    if row.ratio.shown:
+    if row.significant:
         return tag("strong", figure)
-    return tag("span", figure, tag("small", " not significant"), class_="muted")
+    why = " not significant" if row.doubt is None else f" no verdict: {row.doubt}"
+    return tag("span", figure, tag("small", why), class_="muted")
 
 
 def _categories(view: View, row: ComparisonRecord) -> Safe:
@@ -240,10 +246,11 @@ def _range(view: View) -> str:
     if first is None:
         return ""
     rows = [row for row in ordered(view) if _pair(row) == _pair(first)]
-    shown = sum(row.ratio.shown for row in rows)
+    shown = sum(row.significant for row in rows)
     names = f"{view.label(first.faster)} over {view.label(first.slower)}"
     if len(rows) == 1:
-        said = f"{names}: {formatting.with_span(rows[0].ratio)} at {rows[0].load.label}."
+        doubt = "" if rows[0].doubt is None else f" (no verdict: {rows[0].doubt})"
+        said = f"{names}: {formatting.with_span(rows[0].ratio)} at {rows[0].load.label}{doubt}."
     else:
         ends = (rows[0], rows[-1])
         said = f"{names}: " + " and ".join(

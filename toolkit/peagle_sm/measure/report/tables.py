@@ -139,7 +139,7 @@ def ratios(view: View) -> Table | None:
             row.load.label,
             formatting.ratio(row.ratio.value),
             formatting.span(row.ratio),
-            "yes" if row.ratio.shown else "no",
+            "yes" if row.significant else "no",
             f"{row.units} {row.over}",
             str(row.deployments),
         )

@@ -70,7 +70,7 @@ def _verdict(view: View) -> Verdict:
     row = chief(view)
     if row is not None:
         figure = formatting.ratio(row.ratio.value)
-        gain = row.ratio.shown and row.ratio.value > 1
+        gain = row.significant and row.ratio.value > 1
         return Verdict(claim(view, row), figure, limits(view, row), _other_end(view, row), gain)
     if view.points:
         return _of_points(view)
@@ -100,7 +100,9 @@ def _other_end(view: View, row: ComparisonRecord) -> str:
     last = max(rows, key=lambda each: (each.load.kind == row.load.kind, load_value(each.load)))
     if last.load == row.load:
         return ""
-    if not last.ratio.shown:
+    if last.doubt is not None:
+        return f"No verdict at {last.load.label} ({last.doubt}): {formatting.with_span(last.ratio)}."
+    if not last.significant:
         return f"No significant difference at {last.load.label}: {formatting.with_span(last.ratio)}."
     return f"At {last.load.label}: {formatting.with_span(last.ratio)}."
 
@@ -111,6 +113,11 @@ def claim(view: View, row: ComparisonRecord) -> str:
     One deployment's interval is over its prompts or blocks: of two deployments that differ by 3% it calls the
     difference significant in most cases (tests/measure/compare/test_coverage.py).
     """
+    if row.doubt is not None:
+        names = f"{view.label(row.faster)} and {view.label(row.slower)}"
+        measured = f"{formatting.with_span(row.ratio)} at {row.load.label}"
+        where = ", in this deployment" if row.deployments == 1 else ""
+        return f"No verdict on {names}: {row.doubt}; measured {measured}{where}"
     kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
     a, b = view.label(row.faster), view.label(row.slower)
     said = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
@@ -336,7 +343,7 @@ def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | No
     if first is None or best.arm.name not in (first.faster, first.slower):
         return None
     shown = [
-        row.ratio.shown
+        row.significant
         for row in view.comparisons
         if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
     ]

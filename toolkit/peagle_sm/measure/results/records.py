@@ -106,6 +106,12 @@ class RequestRecord:
     distinct_4_grams: float | None = None  #: share of distinct 4-grams of its tokens: 1 repeats nothing
     cached_tokens: int | None = None  #: prompt tokens found in the prefix cache; None if not reported
     slices: dict[str, str] = field(default_factory=dict)  #: of its body, by dimension (`request_slices`)
+    conversation: str = ""  #: of which it is one turn among several requests; empty if it is alone
+
+    @property
+    def unit(self) -> str:
+        """What intervals are over: its conversation, which is the prompt itself if it is alone."""
+        return self.conversation or self.prompt_id
 
 
 @dataclass(frozen=True)
@@ -217,6 +223,11 @@ class Interval:
         """Whether a ratio is significant: its interval excludes 1."""
         return not self.low <= 1.0 <= self.high
 
+    def widened(self, other: Interval) -> Interval:
+        """Return this ratio with an interval that is at least as wide as the other's, as a factor."""
+        wider = max(1.0, (other.high / other.low) / (self.high / self.low)) ** 0.5
+        return Interval(self.value, self.low / wider, self.high * wider)
+
 
 @dataclass(frozen=True)
 class ComparisonRecord:
@@ -226,7 +237,7 @@ class ComparisonRecord:
     slower: str
     load: Load
     ratio: Interval
-    over: Literal["prompts", "blocks", "deployments"]  #: the units of the interval
+    over: Literal["prompts", "conversations", "blocks", "deployments"]  #: the units of the interval
     units: int  #: their number
     deployments: int  #: 1 means that the result is valid for this deployment only
     acceptance_ratio: Interval | None  #: first factor of ``ratio``
@@ -235,6 +246,13 @@ class ComparisonRecord:
     control: bool = False  #: an A/A pair, whose interval should cover 1
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
+    conversations: int | None = None  #: of the measured prompts; None in older files
+    doubt: str | None = None  #: why there is no verdict; `load.points.separate_withheld` sets it
+
+    @property
+    def significant(self) -> bool:
+        """Whether one arm may be called faster: the interval excludes 1, and nothing makes it doubtful."""
+        return self.ratio.shown and self.doubt is None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from peagle_sm.core.request_slices import slices_of_body
+from peagle_sm.measure.compare.analysis import key_of
 from peagle_sm.measure.compare.slices import (
     acceptance_in,
     confidence_of_each,
@@ -64,9 +65,11 @@ def slices_of_greedy(
     confidence = confidence_of_each(keys.values())
     found = []
     for name in in_order(keys):
-        own = [case for case in cases if (case.prompt_id, 0) in keys[name]]
-        mine = {(case.prompt_id, 0): _same(case.first.answer, case.candidate.answer) for case in own}
-        its = {(case.prompt_id, 0): _same(case.first.answer, case.repeat.answer) for case in own}
+        own = [
+            (key, case) for key, case in zip(map(key_of, records), cases, strict=True) if key in keys[name]
+        ]
+        mine = {key: _same(case.first.answer, case.candidate.answer) for key, case in own}
+        its = {key: _same(case.first.answer, case.repeat.answer) for key, case in own}
         only_mine = sum(its[key] and not same for key, same in mine.items())
         only_its = sum(same and not its[key] for key, same in mine.items())
         identity = identity_share(mine, confidence)
@@ -78,7 +81,7 @@ def slices_of_greedy(
                 compared_outputs=len(mine),
                 identity=identity,
                 baseline_identical_outputs=sum(its.values()),
-                wrong_outputs=sum(case.prompt_id in wrong for case in own),
+                wrong_outputs=sum(case.prompt_id in wrong for _, case in own),
                 # A slice of few prompts does not count as a look, so it is not tested either.
                 differs=identity is not None and mcnemar_greater(only_mine, only_its) < 1 - confidence,
             )
@@ -113,4 +116,5 @@ def _request(case: GreedyCase, prompt_tokens: int, item: WorkItem, arm: str, loa
         histogram=drafted.histogram if drafted else (),
         cached_tokens=answer.cached_tokens,
         slices={name: value for name, value in of_body.items() if name not in NOT_SPLIT},
+        conversation=item.conversation,
     )

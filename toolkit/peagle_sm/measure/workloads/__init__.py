@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.session.session import Session, make_session
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS, Asked, conversation_ids
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.workloads import own_prompts, public_datasets
@@ -61,9 +62,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
         SpecError: the chosen API cannot send this question.
     """
     if question.body is not None:
-        return WorkItem(
-            question.id, _own_body(question.body, shape), question.category, labels=question.labels
-        )
+        return WorkItem(question.id, _own_body(question.body, shape), question.category, **_kept(question))
     settings = {
         "max_tokens": shape.max_tokens or parameters.get("max_tokens") or MAX_TOKENS,
         "temperature": TEMPERATURE if shape.temperature is None else shape.temperature,
@@ -81,7 +80,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
                     next_step="use --api chat, or --first-turn-only",
                 )
             body = {"prompt": turns[0], **settings}
-            return WorkItem(question.id, body, question.category, labels=question.labels)
+            return WorkItem(question.id, body, question.category, **_kept(question))
         return _turn(question, turns, [], settings)
     if shape.api == "chat":
         if not isinstance(question.prompt, str):
@@ -91,7 +90,11 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
             )
         return _turn(question, (question.prompt,), [], settings)
     prompt = question.prompt if isinstance(question.prompt, str) else list(question.prompt or ())
-    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category, labels=question.labels)
+    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category, **_kept(question))
+
+
+def _kept(question: Question) -> dict[str, Any]:
+    return {"labels": question.labels, "conversation": question.conversation or ""}
 
 
 def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
@@ -119,13 +122,19 @@ def _turn(
         question.category,
         turn=number,
         then=then if number + 1 < len(turns) else None,
-        labels=question.labels,
+        **_kept(question),
     )
 
 
 def conversation_item(item: WorkItem, turns: Sequence[str], settings: Mapping[str, Any]) -> WorkItem:
     """Return a request as the first turn of a conversation; ``turns`` are all of the user's messages."""
-    question = Question(item.prompt_id, turns=tuple(turns), category=item.category, labels=item.labels)
+    question = Question(
+        item.prompt_id,
+        turns=tuple(turns),
+        category=item.category,
+        labels=item.labels,
+        conversation=item.conversation,
+    )
     return _turn(question, turns, [], settings)
 
 
@@ -160,7 +169,8 @@ def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
     yield from items
     for number in count(2) if repeat and items else ():
         for item in items:
-            again = replace(item, prompt_id=f"{item.prompt_id}#{number}")
+            unit = item.conversation or item.prompt_id  # a repeated prompt is not another one
+            again = replace(item, prompt_id=f"{item.prompt_id}#{number}", conversation=unit)
             mine = item.body.get("cache_salt", "")
             yield salted(replace(again, body=_without_salt(item.body)), f"{mine}#{number}")
 
@@ -244,6 +254,7 @@ def load_workload(
     extra: Mapping[str, Any] | None = None,
     category: str | None = None,
     instruction: str | None = None,
+    related: bool = True,
     fetch: Fetch = fetch_url,
     cache: Path | None = None,
     session: Callable[[], Session] | None = None,
@@ -262,6 +273,7 @@ def load_workload(
         extra: fields for every request body.
         category: only the prompts of this category of SPEED-Bench.
         instruction: a line before each prompt that is not a conversation.
+        related: find the turns of one conversation by their texts; False: by the source's ids alone.
         fetch: downloads a URL; tests replace it.
         cache: directory for fetched files; None is the user's cache.
         session: opens the session for an ``s3://`` prefix or encrypted records; None is boto3's default.
@@ -275,7 +287,7 @@ def load_workload(
         raise SpecError(f"--prompts: found {count}; allowed: 1 or more", next_step="correct --prompts")
     kept = cache or cache_dir(os.environ) / "workloads"
     source = _source(name_or_path, seed, count, file, fetch, kept, category, session)
-    chosen = choose(source.questions, count, seed)
+    chosen = choose(by_conversation(source.questions) if related else source.questions, count, seed)
     shape = Shape(max_tokens, temperature, api, first_turn_only, extra, instruction)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)
     return Workload(
@@ -289,6 +301,35 @@ def load_workload(
         temperature=temperature_of(items),
         hidden=source.hidden,
     )
+
+
+def by_conversation(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """Give each question the id of its conversation, if several are turns of one."""
+    ids = conversation_ids(
+        [
+            Asked(
+                each.conversation, each.body or ({"prompt": each.prompt} if each.prompt else None), each.turns
+            )
+            for each in questions
+        ]
+    )
+    return tuple(replace(each, conversation=own) for each, own in zip(questions, ids, strict=True))
+
+
+def conversations_in(items: Iterable[WorkItem]) -> int:
+    """Count the conversations of requests; a request that is alone is one."""
+    return len({item.conversation or item.prompt_id for item in items})
+
+
+def few_conversations(items: Sequence[WorkItem]) -> str | None:
+    """Say that intervals are over fewer conversations than a verdict needs, or than there are prompts."""
+    count = conversations_in(items)
+    if count == len(items) and count >= FEWEST_CONVERSATIONS:
+        return None
+    turns = f"{len(items):,} prompts of {count:,} conversations: intervals are over conversations"
+    if count >= FEWEST_CONVERSATIONS:
+        return turns
+    return f"{turns}, and a verdict needs at least {FEWEST_CONVERSATIONS}"
 
 
 def _source(

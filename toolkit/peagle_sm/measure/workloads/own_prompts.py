@@ -25,16 +25,17 @@ from peagle_sm.measure.workloads.prompt_files import (
 )
 
 #: Fields of a line that peagle-sm reads and that are not part of the request.
-_OURS = ("id", "custom_id", "category", "labels")
-_SPELT = ("custom_id", "category", "labels")  #: those that a misspelt field can be meant for
+_OURS = ("id", "custom_id", "category", "labels", "conversation")
+_SPELT = _OURS[1:]  #: those that a misspelt field can be meant for
 _CLOSE = 0.75  #: likeness of such a field, as difflib counts it
 
 
 def read_own(path: Path) -> Source:
     """Read a JSON lines file of request bodies.
 
-    A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), optionally with ``id``, ``category``
-    and ``labels`` (``{"team": "search"}``, by which figures are split); or OpenAI's batch form
+    A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), optionally with ``id``, ``category``,
+    ``labels`` (``{"team": "search"}``, by which figures are split) and ``conversation`` (an id: turns of one
+    conversation are not independent); or OpenAI's batch form
     ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``.
 
     Raises:
@@ -88,13 +89,28 @@ def _own_question(line: Mapping[str, Any], where: str, number: int) -> Question:
     name = str(line.get("id", line.get("custom_id", f"line/{number:05}")))
     category = None if line.get("category") is None else str(line["category"])
     labels = checked_labels(line.get("labels") or {}, where)
+    conversation = _conversation_of(line, where)
     if "turns" in line:
-        return Question(name, turns=turns_of(line["turns"], where), category=category, labels=labels)
+        turns = turns_of(line["turns"], where)
+        return Question(name, turns=turns, category=category, labels=labels, conversation=conversation)
     body = line.get("body", line)
     if not isinstance(body, dict):
         raise SpecError(f"{where}: body is not a JSON object", next_step='write {"body": {"messages": […]}}')
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
-    return Question(name, body=checked_body(body, where), category=category, labels=labels)
+    asked = checked_body(body, where)
+    return Question(name, body=asked, category=category, labels=labels, conversation=conversation)
+
+
+def _conversation_of(line: Mapping[str, Any], where: str) -> str | None:
+    value = line.get("conversation")
+    if value is None:
+        return None
+    if type(value) not in (str, int) or not str(value).strip():
+        raise SpecError(
+            f"{where}: conversation: found {value!r:.60}; allowed: a text or a whole number",
+            next_step="give all turns of a conversation the same id, or leave the field out",
+        )
+    return str(value)
 
 
 def turns_of(value: Any, where: str) -> tuple[str, ...]:

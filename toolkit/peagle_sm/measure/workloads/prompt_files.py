@@ -107,6 +107,7 @@ class Question:
     body: Mapping[str, Any] | None = None
     category: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    conversation: str | None = None  #: the user's id of the conversation of which it is a turn
 
 
 @dataclass(frozen=True)

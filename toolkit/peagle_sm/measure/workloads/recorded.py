@@ -94,7 +94,12 @@ def _recorded(line: RecordedLine) -> Question:
     # The endpoint has one model, and may be another endpoint than the recorded one.
     body = {name: value for name, value in record.request.items() if name != "model"}
     labels = labels_in(record.slices)
-    return Question(f"traffic/{record.id}", body=checked_body(body, line.where), labels=labels)
+    return Question(
+        f"traffic/{record.id}",
+        body=checked_body(body, line.where),
+        labels=labels,
+        conversation=record.conversation,
+    )
 
 
 def _captured(line: Mapping[str, Any], where: str) -> Question:

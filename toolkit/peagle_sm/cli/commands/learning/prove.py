@@ -120,13 +120,23 @@ def render_prove_offer(offer: ProveOffer) -> str:
         ("beside", f"{offer.endpoint}, which is not changed"),
         ("creates", "\n".join(_place(offer, name) for name in offer.deploys)),
         ("deletes", ", ".join(f"{name} (of an earlier proof)" for name in offer.leftovers)),
-        ("prompts", f"{offer.held_out:,} held out, {offer.general:,} general, and long ones"),
+        ("prompts", _prompts(offer)),
         ("time", f"about {offer.minutes:.0f} min"),
         ("price", _prices(offer)),
         ("cost", f"about {usd(offer.usd)}{most}"),
         ("note", wrapped(offer.warnings)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
+
+
+def _prompts(offer: ProveOffer) -> str:
+    """Name the sets with their conversations, over which the intervals are."""
+    counts = {"held out": offer.held_out, "general": offer.general}
+    sets = [
+        f"{count:,} {name} of {offer.conversations.get(name, count):,} conversations"
+        for name, count in counts.items()
+    ]
+    return f"{', '.join(sets)}, and long ones"
 
 
 def _place(offer: ProveOffer, name: str) -> str:

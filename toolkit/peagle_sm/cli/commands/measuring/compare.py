@@ -292,7 +292,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "arms": [encode(arm) for arm in results.arms],
         "points": [encode(point) for point in found.points],
         "comparisons": [
-            {**encode(one), "shown": one.ratio.shown, "verdict": verdict(one)} for one in found.comparisons
+            {**encode(one), "shown": one.significant, "verdict": verdict(one)} for one in found.comparisons
         ],
         "withheld": [
             {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}

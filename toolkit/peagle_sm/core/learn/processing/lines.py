@@ -45,6 +45,7 @@ def _fields(prompt: LearnPrompt) -> dict[str, Any]:
     found: dict[str, Any] = {"id": prompt.id, "body": prompt.body}
     found |= {"turns": list(prompt.turns)} if prompt.turns else {}
     found |= {"category": prompt.category} if prompt.category else {}
+    found |= {"of": prompt.conversation} if prompt.conversation else {}
     return found | ({"labels": dict(prompt.labels)} if prompt.labels else {})
 
 
@@ -58,7 +59,9 @@ def read_line(line: bytes | str, origin: str) -> tuple[Mapping[str, Any], LearnP
         value = json.loads(line)
         labels = {str(name): str(each) for name, each in (value.get("labels") or {}).items()}
         turns = tuple(map(str, value.get("turns") or ()))
-        prompt = LearnPrompt(str(value["id"]), dict(value["body"]), value.get("category"), labels, turns)
+        prompt = LearnPrompt(
+            str(value["id"]), dict(value["body"]), value.get("category"), labels, turns, value.get("of")
+        )
         return value, prompt
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(

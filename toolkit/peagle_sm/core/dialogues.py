@@ -1,0 +1,137 @@
+"""Which requests are turns of one conversation. Pure.
+
+Turns of a conversation resemble each other, so intervals are over conversations. An id that the user gives
+decides. Without one, two requests are of one conversation if the messages of one begin those of the other,
+or if one text to complete begins with the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+FEWEST_CONVERSATIONS = 8
+"""Fewest for a verdict: with fewer, an interval that is right on average still decides by a few people."""
+LONG_BEGINNING = 64  #: characters; a shorter beginning says nothing about a common origin
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as this module sees it: the user's id of its conversation, and what it asks.
+
+    ``turns`` are the user's messages of a conversation that is still to be held; ``body`` is None then.
+    """
+
+    given: str | None
+    body: Mapping[str, Any] | None
+    turns: Sequence[str] = ()
+
+
+class Together:
+    """Groups of places that belong together (union-find)."""
+
+    def __init__(self, count: int) -> None:
+        """Begin with a group for each place."""
+        self._above = list(range(count))
+
+    def of(self, place: int) -> int:
+        """Return the first place of a group."""
+        while self._above[place] != place:
+            self._above[place] = self._above[self._above[place]]
+            place = self._above[place]
+        return place
+
+    def join(self, one: int, other: int) -> None:
+        """Make one group of two."""
+        first, last = sorted((self.of(one), self.of(other)))
+        self._above[last] = first
+
+
+def conversation_ids(requests: Sequence[Asked]) -> list[str]:
+    """Return the id of each request's conversation; one that is alone in it has none, which is "".
+
+    A conversation without a given id has a hash of its shortest request.
+    """
+    free = [place for place, each in enumerate(requests) if each.given is None]
+    chains, texts = [_chain(requests[place]) for place in free], [_text(requests[place]) for place in free]
+    together = Together(len(free))
+    for one, other in chain(_begin_others(chains), beginnings(texts)):
+        together.join(one, other)
+    members: dict[int, list[int]] = defaultdict(list)
+    for number in range(len(free)):
+        members[together.of(number)].append(number)
+    found = [each.given or "" for each in requests]
+    for numbers in members.values():
+        if len(numbers) > 1:
+            first = min(numbers, key=lambda number: (len(chains[number]), len(texts[number] or "")))
+            said = (
+                chains[first][-1] if chains[first] else (texts[first] or "").encode("utf-8", "surrogatepass")
+            )
+            for number in numbers:
+                found[free[number]] = hashlib.sha256(said).hexdigest()[:16]
+    return found
+
+
+def _begin_others(chains: Sequence[Sequence[bytes]]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of places where one chat is the beginning of the other, or equal to it."""
+    first: dict[bytes, int] = {}
+    for place, hashes in enumerate(chains):
+        if hashes:
+            yield first.setdefault(hashes[-1], place), place
+    for place, hashes in enumerate(chains):
+        yield from ((first[digest], place) for digest in hashes[:-1] if digest in first)
+
+
+def _chain(request: Asked) -> list[bytes]:
+    """Return a hash of the messages up to each one; system messages, which may have a date, do not count."""
+    messages: Sequence[Any] = [{"role": "user", "content": turn} for turn in request.turns]
+    if request.body is not None:
+        messages = request.body.get("messages") or ()
+    running, found = hashlib.blake2b(digest_size=16), list[bytes]()
+    for message in messages:
+        if isinstance(message, Mapping) and message.get("role") not in ("system", "developer"):
+            said = [message.get("role"), message.get("content"), message.get("tool_calls")]
+            running.update(json.dumps(said, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
+            found.append(running.digest())
+    return found
+
+
+def _text(request: Asked) -> str | None:
+    """Return a text to complete; of token ids, their numbers. None for a chat."""
+    prompt = None if request.body is None else request.body.get("prompt")
+    if not prompt or isinstance(prompt, str):
+        return prompt or None
+    return "".join(f"{token} " for token in prompt)
+
+
+def beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of places where the first text is equal to the second, or the long beginning of it."""
+    ordered = sorted((text, place) for place, text in enumerate(texts) if text is not None)
+    open_: list[tuple[str, int]] = []
+    for text, place in ordered:
+        while open_ and text != open_[-1][0] and not _begins(open_[-1][0], text):
+            open_.pop()
+        if open_:
+            yield open_[-1][1], place
+        open_.append((text, place))
+
+
+def _begins(beginning: str, text: str) -> bool:
+    return len(beginning) >= LONG_BEGINNING and text.startswith(beginning)
+
+
+def conversation_key(messages: Any) -> str | None:
+    """Return an id for the conversation that a chat's messages begin; None without a message of the user.
+
+    It is a hash of the first message of the user, so every turn of the conversation has the same.
+    """
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            said = json.dumps(message.get("content"), sort_keys=True, default=str)
+            return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return None
