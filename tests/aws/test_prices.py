@@ -235,7 +235,7 @@ def kept_session(boto: PriceList, path: Path, clock: Callable[[], datetime] = la
 
 def planned(session: Session, instance: str, more: str = "") -> Any:
     spec = spec_of(GPT, f"placement: {{instance_types: [{instance}]}}\n{more}")
-    return plan_for(spec, session, account_from_spec=True)
+    return plan_for(spec, session, without_credentials=True)
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "ap-northeast-1"])

@@ -18,7 +18,6 @@ from peagle_sm.core.checks.base import Rights
 from peagle_sm.core.errors import ServiceFault
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, delete, deploy, logs, pause, resume, status, update
-from peagle_sm.service.preflight import draft_of
 from peagle_sm.service.spec_to_plan import plan_for
 from tests.local.serving import AsOnAws, Server
 from tests.service.setting import make_spec
@@ -60,7 +59,7 @@ def test_every_call_of_an_endpoint_s_life_is_asked_for(server: Server) -> None:
     speculation = {"mode": "p-eagle", "num_speculative_tokens": 7}
     spec = EndpointSpec(name=name, model="tiny-code", speculation=speculation)
     asked = {
-        action for each in deploy_calls(draft_of(plan_for(spec, session)), ACCOUNT) for action in each.actions
+        action for each in deploy_calls(plan_for(spec, session).draft, ACCOUNT) for action in each.actions
     }
 
     endpoint = deploy(spec, session=session, pacing=pacing, unguarded=True)
@@ -100,7 +99,7 @@ def _document(*statements: dict[str, Any]) -> str:
 
 
 def _rights(aws: Session, principal: str) -> Rights:
-    draft = draft_of(plan_for(make_spec(), aws))
+    draft = plan_for(make_spec(), aws).draft
     return simulate(aws, principal, deploy_calls(draft, ACCOUNT))
 
 
