@@ -271,7 +271,9 @@ def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -
             for called, before in named[name]
             if called in opened[name].names and name in ways[called] | {called}
         ]
-        loose = {each for each in back if each in shapes and (shapes[each].empty or each in ways[each])}
+        loose = {
+            each for each in back if each and each in shapes and (shapes[each].empty or each in ways[each])
+        }
         if shapes[name].empty and (None in back or loose):
             yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional in its uses"
             return
