@@ -249,6 +249,23 @@ def test_a_proof_beyond_its_budget_and_a_spec_that_does_not_serve_are_refused(
         plan_prove(spec, served(), str(tmp_path / "no-head"), session, tmp_path / "work")
 
 
+def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
+    spec_of: Callable[..., LearnSpec],  # noqa: F811
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    of_seven = [{**line, "conversation": f"c{n % 7}"} for n, line in enumerate(texts(28, seed=3))]
+    spec = spec_of(texts(24), general=of_seven)
+    made(spec, session, tmp_path / "work")
+    with pytest.raises(PlanRefused, match="at least 8 conversations") as refused:
+        plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    assert refused.value.details["found"] == {"general": 7}
+    assert "data.general" in str(refused.value.next_step)
+    assert [row for row in leftovers(session) if "team-proof-" in row] == []
+    with pytest.raises(SpecError, match="prove.prompts: found 7; allowed: 8 or more"):
+        LearnSpec.model_validate({**spec.model_dump(mode="json"), "prove": {"prompts": 7}})
+
+
 def arm(**tags: str) -> EndpointSpec:
     made = served().model_copy(update={"name": "team-proof-plain", "tags": tags})
     return made.model_copy(update={"serving": made.serving.model_copy(update={"env": {}})})

@@ -223,7 +223,8 @@ def plan_prove(
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     need_general(GENERAL in manifest["files"])
     general = _workload(spec, session, work, manifest, GENERAL)
-    refuse_few_conversations({"held-out": held_out, "general": general})
+    few = {"held-out": held_out, "general": general}
+    refuse_few_conversations({name: conversations_in(each.items) for name, each in few.items()})
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
@@ -247,21 +248,20 @@ def plan_prove(
     return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer, apart)
 
 
-def refuse_few_conversations(sets: Mapping[str, Workload]) -> None:
+def refuse_few_conversations(counts: Mapping[str, int]) -> None:
     """Refuse a proof that no measurement can decide: its verdict is over conversations.
 
     Raises:
         PlanRefused: one of the sets has too few; nothing was created.
     """
-    few = {name: conversations_in(each.items) for name, each in sets.items()}
-    few = {name: count for name, count in few.items() if count < FEWEST_CONVERSATIONS}
+    few = {name: count for name, count in counts.items() if count < FEWEST_CONVERSATIONS}
     if few:
-        told = ", ".join(f"the {name} prompts are of {count}" for name, count in few.items())
+        sets = ", ".join(f"the {name} prompts are of {count}" for name, count in few.items())
         raise PlanRefused(
-            f"a proof needs at least {FEWEST_CONVERSATIONS} conversations in each set; {told}. Nothing was"
+            f"a proof needs at least {FEWEST_CONVERSATIONS} conversations in each set; {sets}. Nothing was"
             " created.",
-            next_step="Add prompts of other conversations to data.prompts and data.general, raise"
-            " prove.prompts if it is set, and run `peagle-sm learn data` again.",
+            next_step="Add prompts of other conversations to data.prompts and data.general, or raise"
+            " data.held_out or lower data.general_trained, and run `peagle-sm learn data` again.",
             details={"findings": [], "found": few, "allowed": FEWEST_CONVERSATIONS},
         )
 
