@@ -262,7 +262,7 @@ def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
     assert refused.value.details["found"] == {"general": 7}
     assert "data.general" in str(refused.value.next_step)
     assert [row for row in leftovers(session) if "team-proof-" in row] == []
-    with pytest.raises(SpecError, match="prove.prompts: found 7; allowed: 8 or more"):
+    with pytest.raises(SpecError, match=r"prove\.prompts: found 7; allowed: 8 or more"):
         LearnSpec.model_validate({**spec.model_dump(mode="json"), "prove": {"prompts": 7}})
 
 
