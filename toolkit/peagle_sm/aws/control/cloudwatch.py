@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
+from peagle_sm.core.plan.payloads import VARIANT
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,24 @@ def metric_minutes(session: Session, namespace: str, metric: str, since: datetim
         Statistics=["Average"],
     )
     return [float(point["Average"]) for point in found.get("Datapoints", [])]
+
+
+def invocations(
+    session: Session, endpoint: str, component: str | None, since: datetime, until: datetime
+) -> float:
+    """Return how many requests an endpoint, or its component, got in the minutes of a period."""
+    named = {"EndpointName": endpoint, "VariantName": VARIANT}
+    named = named if component is None else {"InferenceComponentName": component}
+    found = session.api("cloudwatch").get_metric_statistics(
+        Namespace="AWS/SageMaker",
+        MetricName="Invocations",
+        Dimensions=[{"Name": name, "Value": value} for name, value in named.items()],
+        StartTime=since.replace(second=0, microsecond=0),
+        EndTime=until,
+        Period=60,
+        Statistics=["Sum"],
+    )
+    return math.fsum(float(point["Sum"]) for point in found.get("Datapoints", []))
 
 
 def remove_alarms(session: Session, names: Sequence[str]) -> None:
