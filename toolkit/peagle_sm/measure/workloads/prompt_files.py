@@ -122,7 +122,7 @@ def json_array(content: bytes, origin: str) -> list[Mapping[str, Any]] | None:
             f"{origin}, line {error.lineno}: not JSON: {error.msg}; the file begins as a JSON array",
             next_step="correct the array, or write one JSON object per line (JSON lines)",
         ) from error
-    found = [each for each in values if isinstance(each, dict)]
+    found: list[Mapping[str, Any]] = [each for each in values if isinstance(each, dict)]
     return found if found and len(found) == len(values) else None
 
 
