@@ -492,9 +492,7 @@ def _measured(
         ended = session.now()
         progress(Event("check", "comparing the candidate's answers with the target's own"))
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
-        items = [
-            replace(each, body={**each.body, "temperature": 0.0}) for each in plan.held_out.items[:_VERIFIED]
-        ]
+        items = greedy(plan.held_out.items[:_VERIFIED])
         told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
         checks = checks_of(told)
     return ProofEvidence(
@@ -505,6 +503,11 @@ def _measured(
         # Read last: a minute of the metric arrives a minute or two later.
         other_requests=other_requests(session, serving.arm, every, began, ended),
     )
+
+
+def greedy(items: Sequence[WorkItem]) -> list[WorkItem]:
+    """Return requests at temperature 0: only greedy answers can be identical."""
+    return [replace(each, body={**each.body, "temperature": 0.0}) for each in items]
 
 
 def other_requests(
