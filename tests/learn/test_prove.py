@@ -307,7 +307,9 @@ def test_the_requests_of_others_to_the_serving_head_are_counted(
 
     began, serving = session.now(), describe_arm(session, endpoint).arm
     asked(6)
-    before = invocations(session, endpoint, None, began, session.now())
+    before = invocations(
+        session, {"EndpointName": endpoint, "VariantName": "AllTraffic"}, began, session.now()
+    )
     assert before >= 6
     own = tuple(request(SERVING, f"p{n}", seconds=1.0, tokens=4, drafts=2, accepted=2) for n in range(4))
     results = [Results(Header("r", "compare", {}, {}, True), (), own)]

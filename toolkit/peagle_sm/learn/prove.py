@@ -38,6 +38,7 @@ from peagle_sm.core.learn.proof import (
     parse_proof,
 )
 from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import VARIANT
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.arms import (
@@ -515,8 +516,11 @@ def other_requests(
 ) -> float | None:
     """Return how many requests of others the serving head got for each own one; None if not known."""
     own = sum(each.arm == SERVING for results in every for each in results.requests)
+    named = {"EndpointName": arm.endpoint, "VariantName": VARIANT}
+    if arm.component is not None:
+        named = {"InferenceComponentName": arm.component}
     try:
-        got = cloudwatch.invocations(session, arm.endpoint, arm.component, began, ended)
+        got = cloudwatch.invocations(session, named, began, ended)
     except PeagleError:
         return None
     return (got - own) / own if 0 < own <= got else None
