@@ -32,6 +32,7 @@ from peagle_sm.learn.promote import promote
 from peagle_sm.learn.prove import (
     ProveDependencies,
     ProvePlan,
+    greedy,
     other_requests,
     plan_prove,
     prove,
@@ -273,6 +274,28 @@ def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
         LearnSpec.model_validate({**spec.model_dump(mode="json"), "prove": {"prompts": 7}})
 
 
+def test_acceptance_is_measured_with_the_requests_own_sampling_and_identity_greedily(
+    spec_of: Callable[..., LearnSpec],  # noqa: F811
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    own = {"temperature": 0.8, "top_p": 0.9}
+    spec = spec_of([{**line, **own} for line in texts(24)], general=[{**t, **own} for t in texts(10, seed=3)])
+    made(spec, session, tmp_path / "work")
+    plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    setups: list[Setup] = []
+
+    def measure(_: object, setup: Setup, *__: object, **___: object) -> Any:
+        setups.append(setup)
+        raise ServiceFault("enough")
+
+    stopped(plan, session, tmp_path / "work", measure)
+    (setup,) = setups
+    assert setup.temperature == 0.8
+    assert all(own.items() <= item.body.items() for item in setup.items)
+    assert {item.body["temperature"] for item in greedy(setup.items)} == {0.0}
+
+
 def test_the_requests_of_others_to_the_serving_head_are_counted(
     endpoint: str,
     session: Session,  # noqa: F811
@@ -284,7 +307,9 @@ def test_the_requests_of_others_to_the_serving_head_are_counted(
 
     began, serving = session.now(), describe_arm(session, endpoint).arm
     asked(6)
-    before = invocations(session, endpoint, None, began, session.now())
+    before = invocations(
+        session, {"EndpointName": endpoint, "VariantName": "AllTraffic"}, began, session.now()
+    )
     assert before >= 6
     own = tuple(request(SERVING, f"p{n}", seconds=1.0, tokens=4, drafts=2, accepted=2) for n in range(4))
     results = [Results(Header("r", "compare", {}, {}, True), (), own)]

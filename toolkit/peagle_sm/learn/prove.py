@@ -38,6 +38,7 @@ from peagle_sm.core.learn.proof import (
     parse_proof,
 )
 from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import VARIANT
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.arms import (
@@ -493,9 +494,7 @@ def _measured(
         ended = session.now()
         progress(Event("check", "comparing the candidate's answers with the target's own"))
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
-        items = [
-            replace(each, body={**each.body, "temperature": 0.0}) for each in plan.held_out.items[:_VERIFIED]
-        ]
+        items = greedy(plan.held_out.items[:_VERIFIED])
         told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
         checks = checks_of(told)
     return ProofEvidence(
@@ -508,13 +507,21 @@ def _measured(
     )
 
 
+def greedy(items: Sequence[WorkItem]) -> list[WorkItem]:
+    """Return requests at temperature 0: only greedy answers can be identical."""
+    return [replace(each, body={**each.body, "temperature": 0.0}) for each in items]
+
+
 def other_requests(
     session: Session, arm: ArmRecord, every: Sequence[Results], began: datetime, ended: datetime
 ) -> float | None:
     """Return how many requests of others the serving head got for each own one; None if not known."""
     own = sum(each.arm == SERVING for results in every for each in results.requests)
+    named = {"EndpointName": arm.endpoint, "VariantName": VARIANT}
+    if arm.component is not None:
+        named = {"InferenceComponentName": arm.component}
     try:
-        got = cloudwatch.invocations(session, arm.endpoint, arm.component, began, ended)
+        got = cloudwatch.invocations(session, named, began, ended)
     except PeagleError:
         return None
     return (got - own) / own if 0 < own <= got else None

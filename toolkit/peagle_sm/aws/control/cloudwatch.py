@@ -13,7 +13,6 @@ from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
-from peagle_sm.core.plan.payloads import VARIANT
 
 
 @dataclass(frozen=True)
@@ -171,16 +170,12 @@ def metric_minutes(session: Session, namespace: str, metric: str, since: datetim
     return [float(point["Average"]) for point in found.get("Datapoints", [])]
 
 
-def invocations(
-    session: Session, endpoint: str, component: str | None, since: datetime, until: datetime
-) -> float:
-    """Return how many requests an endpoint, or its component, got in the minutes of a period."""
-    named = {"EndpointName": endpoint, "VariantName": VARIANT}
-    named = named if component is None else {"InferenceComponentName": component}
+def invocations(session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime) -> float:
+    """Return how many requests a variant or a component got in the minutes of a period."""
     found = session.api("cloudwatch").get_metric_statistics(
         Namespace="AWS/SageMaker",
         MetricName="Invocations",
-        Dimensions=[{"Name": name, "Value": value} for name, value in named.items()],
+        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
         StartTime=since.replace(second=0, microsecond=0),
         EndTime=until,
         Period=60,

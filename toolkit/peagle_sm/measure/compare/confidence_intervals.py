@@ -181,9 +181,9 @@ def _skewness(parts: Sequence[float], weights: Sequence[float]) -> float:
     if count <= 3 or second <= 0:
         return 0.0
     factor = math.sqrt(count * (count - 1)) / (count - 2)
-    of_unit = factor * math.fsum(part**3 / weight**2 for part, weight in units) / second**1.5
+    of_unit = factor * math.fsum(part**3 / weight**2 for part, weight in units) / math.pow(second, 1.5)
     squares, cubes = (math.fsum(weight**power for weight in weights) for power in (2, 3))
-    return of_unit * cubes / squares**1.5
+    return of_unit * cubes / math.pow(squares, 1.5)
 
 
 def over_deployments(tables: Sequence[Table], signs: Signs) -> Spread:
