@@ -283,11 +283,12 @@ class SliceRecord:
     baseline_identical_outputs: int | None = None  #: `verify`: prompts that the baseline answered so twice
     wrong_outputs: int | None = None  #: `verify`: prompts whose answers its greedy check calls faults
     differs: bool = False  #: `verify`: significantly more differ than between the baseline's own two runs
+    doubt: str | None = None  #: why the comparison of the two arms has no verdict, and so no slice of it
 
     @property
     def costs_money(self) -> bool:
         """Whether the arm is significantly slower than its baseline in this slice."""
-        return self.speed_up is not None and self.speed_up.high < 1
+        return self.speed_up is not None and self.speed_up.high < 1 and self.doubt is None
 
 
 @dataclass(frozen=True)

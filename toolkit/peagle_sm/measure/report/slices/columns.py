@@ -19,6 +19,8 @@ def verdict(one: SliceRecord) -> str:
         return "faults" if one.wrong_outputs else "differs" if one.differs else "alike"
     if one.speed_up is None:
         return "too few" if one.baseline else ""
+    if one.doubt is not None:
+        return "no verdict"
     if not one.speed_up.shown:
         return "undecided"
     return "faster" if one.speed_up.value > 1 else "slower"

@@ -7,6 +7,7 @@ computed from its requests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from peagle_sm.measure.compare.slices import slices_of_arm
@@ -25,13 +26,18 @@ MOST_NAMED = 6  #: slices in a list
 
 
 def slices_in(results: Results) -> list[SliceRecord]:
-    """Return the slices of a results file, without those of withheld loads."""
+    """Return the slices of a results file, without those of withheld loads.
+
+    A slice has the doubt of the comparison of its two arms.
+    """
     found = list(results.slices)
     if not found and results.header.command == "bench":
         for arm in results.arms:
             found += slices_of_arm([one for one in results.requests if one.arm == arm.name])
-    shown = separate_withheld(results.points, ())
+    shown = separate_withheld(results.points, results.comparisons)
+    doubts = {(row.faster, row.slower, row.load): row.doubt for row in shown.comparisons}
     lost = {(one.arm, one.load) for one in shown.withheld_points}
+    found = [replace(one, doubt=doubts.get((one.arm, one.baseline or "", one.load))) for one in found]
     return [one for one in found if not {(one.arm, one.load), (one.baseline or "", one.load)} & lost]
 
 
