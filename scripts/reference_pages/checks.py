@@ -52,6 +52,7 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("A tag that was never published", ("image-tag", "image-version", "image-exists"), ""),
     ("SGLang and others have no P-EAGLE", ("other-engine",), ""),
     ("Some vLLM versions load a draft head without its norm, in silence", ("head-engine", "head-vllm"), ""),
+    ("Some targets cannot hand their hidden states to a draft head", ("draft-target",), ""),
     ("Beyond its own context a head drafts nothing; vLLM below 0.27.0 crashes", ("head-length",), ""),
     ("A tensor parallel size that the attention heads cannot be split into", ("tensor-parallel-heads",), ""),
     (

@@ -53,7 +53,7 @@ def test_the_table_has_a_line_for_each_rule_and_says_what_was_looked_at(subjects
     text = table(found, subjects)
     assert [line.split()[0] for line in text.splitlines()[1 : len(RULES) + 1]] == [rule.id for rule in RULES]
     assert "BROKEN" not in text
-    assert f"{len(RULES)} rules over 8 templates" in text
+    assert f"{len(RULES)} rules over 9 templates" in text
     assert [row["rule"] for row in json.loads(as_json(found))] == [rule.id for rule in RULES]
 
 

@@ -62,7 +62,7 @@ def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> N
     assert "Its machine's load average was 0.75." in shown
     third = shown.partition("The least repetitive third of the prompts (2 of 6)")[2]
     rows = [" ".join(line.split()) for line in third.splitlines()]
-    assert any(row.startswith("P-EAGLE no speculation c=1 2.00x [2.00, 2.00] yes 2 prompts") for row in rows)
+    assert any(row.startswith("P-EAGLE no speculation c=1 2.00x [2.00, 2.00] no 2 prompts") for row in rows)
     assert any(row.startswith("c=1 P-EAGLE 400") and row.endswith("2.75") for row in rows)
     assert rows[-2:] == [
         "num_speculative_tokens: eagle3 5, p-eagle 7, chosen on this machine",
@@ -71,8 +71,8 @@ def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> N
 
 
 def test_a_machine_where_p_eagle_loses_is_told_so_and_what_to_do() -> None:
-    seconds = {"tiny-none": 0.08, "tiny-eagle3": 0.04, "tiny-p-eagle": 0.05}
-    slower = results([request(arm, f"p{i}", s) for arm, s in seconds.items() for i in range(6)])
+    seconds = {"tiny-none": 1.6, "tiny-eagle3": 0.8, "tiny-p-eagle": 1.0}
+    slower = results([request(arm, f"p{i}", s, tokens=320) for arm, s in seconds.items() for i in range(24)])
     shown = quickstart.text(slower)
     assert "P-EAGLE is slower than EAGLE-3: 0.80x" in shown
     assert "Do not choose a mode from this run." in shown

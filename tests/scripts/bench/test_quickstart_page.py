@@ -24,7 +24,7 @@ def test_the_part_holds_the_command_the_pictures_and_every_figure() -> None:
     text = quickstart_page.section(results)
     assert "scripts/measure-page --run --prompts 6 --max-tokens 48 --seed 3\n" in text
     assert 'srcset="measure-dark.png"' in text
-    assert 'alt="The report: No significant difference between P-EAGLE and EAGLE-3' in text
+    assert 'alt="The report: No verdict on P-EAGLE and EAGLE-3: 6 conversations' in text
     assert "| P-EAGLE | no speculation | c=1 | 2.00x |" in text
     assert "Small stand-in weights" in text
 
