@@ -329,7 +329,7 @@ def test_the_table_of_a_comparison() -> None:
     lines = table(comparison_of(made())).splitlines()
     assert lines[2] == "| none | - | 200 | 1.00 | 1000 | 0 | - | - | 0.75 |"
     assert lines[3] == "| eagle3 | 5 | 400 | 3.50 | 312 | 1250 | 2.00x [1.73, 2.32] | - | 0.75 |"
-    assert lines[4].endswith("| 2.00x [2.00, 2.00] | not significant [0.87, 1.15] | 0.75 |")
+    assert lines[4].endswith("| 2.00x [2.00, 2.00] | not significant [0.86, 1.15] | 0.75 |")
     assert lines[-1] == (
         "Identical outputs: yes, 6 of 6 prompts (by token ids). "
         "95% intervals over the prompts of this deployment only."
