@@ -90,9 +90,26 @@ def test_a_taken_port_and_an_endpoint_that_is_not_there(peagle: Run, endpoint: s
     assert peagle("serve", "nowhere").exit_code == 4
 
 
-def test_another_host_is_warned_of(peagle: Run, endpoint: str) -> None:
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "", "192.0.2.7", "2001:db8::7", "a-name-of-nobody.invalid"]
+)
+def test_a_host_that_others_reach_needs_a_key_or_a_word(peagle: Run, host: str) -> None:
+    done = peagle("serve", "demo", "--host", host)
+    assert done.exit_code == 2
+    assert "--no-api-key" in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--api-key", ""), ("--api-key", "k", "--no-api-key")])
+def test_an_empty_key_and_a_key_beside_no_key_are_refused(peagle: Run, options: tuple[str, ...]) -> None:
+    done = peagle("serve", "demo", *options)
+    assert done.exit_code == 2
+    assert "--api-key" in done.stderr
+
+
+def test_an_open_proxy_is_warned_of(peagle: Run, endpoint: str) -> None:
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
-        done = peagle("serve", endpoint, "--host", "0.0.0.0", "--port", str(taken.getsockname()[1]))
+        port = str(taken.getsockname()[1])
+        done = peagle("serve", endpoint, "--host", "0.0.0.0", "--no-api-key", "--port", port)
     assert "warning: listening on 0.0.0.0, not on loopback: ANYONE who can connect" in done.stderr

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 import time
 from typing import Any
 
+import aiohttp
 import openai
 import pytest
 
@@ -118,3 +120,38 @@ def test_headers_that_trickle_count_towards_the_total(asynchronous: bool, begin:
         assert caught.value.details["total_timeout_s"] == 0.5
         assert time.monotonic() - began < PATIENT_S / 2
         trickling.over.set()
+
+
+class Endless:
+    """Events without end; ``left`` is set when the client has closed the connection."""
+
+    def __init__(self) -> None:
+        self.left = threading.Event()
+
+    def __call__(self, connection: socket.socket) -> None:
+        connection.sendall(CHUNKED + chunk(eventstream.payload_part(EVENT)))
+        connection.settimeout(PATIENT_S)
+        try:
+            if connection.recv(1) == b"":
+                self.left.set()
+        except ConnectionError:
+            self.left.set()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_stream_that_is_dropped_after_break_closes_its_connection(shared: bool) -> None:
+    endless = Endless()
+
+    async def read(http: Any) -> None:
+        async for chunk_read in endpoint_at(url).astream(prompt="x", http=http, read_timeout_s=PATIENT_S):
+            assert chunk_read.text == "a"
+            break
+
+    async def aread() -> bool:
+        async with aiohttp.ClientSession() as http:
+            await read(http if shared else None)
+            gc.collect()
+            return await asyncio.to_thread(endless.left.wait, PATIENT_S / 4)  # while the program goes on
+
+    with raw_server(endless) as url:
+        assert asyncio.run(aread())

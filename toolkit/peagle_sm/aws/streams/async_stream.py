@@ -45,6 +45,9 @@ class AsyncSource(Protocol):
     async def close(self) -> None:
         """Free the connection; it can be reused if the response was read to its end."""
 
+    def drop(self) -> None:
+        """Close the connection without waiting, from any thread."""
+
     def problem(self, error: Exception) -> StreamError | None:
         """Convert an error of `part`; None if it is not a transport error."""
 
@@ -58,7 +61,8 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             async for chunk in stream:
                 print(chunk.text, end="")
 
-    A cancelled task frees the connection, too. It never retries a request.
+    A cancelled task frees the connection, too, and so does an object that is garbage collected. It never
+    retries a request.
 
     Raises:
         StreamError: while iterating, after all earlier chunks: see `TokenStream`. Entering it, or the first
@@ -102,6 +106,11 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
                 await self.aclose()
                 raise
         return ready.popleft()
+
+    def __del__(self) -> None:
+        source = getattr(self, "_source", None)  # absent if the construction failed
+        if source is not None:
+            source.drop()
 
     async def aclose(self) -> None:
         """Stop reading and free the connection; the engine then drops the request."""
@@ -298,6 +307,10 @@ class AsyncCall:
         return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), asked)  # type: ignore[arg-type]
 
 
+#: A loop keeps only weak references to its tasks.
+_CLOSING: set[asyncio.Task[None]] = set()
+
+
 class AiohttpSource:
     """Body of one response, with one timer for all its parts."""
 
@@ -332,6 +345,16 @@ class AiohttpSource:
         if self._own is not None:
             with contextlib.suppress(Exception):
                 await self._own.close()
+
+    def drop(self) -> None:
+        """Close the connection without waiting, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and its connections with it
+            self._loop.call_soon_threadsafe(self._end_now)
+
+    def _end_now(self) -> None:
+        closing = self._loop.create_task(self.close())
+        _CLOSING.add(closing)
+        closing.add_done_callback(_CLOSING.discard)
 
     def problem(self, error: Exception) -> StreamError | None:
         """Convert an error of `part`; None if it is not a transport error."""

@@ -25,6 +25,7 @@ from peagle_sm.aws.streams.refusals import refuse_ignored
 from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import encoded_utf8
+from peagle_sm.service.serving.listening import reachable
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
 from peagle_sm.service.serving.upstream import (
     STARTING_S,
@@ -500,5 +501,4 @@ async def start(proxy: Proxy, host: str, port: int) -> Running:
             details={"host": host, "port": port},
         ) from error
     bound = runner.addresses[0][1]
-    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-    return Running(f"http://{shown}:{bound}/v1", bound, proxy, runner)
+    return Running(f"http://{reachable(host)}:{bound}/v1", bound, proxy, runner)

@@ -160,12 +160,17 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
     default=LOOPBACK,
     show_default=True,
     help="Address to listen on. If it is not loopback, other machines can send requests that you pay for: "
-    "give --api-key.",
+    "it needs --api-key or --no-api-key.",
 )
 @click.option(
     "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
 )
 @click.option("--api-key", envvar=_KEY, help=f"API key that clients must send.  [env: {_KEY}]")
+@click.option(
+    "--no-api-key",
+    is_flag=True,
+    help="Listen on an address that is not loopback without a key: anyone is served.",
+)
 @recording_options
 @global_options
 @click.pass_obj
@@ -177,6 +182,7 @@ def serve(
     host: str,
     component: str | None,
     api_key: str | None,
+    no_api_key: bool,
     **recording: Any,
 ) -> None:
     """Run a local proxy with the OpenAI API for an endpoint.
@@ -191,9 +197,12 @@ def serve(
     _need_extra()
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.lifecycle.endpoint import component_of
+    from peagle_sm.service.serving.listening import is_loopback
     from peagle_sm.service.serving.proxy import Proxy, run
     from peagle_sm.service.serving.upstream import Upstream
 
+    private = is_loopback(host)
+    _check_key(host, private, api_key, no_api_key)
     plan = recording_plan(state, **recording)
     session = open_session(state)
     status = _status_if_allowed(state, session, name)
@@ -205,12 +214,12 @@ def serve(
     proxy = Proxy(
         upstream,
         api_key=api_key,
-        any_host=host != LOOPBACK,
+        any_host=not private,
         on_served=lambda served: _log(state, served),
         recorder=recorder,
     )
-    if host != LOOPBACK:
-        keyed = "anyone with the key" if api_key else "ANYONE who can connect (there is no --api-key)"
+    if not private:
+        keyed = "anyone with the key" if api_key else "ANYONE who can connect (--no-api-key)"
         note(
             state,
             f"warning: listening on {host}, not on loopback: {keyed} can send requests that you pay for",
@@ -228,6 +237,29 @@ def serve(
     finally:
         if recorder is not None:
             end_recording(state, recorder)
+
+
+def _check_key(host: str, private: bool, api_key: str | None, no_api_key: bool) -> None:
+    """Refuse an empty key, a key beside --no-api-key, and an open address without either."""
+    from peagle_sm.core.errors import SpecError
+
+    if api_key is not None and not api_key.strip():
+        raise SpecError(
+            "--api-key: found an empty key; allowed: a key of at least one character.",
+            next_step="Give --api-key KEY, or leave it out.",
+        )
+    if api_key and no_api_key:
+        raise SpecError(
+            f"found a key (--api-key or {_KEY}) and --no-api-key; allowed: one of them.",
+            next_step=f"Leave out --no-api-key, or the key (unset {_KEY}).",
+        )
+    if not private and not api_key and not no_api_key:
+        raise SpecError(
+            f"--host {host} is not loopback, and there is no API key: anyone who can connect could send "
+            "requests that you pay for.",
+            next_step="Give --api-key KEY, or --no-api-key to serve anyone.",
+            details={"host": host},
+        )
 
 
 def _need_extra() -> None:
