@@ -44,7 +44,14 @@ for file in config.json model.safetensors p-eagle/config.json p-eagle/model.safe
   echo '{}' | aws s3 cp - s3://$bucket/models/qwen3-8b/$file
 done
 sed -i "s#s3://your-bucket/#s3://$bucket/models/#" zero.yaml"""
+# The call that Application Auto Scaling would make.
+SCALED = """\
+aws sagemaker update-inference-component-runtime-config --inference-component-name zero \\
+  --desired-runtime-config CopyCount={copies} && sleep {seconds}"""
+NO_SCALING = "the local Application Auto Scaling keeps policies, but scales nothing: the test makes its call"
 ONLY_AWS = {
+    "sleep 2700": (NO_SCALING, SCALED.format(copies=0, seconds=2700)),
+    "sleep 1200": (NO_SCALING, SCALED.format(copies=1, seconds=1200)),
     "aws logs test-metric-filter": (
         "CloudWatch's answer; tests/stacks/test_acceptance.py matches the patterns by its documented rules",
         "true",
@@ -69,7 +76,7 @@ ONLY_AWS = {
 # Commands that the page says fail, by their beginning, with the local server's words.
 FAILS = {
     "aws sagemaker describe-endpoint --endpoint-name gpt-oss-20b --query EndpointStatus": "Could not find",
-    "peagle-sm invoke zero": "no capacity",
+    "peagle-sm invoke zero": "has no copy that can answer",
 }
 
 
@@ -198,7 +205,7 @@ def test_the_lifetime_schedule_ends_the_endpoint(walk: Walk) -> None:
 
 
 def test_the_stack_scales_to_zero_and_back(walk: Walk) -> None:
-    assert [counts.split()[0] for counts in walk.outputs("$count")] == ["1", "0", "1"]
+    assert [count.strip() for count in walk.outputs("count\n")] == ["1", "0", "1"]
 
 
 def test_each_exception_is_on_the_page_and_names_its_reason() -> None:
