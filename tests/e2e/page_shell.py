@@ -108,16 +108,11 @@ def _serve(folder: Path) -> None:
     """Serve until stdin ends."""
     # The page's specs name no script: every engine answers as OpenAI's API does.
     ScriptedLauncher.usual = {"SCRIPT_INVOKE": "openai"}
-    running = running_server(folder)
-    server = next(running)
-    status = {
-        "url": server.url,
-        "port": server.status.port,
-        "bucket": server.status.artifacts["target"].split("/")[2],
-    }
-    print(json.dumps(status), flush=True)
-    sys.stdin.read()
-    running.close()
+    for server in running_server(folder):
+        bucket = server.status.artifacts["target"].split("/")[2]
+        status = {"url": server.url, "port": server.status.port, "bucket": bucket}
+        print(json.dumps(status), flush=True)
+        sys.stdin.read()
 
 
 if __name__ == "__main__":
