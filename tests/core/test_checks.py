@@ -82,6 +82,20 @@ def test_a_region_that_is_named_missing_is_not_told_twice() -> None:
     assert not found(plan, "region-name")
 
 
+@pytest.mark.parametrize(
+    ("speculation", "staged"),
+    [("mode: p-eagle", True), ("draft_head: qwen3-8b-p-eagle", True), ("mode: eagle3", False)],
+)
+def test_the_first_plan_of_a_model_from_the_hub_names_the_command_that_copies_it(
+    speculation: str, staged: bool
+) -> None:
+    findings = found(
+        plan_of("name: first\nmodel: qwen3-8b\n", f"speculation: {{{speculation}}}"), "missing-fact"
+    )
+    commands = ["peagle-sm heads stage qwen3-8b" in str(finding.next_step) for finding in findings[:2]]
+    assert commands == [staged, staged]
+
+
 def test_of_a_head_that_does_not_fit_the_depth_is_not_told() -> None:
     plan = plan_of(TINY, "speculation: {draft_head: tiny-code-eagle3}", LOCAL)
     assert plan.spec.speculation.mode == "p-eagle"

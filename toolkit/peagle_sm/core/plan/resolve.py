@@ -439,9 +439,20 @@ class _Resolver:
             self._miss(
                 "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",
-                f"Copy {wanted} to your bucket and set model_uri: s3://<bucket>/<prefix>/.",
+                self._staging(wanted, "model_uri"),
             )
         return None
+
+    def _staging(self, wanted: str, field: str) -> str:
+        """Return how to get the files into S3: one command for a model of the catalogue with its own head."""
+        by_hand = f"Copy {wanted} to your bucket and set {field}: s3://<bucket>/<prefix>/."
+        speculation = self.spec.speculation
+        own_heads = (None, self.model.default_heads.get("p-eagle"))
+        other_head = speculation.mode == "eagle3" or speculation.draft_head not in own_heads
+        if self.model.own or not self.model.hub_id or other_head:
+            return by_hand
+        stage = f"peagle-sm heads stage {self.spec.model_name} --to s3://<bucket>/<prefix>/ --write <spec>"
+        return f"Run `{stage}`: it copies the model and its head. {by_hand.replace('Copy', 'Or copy', 1)}"
 
     def head_uri(self, head_id: str | None, head: HeadEntry | None) -> str | None:
         mode = self.spec.speculation.mode
@@ -462,7 +473,7 @@ class _Resolver:
                 "head_uri",
                 f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 "
                 "prefix of its files",
-                f"Copy {wanted} to your bucket and set head_uri: s3://<bucket>/<prefix>/.",
+                self._staging(wanted, "head_uri"),
             )
         return None
 
