@@ -252,6 +252,11 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
     return tuple(sorted(row["InferenceComponentName"] for row in rows))
 
 
+def create_component(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateInferenceComponent once."""
+    session.api("sagemaker", once=True).create_inference_component(**parameters)
+
+
 def delete_component(session: Session, name: str) -> None:
     """Send DeleteInferenceComponent; the deletion takes a while."""
     session.api("sagemaker").delete_inference_component(InferenceComponentName=name)
