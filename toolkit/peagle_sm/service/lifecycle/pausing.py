@@ -260,7 +260,7 @@ def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter)
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
         by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)
         raise PeagleError(
-            f"Endpoint {one.name} is paused, but AWS did not confirm that this is gone: {left}",
+            f"Endpoint {one.name} is paused, but AWS did not confirm that these are gone: {left}",
             next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
             "If the schedule uses your own role, do not delete it: `resume` reads the role from it.",
             details={"left": sorted(gone.left)},
