@@ -233,7 +233,7 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.HOURS: spec.hours,
         keys.STACK: draft.context.stack,
         keys.IDLE: lifecycle.idle if draft.scales_to_zero else None,
-        keys.SCALING: scaling and scaling_tag(scaling),
+        keys.SCALING: None if scaling is None else scaling_tag(scaling),
         keys.COMPONENT: component_tag(_copies(draft), compute_requirements(draft))
         if scaling and draft.scales_to_zero
         else None,

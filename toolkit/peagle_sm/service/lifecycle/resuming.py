@@ -310,7 +310,7 @@ def _run(
 ) -> Run:
     """Return the run of a resume; its clean-up keeps config and model."""
     tags = control.tags_of(session, config.arn) or {}
-    variant = next(iter(config.raw.get("ProductionVariants") or ()), {})
+    variant: Mapping[str, Any] = next(iter(config.raw.get("ProductionVariants") or ()), {})
     return Run(
         one.name,
         config.name,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Print only the exact requests, as JSON.")
 @click.option(
-    "--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies autoscaling and update settings."
+    "--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies update settings."
 )
 @click.option("--preflight", is_flag=True, help="Also check the account, as `deploy` does.")
 @global_options
