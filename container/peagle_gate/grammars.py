@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_gate.patterns import Cost, Shape, cost_of_pattern, cost_of_rule, names_in, rules_of
+from peagle_gate.patterns import Cost, Shape, cost_of_pattern, cost_of_rule, names_in, open_names, rules_of
 from peagle_gate.startup import Limits
 
 Found = Iterator[str]
@@ -22,6 +22,7 @@ FIELDS = ("structured_outputs", "response_format", "tools")
 _PATTERN_REPEATS = 128  # above it xgrammar 0.2 fails to compile a schema's pattern, or takes seconds
 _REGEX_REPEATS = 1024
 _RULES = 256
+_RULE_CHOICES = 14  # xgrammar's own JSON grammar has 13 in a rule
 _STRING_STATES = 256  # a longer string costs no more
 _NOTES = {"description", "title", "$comment", "default", "examples", "example", "markdownDescription"}
 _RANGES = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -132,6 +133,8 @@ def _judged(at: str, what: str, found: Cost, limits: Limits, most_repeats: int) 
     # A regex of its own is matched without the states that xgrammar makes of a schema's pattern.
     in_schema = most_repeats == _PATTERN_REPEATS and "/format/" not in at
     most_choices = limits.max_pattern_choices // (1 if in_schema else 2)
+    if what.startswith("rule "):
+        most_choices = min(_RULE_CHOICES, limits.max_pattern_choices)
     if shape.choices > most_choices:
         yield (
             f"{at[:-1]}: the {what} has {shape.choices} optional or repeated parts in a row (a bounded"
@@ -257,33 +260,53 @@ _ROUNDS = 6
 
 def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -> Found:
     """Refuse recursion that lets one text be read in a growing number of ways."""
-    named, reached = _named(rules), _reaches(rules)
+    opened = {name: open_names(body) for name, body in rules.items()}
+    ways = _reach_all({name: {*part.names} & rules.keys() for name, part in opened.items()})
+    named = _named(rules)
     for name in rules:
-        if name not in reached[name]:
+        if name not in ways[name]:
             continue
-        if shapes[name].empty:
+        back = [
+            before
+            for called, before in named[name]
+            if called in opened[name].names and name in ways[called] | {called}
+        ]
+        loose = {
+            each for each in back if each and each in shapes and (shapes[each].empty or each in ways[each])
+        }
+        if shapes[name].empty and (None in back or loose):
             yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional in its uses"
             return
-        if any(follows and name in reached[called] | {called} for called, follows in named[name]):
+        if loose:
             yield f"{at[:-1]}: the rule {name} names itself right after another rule; write a repetition"
             return
+    for name, part in opened.items():
+        for called in sorted(part.repeated & rules.keys()):
+            if any(each in ways[each] for each in {called, *ways[called]}):
+                yield (
+                    f"{at[:-1]}: the rule {name} repeats {called}, which is recursive; put a text before and"
+                    f' after it, as in "{{" {called}* "}}", or a text into each turn, as in ({called} ";")*'
+                )
+                return
 
 
-def _named(rules: Mapping[str, str]) -> dict[str, list[tuple[str, bool]]]:
+def _named(rules: Mapping[str, str]) -> dict[str, list[tuple[str, str | None]]]:
     return {name: [entry for entry in names_in(body) if entry[0] in rules] for name, body in rules.items()}
 
 
 def _reaches(rules: Mapping[str, str]) -> dict[str, set[str]]:
-    named = _named(rules)
-    return {name: _reached(name, named) for name in rules}
+    return _reach_all({name: {called for called, _ in entries} for name, entries in _named(rules).items()})
 
 
-def _reached(name: str, named: Mapping[str, list[tuple[str, bool]]]) -> set[str]:
-    """Return every rule that a rule leads to."""
+def _reach_all(named: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return every rule that each rule leads to."""
+    return {name: _reached(name, named) for name in named}
+
+
+def _reached(name: str, named: Mapping[str, set[str]]) -> set[str]:
     reached, pending = set[str](), [name]
     while pending:
-        for called, _ in named[pending.pop()]:
-            if called not in reached:
-                reached.add(called)
-                pending.append(called)
+        for called in named[pending.pop()] - reached:
+            reached.add(called)
+            pending.append(called)
     return reached

@@ -215,15 +215,102 @@ def cost_of_rule(text: str, known: Mapping[str, Shape]) -> tuple[Cost, list[str]
     return built.finish(), regexes
 
 
-def names_in(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each rule that a rule names, and whether only a name or a repetition stands before it."""
-    follows = False
+def names_in(text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each rule that a rule names, and the name before it: "" after a text, None after neither."""
+    before: str | None = None
     for token in _TOKEN.finditer(text):
         kind, value = token.lastgroup, token.group()
-        if kind == "space":
-            continue
         if kind == "name":
-            yield value, follows
-            follows = True
-        elif kind in ("text", "class", "regex") or value == "|":
-            follows = False
+            yield value, before
+            before = value
+        elif kind in ("class", "regex") or (kind == "text" and len(value) > 2):
+            before = ""
+        elif value == "|" or (value in "*?{~" and before == ""):
+            before = None
+
+
+@dataclass
+class _Part:
+    """One part of a rule's branch: fixed text in it, the rules it names, and those that it repeats."""
+
+    text: bool = False
+    names: set[str] = field(default_factory=set)
+    repeated: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class OpenNames:
+    """Rules that a rule names without fixed text on both sides, and those of them that it repeats."""
+
+    names: frozenset[str]
+    repeated: frozenset[str]
+
+
+def open_names(text: str) -> OpenNames:
+    """Return the names of a rule that no fixed text encloses; not what repeats with a text."""
+    frames: list[tuple[list[_Part], list[_Part]]] = [([], [])]  # branches that ended, parts of this branch
+
+    def close() -> _Part:
+        ended, parts = frames.pop()
+        return _any_of([*ended, _enclosed(parts)])
+
+    at = 0
+    while at < len(text):
+        parts = frames[-1][1]
+        bounds = _REPEATED.match(text, at) or _LARK_REPEATED.match(text, at)
+        token = _TOKEN.match(text, at)
+        assert token is not None, "the last alternative matches any character"
+        at, kind, value = token.end(), token.lastgroup, token.group()
+        if bounds:
+            at = bounds.end()
+            _repeat(parts, optional=not int(bounds[1][:9] or 0))
+        elif kind == "text":
+            parts.append(_Part(text=len(value) > 2))
+        elif kind == "name":
+            parts.append(_Part(names={value}))
+        elif kind in ("class", "regex"):
+            parts.append(_Part())
+        elif value in "([":
+            frames.append(([], []))
+        elif value in ")]" and len(frames) > 1:
+            part = close()
+            frames[-1][1].append(part)
+        elif value == "|":
+            frames[-1][0].append(_enclosed(parts))
+            parts.clear()
+        elif value in "*+":
+            _repeat(parts, optional=value == "*")
+        elif value == "?" and parts:
+            parts[-1].text = False
+    while len(frames) > 1:
+        part = close()
+        frames[-1][1].append(part)
+    whole = close()
+    return OpenNames(frozenset(whole.names), frozenset(whole.repeated))
+
+
+def _repeat(parts: list[_Part], *, optional: bool) -> None:
+    if parts:
+        part = parts[-1]
+        if not part.text:
+            part.repeated |= part.names
+        part.text = part.text and not optional
+
+
+def _enclosed(parts: list[_Part]) -> _Part:
+    """Return a branch as one part; what stands between two fixed texts is left out."""
+    texts = [place for place, part in enumerate(parts) if part.text]
+    joined = _Part(text=bool(texts))
+    for place, part in enumerate(parts):
+        if not texts or not texts[0] < place < texts[-1]:
+            joined.names |= part.names
+            joined.repeated |= part.repeated
+    return joined
+
+
+def _any_of(branches: list[_Part]) -> _Part:
+    joined = _Part(text=all(branch.text for branch in branches))
+    for branch in branches:
+        joined.names |= branch.names
+        joined.repeated |= branch.repeated
+    return joined

@@ -202,21 +202,21 @@ class Grammars:
         def below() -> dict[str, Any]:
             return self.tag(depth + 1)
 
-        return {
-            "type": kind,
-            **{
-                "json_schema": lambda: {"json_schema": self.schema(3)},
-                "regex": lambda: {"pattern": self.pattern()},
-                "const_string": lambda: {"value": "x" * self.chance.choice([0, 1, 100])},
-                "grammar": lambda: {"grammar": self.ebnf()},
-                "sequence": lambda: {"elements": [below() for _ in range(3)]},
-                "or": lambda: {"elements": [below() for _ in range(3)]},
-                "repeat": lambda: (
-                    {"min": self.chance.choice([0, 1, 3]), "max": self.chance.choice(_BOUNDS)}
-                    | {"content": below()}
-                ),
-            }.get(kind, lambda: {} if kind == "any_text" else {"content": below()})(),
+        fields: dict[str, Callable[[], dict[str, Any]]] = {
+            "json_schema": lambda: {"json_schema": self.schema(3)},
+            "regex": lambda: {"pattern": self.pattern()},
+            "const_string": lambda: {"value": "x" * self.chance.choice([0, 1, 100])},
+            "grammar": lambda: {"grammar": self.ebnf()},
+            "sequence": lambda: {"elements": [below() for _ in range(3)]},
+            "or": lambda: {"elements": [below() for _ in range(3)]},
+            "repeat": lambda: (
+                {"min": self.chance.choice([0, 1, 3]), "max": self.chance.choice(_BOUNDS)}
+                | {"content": below()}
+            ),
         }
+        if kind in fields:
+            return {"type": kind} | fields[kind]()
+        return {"type": kind} | ({} if kind == "any_text" else {"content": below()})
 
     def grammar(self) -> tuple[str, Any]:
         """Return the kind of a grammar (a field of ``structured_outputs``) and its value."""

@@ -214,6 +214,42 @@ def options(count: int, **more: Any) -> dict[str, Any]:
 DEEP = "(" * 31_000 + "a" + ")" * 31_000
 
 
+#: Grammars whose masks cost xgrammar seconds: turns of a recursive rule without a text around or in them.
+SLOW_RECURSION = (
+    'root ::= [^a]+ [a-z]{0,} | root{1,}\nr0 ::= "a"{5,} "xy" (root ""){63} | root [a-z]?',
+    'root ::= "a"{1,} r1{5,}\nr1 ::= [^a]* r1{63} | [^a]+ [^a]',
+    "root ::= r1+\nr1 ::= [^a]* r1 | [^a]+ [^a]",
+    "root ::= [a-z] root*",
+    'root ::= [^a]* root | ""',
+    "start: item~2..9\nitem: /[a-z]/ item | /[^a]/",
+)
+#: JSON as in xgrammar's documentation, SQL as in vLLM's, arithmetic and statements.
+ORDINARY_GRAMMARS = (
+    r"""root ::= basic_array | basic_object
+basic_any ::= basic_number | basic_string | basic_boolean | basic_null | basic_array | basic_object
+basic_number ::= ("0" | "-"? [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]+)?
+basic_string ::= (([\"] basic_string_1 [\"]))
+basic_string_1 ::= "" | [^"\\\r\n] basic_string_1 | "\\" escape basic_string_1
+escape ::= ["\\/bfnrt] | "u" [A-Fa-f0-9] [A-Fa-f0-9] [A-Fa-f0-9] [A-Fa-f0-9]
+basic_boolean ::= "true" | "false"
+basic_null ::= "null"
+basic_array ::= "[" ("" | ws basic_any (ws "," ws basic_any)*) ws "]"
+basic_object ::= "{" ("" | ws basic_string ws ":" ws basic_any (ws "," ws basic_string ws ":" ws basic_any)*) ws "}"
+ws ::= [ \n\t]*
+""",  # noqa: E501
+    """root ::= select_statement
+select_statement ::= "SELECT " column " from " table " where " condition
+column ::= "col_1 " | "col_2 "
+table ::= "table_1 " | "table_2 "
+condition ::= column "= " number
+number ::= "1 " | "2 "
+""",
+    'root ::= term (("+" | "-") term)*\nterm ::= factor (("*" | "/") factor)*\n'
+    'factor ::= [0-9] | "(" root ")"',
+    'root ::= st+\nst ::= block | e ";"\nblock ::= "{" st* "}"\ne ::= [a-z]+ | "(" e ")"',
+)
+
+
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
@@ -241,6 +277,10 @@ DEEP = "(" * 31_000 + "a" + ")" * 31_000
         (
             {**CHAT, "structured_outputs": {"grammar": "root ::= root root | [a-z]"}},
             "right after another rule",
+        ),
+        *(
+            ({**CHAT, "structured_outputs": {"grammar": grammar}}, "structured_outputs:/grammar: the rule ")
+            for grammar in SLOW_RECURSION
         ),
         (
             {
@@ -281,6 +321,7 @@ def test_a_costly_grammar_is_refused_with_its_place_and_the_limit(
         ),
         schema_of(type="array", items={"type": "string", "maxLength": 100_000}, minItems=1, maxItems=10_000),
         {**CHAT, "structured_outputs": {"grammar": 'root ::= e\ne ::= e "+" e | "(" e ")" | [0-9]+'}},
+        *({**CHAT, "structured_outputs": {"grammar": grammar}} for grammar in ORDINARY_GRAMMARS),
         {**CHAT, "structured_outputs": {"choice": [f"choice {i}" for i in range(1000)]}},
     ],
 )
@@ -289,8 +330,8 @@ def test_ordinary_grammars_pass(request_: dict[str, Any]) -> None:
 
 
 def test_real_schemas_pass() -> None:
-    """Schemas of CloudFormation, Kubernetes and SchemaStore; each line has its source and licence."""
+    """Different schemas of CloudFormation and of tools' settings; each line has its source and licence."""
     lines = Path(__file__).with_name("real_schemas.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 100
+    assert len({json.dumps(json.loads(line)["schema"], sort_keys=True) for line in lines}) == 100
     for entry in map(json.loads, lines):
         assert refuse(schema_of(**entry["schema"]), LIMITS) is None, entry["file"]

@@ -34,7 +34,7 @@ from peagle_sm.learn.stored_data import (
     set_uri,
     stored_manifest,
 )
-from peagle_sm.measure.workloads import load_workload
+from peagle_sm.measure.workloads import conversations_in, load_workload
 from peagle_sm.service import Endpoint, delete, deploy
 from tests.cli.running import run
 from tests.core.learn.test_conversations import words
@@ -249,6 +249,27 @@ def test_a_share_of_the_general_prompts_is_trained_on_and_not_measured(
     assert asked.isdisjoint(measured)
     assert asked | measured == {each["prompt"] for each in general}
     assert result.rows[TRAINING] + result.rows[VALIDATION] == 20 + len(asked)
+
+
+def test_the_stored_prompts_carry_their_conversation_and_the_proof_counts_it(
+    spec_of: Make, session: Session, tmp_path: Path
+) -> None:
+    people = [[line["prompt"] for line in texts(3, seed=person)] for person in range(20)]
+    lines = [{"prompt": text, "conversation": f"p{n}"} for n, own in enumerate(people) for text in own]
+    general = [{"prompt": line["prompt"], "conversation": "g"} for line in texts(9, seed=99)]
+    spec = spec_of(lines, general, held_out=0.4)
+    offer = plan_data(spec, session, tmp_path / "work").offer
+    counts = {each.name: each.conversations for each in offer.sets}
+    assert (counts["held out"] >= 8, counts["general"]) == (True, 1)
+    assert [note for note in offer.notes if "learn prove" in note and note.startswith("general: 1 ")]
+    assert not [note for note in offer.notes if note.startswith("held out")]
+    folder = made(spec, session, tmp_path / "work").folder
+    for name, count in ((HELD_OUT, counts["held out"]), (GENERAL, 1)):
+        stored = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        assert len({line["conversation"] for line in stored}) == count
+        assert conversations_in(load_workload(str(folder / name)).items) == count
+        of_person = [person for person in people if {line["prompt"] for line in stored} >= set(person)]
+        assert len(of_person) == (count if name == HELD_OUT else 0), "no conversation is cut in two"
 
 
 def test_what_is_stored_is_what_the_manifest_says_and_a_repeat_changes_nothing(

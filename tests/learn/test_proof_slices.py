@@ -125,3 +125,12 @@ def test_a_proof_of_an_earlier_version_has_no_slices_and_is_read() -> None:
     assert made.evidence.held_out is not None
     assert parse_proof(made.to_json(), "proof.json").evidence.held_out == made.evidence.held_out
     assert "by slice" not in render_proof(made)
+
+
+def test_the_speed_beside_a_busy_serving_head_is_not_shown() -> None:
+    shown = proof(evidence({"code": 40}))
+    assert "1.100 [1.000, 1.200]" in render_proof(shown)
+    busy = replace(shown.evidence, other_requests=2.0)
+    text = render_proof(replace(shown, evidence=busy, decision=decide(busy, Thresholds())))
+    assert "1.100 [1.000, 1.200]" not in text
+    assert text.count("no verdict") == 3  # of each set, and the note

@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control.cloudwatch import invocations
 from peagle_sm.aws.control.sagemaker import describe_endpoint
 from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.local_server import stand_in_weights
@@ -26,20 +27,27 @@ from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.learn.arms import mark_of
+from peagle_sm.learn.evidence import SERVING
 from peagle_sm.learn.promote import promote
 from peagle_sm.learn.prove import (
     ProveDependencies,
     ProvePlan,
+    greedy,
+    other_requests,
     plan_prove,
     prove,
     refuse_the_price,
     stored_proof,
 )
+from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint as describe_arm
 from peagle_sm.measure.compare.measurement import Setup
+from peagle_sm.measure.results.records import Header
+from peagle_sm.measure.results.result_file import Results
 from peagle_sm.service import delete, deploy, leftovers, pause
 from scripts.bench.training.damaged_heads import Damage, make
 from tests.learn.test_data import bucket, files_below, made, session, spec_of, texts  # noqa: F401
 from tests.local.serving import Server
+from tests.measure.compare.simulating import request
 
 NAME = "learn-prove"
 HEAD = stand_in_weights() / "p-eagle"
@@ -247,6 +255,69 @@ def test_a_proof_beyond_its_budget_and_a_spec_that_does_not_serve_are_refused(
         plan_prove(spec, changed, str(HEAD), session, tmp_path / "work")
     with pytest.raises(NotFound, match="does not exist"):
         plan_prove(spec, served(), str(tmp_path / "no-head"), session, tmp_path / "work")
+
+
+def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
+    spec_of: Callable[..., LearnSpec],  # noqa: F811
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    of_seven = [{**line, "conversation": f"c{n % 7}"} for n, line in enumerate(texts(28, seed=3))]
+    spec = spec_of(texts(24), general=of_seven)
+    made(spec, session, tmp_path / "work")
+    with pytest.raises(PlanRefused, match="at least 8 conversations") as refused:
+        plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    assert refused.value.details["found"] == {"general": 7}
+    assert "data.general" in str(refused.value.next_step)
+    assert [row for row in leftovers(session) if "team-proof-" in row] == []
+    with pytest.raises(SpecError, match=r"prove\.prompts: found 7; allowed: 8 or more"):
+        LearnSpec.model_validate({**spec.model_dump(mode="json"), "prove": {"prompts": 7}})
+
+
+def test_acceptance_is_measured_with_the_requests_own_sampling_and_identity_greedily(
+    spec_of: Callable[..., LearnSpec],  # noqa: F811
+    session: Session,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    own = {"temperature": 0.8, "top_p": 0.9}
+    spec = spec_of([{**line, **own} for line in texts(24)], general=[{**t, **own} for t in texts(10, seed=3)])
+    made(spec, session, tmp_path / "work")
+    plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    setups: list[Setup] = []
+
+    def measure(_: object, setup: Setup, *__: object, **___: object) -> Any:
+        setups.append(setup)
+        raise ServiceFault("enough")
+
+    stopped(plan, session, tmp_path / "work", measure)
+    (setup,) = setups
+    assert setup.temperature == 0.8
+    assert all(own.items() <= item.body.items() for item in setup.items)
+    assert {item.body["temperature"] for item in greedy(setup.items)} == {0.0}
+
+
+def test_the_requests_of_others_to_the_serving_head_are_counted(
+    endpoint: str,
+    session: Session,  # noqa: F811
+) -> None:
+    def asked(times: int) -> None:
+        for _ in range(times):
+            body = json.dumps({"prompt": "def f():", "max_tokens": 4}).encode()
+            session.client("sagemaker-runtime").invoke_endpoint(EndpointName=endpoint, Body=body)
+
+    began, serving = session.now(), describe_arm(session, endpoint).arm
+    asked(6)
+    before = invocations(
+        session, {"EndpointName": endpoint, "VariantName": "AllTraffic"}, began, session.now()
+    )
+    assert before >= 6
+    own = tuple(request(SERVING, f"p{n}", seconds=1.0, tokens=4, drafts=2, accepted=2) for n in range(4))
+    results = [Results(Header("r", "compare", {}, {}, True), (), own)]
+    asked(2)
+    found = other_requests(session, serving, results, began, session.now())
+    assert found == pytest.approx((before + 2 - 4) / 4)
+    many = [Results(Header("r", "compare", {}, {}, True), (), own * 1000)]
+    assert other_requests(session, serving, many, began, session.now()) is None, "minutes are missing"
 
 
 def arm(**tags: str) -> EndpointSpec:

@@ -298,6 +298,45 @@ def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
     assert not work.exists()
 
 
+@pytest.mark.parametrize(
+    ("people", "until", "told"),
+    [
+        (14, None, "the held-out prompts are of 2"),
+        (40, None, "the general prompts are of 7"),
+        (14, "train", "was not confirmed"),
+    ],
+)
+def test_a_run_that_can_offer_no_head_is_refused_before_an_answer_is_paid_for(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    folder: Path,
+    people: int,
+    until: Any,
+    told: str,
+) -> None:
+    """A proof's verdict is over conversations, of which each measured set needs eight."""
+    rng = random.Random(people)
+    lines = [{"prompt": words(rng, 25), "conversation": f"p{n % people}"} for n in range(80)]
+    general = [{"prompt": words(rng, 25), "conversation": f"g{n % 7}"} for n in range(40)]
+    given = spec_of(lines, general).model_dump(mode="json", exclude_unset=True)
+    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
+    spec = LearnSpec.model_validate({**given, **weights})
+    work = folder / "work"
+    loop = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
+    with pytest.raises(PeagleError, match=told):
+        run(
+            spec,
+            loop.steps(),
+            session,
+            work,
+            until=until,
+            usd_per_hour=None,
+            confirm=lambda _: False,
+            progress=lambda _: None,
+        )
+    assert not work.exists()
+
+
 class Billed(Session):
     """The local SageMaker with prices: without a price list, those that the spec names."""
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from peagle_guard.decide import next_limit
 from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
-from peagle_sm.core.errors import ServiceFault, SpecError, StreamError
+from peagle_sm.core.errors import ServiceFault, SpecError, StreamError, StreamReportedError
 from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.learn.sampling import Journal, Sampling, SamplingLimits, TurnOff, WantedAnswer, turn_off_of
 from peagle_sm.measure.load.work import WorkItem
@@ -206,6 +206,51 @@ def test_broken_streams_are_tried_again_and_refused_prompts_left_out(tmp_path: P
     assert list(journal.left_out.values()) == ["the engine refuses the request (400): too long"]
     with pytest.raises(SpecError, match="answered none of 1 prompts; the first: the engine refuses"):
         sampling(Journal.open(tmp_path / "b.jsonl"), engine).run(wanted("refuse all"))
+
+
+class _LateEngine(ByteEngine):
+    """Reports an error in the stream of each text with ``late``."""
+
+    def __init__(self, details: dict[str, Any]) -> None:
+        super().__init__()
+        self.details = details
+
+    def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        answer = super().stream(body)
+        if "late" in body["prompt"]:
+            raise StreamReportedError("The engine reported an error", details=self.details)
+        return answer
+
+
+MIN_P = "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
+
+
+@pytest.mark.parametrize("code", [400, "400", 413, 422])
+def test_a_refusal_in_the_stream_is_a_refusal_and_is_asked_once(tmp_path: Path, code: int | str) -> None:
+    engine = _LateEngine({"engine_error": {"message": MIN_P, "type": "BadRequestError", "code": code}})
+    prompts = wanted("late", "fine", "break it")
+    path = tmp_path / "a.jsonl"
+    end = sampling(Journal.open(path), engine).run(prompts)
+    assert (end.answered, end.left_out, end.waiting) == (2, 1, 0)
+    assert MIN_P in Journal.open(path).left_out[prompts[0].key]
+    sampling(Journal.open(path), engine).run(prompts)
+    assert engine.asked.count("late") == 1
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"engine_error": {"message": "out of memory", "type": "InternalServerError", "code": 500}},
+        {"engine_error": {"message": "slow down", "code": 429}},
+        {"engine_error": {"message": "no code"}},
+        {"finish_reason": "abort"},
+    ],
+)
+def test_a_failure_in_the_stream_is_a_broken_stream(tmp_path: Path, details: dict[str, Any]) -> None:
+    engine = _LateEngine(details)
+    end = sampling(Journal.open(tmp_path / "a.jsonl"), engine).run(wanted("late", "fine"))
+    assert (end.answered, end.left_out, end.waiting) == (1, 0, 1)
+    assert engine.asked.count("late") == 3
 
 
 def test_a_dead_endpoint_keeps_what_was_answered(tmp_path: Path) -> None:

@@ -204,3 +204,25 @@ def test_an_id_named_like_a_redacted_one_takes_no_other_prompts_place(tmp_path: 
     assert len({each.id for each in read.prompts}) == 2
     assert [read.items[each.id].body["prompt"] for each in read.prompts] == ["the first", "the second"]
     assert secret not in {each.id for each in read.prompts}
+
+
+def test_a_conversation_gets_the_spec_s_length_and_keeps_its_system_message(tmp_path: Path) -> None:
+    messages = [
+        {"from": "system", "value": "be brief"},
+        {"from": "human", "value": "one"},
+        {"from": "gpt", "value": "no"},
+        {"from": "human", "value": "two"},
+    ]
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(jsonl([{"turns": ["a", "b"]}, {"conversations": messages}, {"prompt": "c"}]))
+    target = TargetTexts(True, frozenset(), 2048)
+    read = read_prompts([str(path)], _no_session, target, max_tokens=700, what="data.prompts")
+    assert {each.body["max_tokens"] for each in read.prompts} == {700}
+    assert read.notes == ()
+    shared = next(each for each in read.prompts if each.turns == ("one", "two"))
+    assert shared.body["messages"] == [said("system", "be brief"), said("user", "one")]
+    second = read.items[shared.id].then
+    assert second is not None
+    following = second("its own")
+    assert following is not None
+    assert [each["content"] for each in following.body["messages"]] == ["be brief", "one", "its own", "two"]

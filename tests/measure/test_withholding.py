@@ -8,6 +8,7 @@ import pytest
 
 from peagle_sm.measure.load.points import (
     doubt_lines,
+    doubted_lines,
     is_late,
     is_short,
     is_withheld,
@@ -56,6 +57,20 @@ def test_each_load_is_told_once_with_its_arms() -> None:
     (withheld,) = withheld_lines(points)
     assert withheld.startswith("c=1: withheld: the client was busy 99% of the time")
     assert withheld.endswith("(eagle3)")
+
+
+def test_a_note_is_printed_once_with_all_its_loads() -> None:
+    loads = [Load("closed", 1), Load("closed", 8), Load("closed", 32)]
+    points = [replace(point(LATE), load=load, arm=arm) for load in loads for arm in ("none", "p-eagle")]
+    points[4] = replace(points[4], client=replace(LATE, reason="the client was 77 ms late"))
+    (late,) = late_lines(points)
+    assert late.startswith("c=1, c=8, c=32: measured latencies may be too long")
+    assert late.count("may be too long") == 1
+    assert "(none, p-eagle at c=1, c=8; p-eagle at c=32)" in late
+    assert late.endswith("the client was 77 ms late (none at c=32)")
+    few = replace(ROW, doubt="7 conversations; a verdict needs 8")
+    (doubted,) = doubted_lines([replace(few, load=load) for load in loads])
+    assert doubted.startswith("c=1, c=8, c=32: no verdict: 7 conversations")
 
 
 @pytest.mark.parametrize(

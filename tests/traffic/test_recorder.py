@@ -8,12 +8,14 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.workloads import conversations_in, load_workload
 from peagle_sm.traffic.exchange import Exchange
 from peagle_sm.traffic.plan import planned
 from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, RecordTarget, TrafficSource
@@ -282,3 +284,22 @@ def test_a_wrong_setting_is_refused(settings: dict[str, object], says: str) -> N
 def test_targets_have_the_protocol() -> None:
     target: RecordTarget = Kept()
     assert target.describe() == "memory"
+
+
+def test_turns_of_one_chat_are_recorded_as_one_conversation(tmp_path: Path) -> None:
+    """A regenerated answer or edited history too: then no recorded chat begins another."""
+    ask = [{"role": "user", "content": "hello"}]
+    later = [*ask, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "and then?"}]
+    edited = [*ask, {"role": "assistant", "content": "other"}, {"role": "user", "content": "why?"}]
+    other = [{"role": "user", "content": "good morning"}]
+    target = Kept()
+    recorder = Recorder(target, TrafficSource("e"))
+    for messages in (ask, later, edited, other):
+        feed(recorder, 1, json.dumps({"messages": messages}).encode())
+    recorder.close()
+    ids = [document["conversation"] for document in target.documents()]
+    assert (len(set(ids[:3])), len(set(ids))) == (1, 2)
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b"".join(each.rstrip(b"\n") + b"\n" for each in target.lines))
+    items = load_workload(str(path)).items
+    assert (len(items), conversations_in(items)) == (4, 2)

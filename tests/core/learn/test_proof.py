@@ -35,6 +35,7 @@ GOOD = ProofEvidence(
     long_context=SetEvidence(20, Ratio(1.0, 0.9, 1.1), None, 2.5, 2.5),
     identity=(ProofCheck("greedy", True), ProofCheck("long-context", True)),
     trained_apart=True,
+    other_requests=0.0,
 )
 WANTED = Thresholds()
 BOUND = Bound("ab" * 32, "s3://b/h/", "cd" * 32, "tiny-code", None, "demo", "demo-1", 11)
@@ -54,6 +55,17 @@ def test_a_proof_of_a_version_that_had_other_notes_is_read() -> None:
     assert decide(unknown, WANTED) == ProofDecision(True, (), (UNKNOWN_TRAINING,))
     older = replace(proof(unknown), decision=ProofDecision(True, ()))
     assert parse_proof(older.to_json(), "proof.json") == older
+
+
+def test_the_speed_beside_a_head_with_other_traffic_is_no_verdict_but_may_refuse() -> None:
+    """An idle candidate looks faster than a serving head that others use, too: 1.235 at equal acceptance."""
+    for busy, says in ((1.5, ["speed: no verdict"]), (None, ["not known"]), (0.0, [])):
+        found = decide(replace(held_out(speed=Ratio(1.235, 1.2, 1.27)), other_requests=busy), WANTED)
+        assert found.offered
+        assert len(found.notes) == len(says)
+        assert all(words in note for words, note in zip(says, found.notes, strict=True))
+    slower = decide(replace(held_out(speed=Ratio(0.9, 0.85, 0.95)), other_requests=1.5), WANTED)
+    assert not slower.offered, "the traffic of others slows the serving head alone"
 
 
 def held_out(**more: Any) -> ProofEvidence:

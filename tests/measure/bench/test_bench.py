@@ -240,4 +240,4 @@ def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path:
 def test_a_client_that_was_too_slow_is_told(tmp_path: Path) -> None:
     slow = ClientHealth(False, "the client was busy 97% of the time", 9.0, 0.97, 80.0)
     found = run(tmp_path / "r.jsonl", World(FakeClient(client=slow)))
-    assert found.notes[0] == "c=1: withheld: the client was busy 97% of the time (demo)"
+    assert found.notes[0] == "c=1, c=2: withheld: the client was busy 97% of the time (demo at c=1, c=2)"

@@ -179,7 +179,7 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
         "SLICE    PROMPTS      X  INTERVAL      ACCEPTED  IDENTICAL\n"
         "script\n"
         "  han         40  0.68x  [0.63, 0.72]      3.96   40 of 40  slower\n"
-        "  latin       40  2.07x  [1.92, 2.22]      3.96   40 of 40  faster\n"
+        "  latin       40  2.07x  [1.92, 2.23]      3.96   40 of 40  faster\n"
         "(The intervals are wider than usual, so that all of them hold together with 95%\n"
         "confidence (Bonferroni).)\n"
         "(All intervals: peagle-sm report FILE --html PAGE)\n"

@@ -78,6 +78,43 @@ def test_a_tuning_and_a_verification_speak_for_themselves() -> None:
     assert said(making.verified()) == "9 of 10 checks passed; not decided: seeds (gpt-oss-20b-p-eagle)"
 
 
+@pytest.mark.parametrize(("certain", "sure"), [(True, ""), (False, ", not certain")])
+def test_a_tuning_names_the_k_that_it_writes_and_whether_it_is_certain(certain: bool, sure: str) -> None:
+    results = making.tuned()
+    fits = tuple(replace(each, chosen_k=8, certain=certain) for each in results.fits)
+    loads = "; each load alone: 12 at c=1, 10 at c=8, 6 at c=32"
+    assert said(replace(results, fits=fits)) == f"K=8 for P-EAGLE{sure}{loads}"
+    alone = tuple(each for each in fits if each.load.concurrency == 1)
+    assert said(replace(results, fits=alone)) == f"K=8 for P-EAGLE{sure}"
+
+
+def test_a_proof_is_of_the_candidate_over_the_serving_head() -> None:
+    results = making.stand_in(Interval(1.31, 1.2, 1.4))
+    names = {"none": "plain", "eagle3": "serving", "p-eagle": "candidate"}
+    arms = tuple(
+        replace(
+            each,
+            name=names[each.mode],
+            mode="none" if each.mode == "none" else "p-eagle",
+            num_speculative_tokens=None if each.mode == "none" else 7,
+        )
+        for each in results.arms
+    )
+    new = {old.name: arm.name for old, arm in zip(results.arms, arms, strict=True)}
+    rows = [
+        replace(each, faster=new[each.faster], slower=new[each.slower])
+        for each in results.comparisons
+        if not each.control
+    ]
+    plain = replace(rows[0], faster="serving", slower="plain", ratio=Interval(2.0, 1.9, 2.1))
+    proof = replace(rows[0], faster="candidate", slower="serving")
+    for order in ((plain, proof), (proof, plain)):
+        found = replace(results, arms=arms, points=(), comparisons=order, requests=())
+        headline = said(found)
+        assert "1.31x" in headline
+        assert headline.index("candidate") < headline.index("serving")
+
+
 def test_all_checks_passed_and_one_failed() -> None:
     passed = replace(making.verified(), checks=tuple(c for c in making.checks() if c.passed))
     assert said(passed) == ("Outputs are the target's own: 9 of 9 checks passed (gpt-oss-20b-p-eagle)")

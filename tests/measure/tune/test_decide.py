@@ -113,6 +113,7 @@ def test_the_mode_without_speculation_may_win() -> None:
     result = conclude("p-eagle", readings, 5, deployments=1)
     assert best_mode([result], 1)[:2] == ("none", 0)
     (record,) = fit_records(result, usd=1.5)
+    assert (record.chosen_k, record.certain) == (result.common.k, not result.common.open_ks)
     assert [point.k for point in record.points] == [0, 1, 2, 3, 4, 5]
     assert [point.k for point in record.points if point.measured] == [0, 1, 3, 5]
     assert all(point.low is not None and point.low <= point.otps for point in record.points)

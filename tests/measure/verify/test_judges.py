@@ -233,7 +233,12 @@ def test_long_context() -> None:
     other = replace(same, candidate=replace(own, ids=(1, 3)))
     verdict = judge_long_context([same], NOISY)
     assert (verdict.passed, verdict.figures["acceptance_length_at_500"]) == (True, 3.0)
-    assert judge_long_context([replace(other, gaps=(0.0, 0.15))], NOISY).passed is True
+    near = judge_long_context([same, replace(other, gaps=(0.0, 0.15))], NOISY)
+    assert near.passed is True
+    assert near.summary.startswith("1 of 2 prompts")
+    assert "1 differs at a near tie: the token is at most 0.15 nats below" in near.summary
+    assert near.figures["largest_near_tie_nats"] == 0.15
+    assert "near tie" not in verdict.summary
     assert judge_long_context([replace(other, gaps=(0.0, 0.15))], EXACT).passed is False
     assert judge_long_context([replace(other, gaps=(0.0, 0.25))], NOISY).passed is False
     assert judge_long_context([other], NOISY).passed is None  # the baseline would not score it

@@ -50,7 +50,7 @@ def test_the_users_own_ids_decide_and_are_not_sent(tmp_path: Path) -> None:
     items = load_workload(str(tmp_path / "own.jsonl")).items
     assert conversations_in(items) == 2
     assert all("conversation" not in item.body for item in items)
-    with pytest.raises(SpecError, match="conversation: found"):
+    with pytest.raises(SpecError, match="conversation is an id"):
         units(tmp_path, {**chat("a"), "conversation": ["x"]})
 
 

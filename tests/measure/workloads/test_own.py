@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import gzip
+import io
 import json
+import lzma
+import re
+import tarfile
+import zipfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,14 +49,16 @@ def test_bodies_stay_as_they_were_written(tmp_path: Path) -> None:
     assert found.keys() == {"a", "line/00002", "c", "d"}
     assert found["a"].body == CHAT
     assert found["a"].category == "greeting"
-    assert found["line/00002"].body == {"prompt": "def f():"}
+    assert found["line/00002"].body == {"prompt": "def f():", "max_tokens": 256}
     assert "id" in found["c"].body
     assert found["d"].then is not None
 
 
 def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
     path = lines(
-        tmp_path / "m.jsonl", {**CHAT, "id": "a"}, {"prompt": "x", "max_completion_tokens": 5, "id": "b"}
+        tmp_path / "m.jsonl",
+        {**CHAT, "id": "a"},
+        {"messages": CHAT["messages"], "max_completion_tokens": 5, "id": "b"},
     )
     assert load_workload(str(path)).temperature is None
     found = load_workload(str(path), max_tokens=3, temperature=0.0, extra={"return_token_ids": True})
@@ -177,3 +185,266 @@ def test_a_file_that_is_not_utf8_is_named_with_the_line_and_the_byte(tmp_path: P
         load_workload(str(path))
     path.write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\n')
     assert [item.body["prompt"] for item in load_workload(str(path)).items] == ["a"]
+
+
+ASKED = {"role": "user", "content": "hi"}
+ANSWER = {"role": "assistant", "content": "hello"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]}
+RESULT = {"role": "tool", "tool_call_id": "1", "content": "7"}
+SYSTEM = {"role": "system", "content": "be brief"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "kept"),
+    [
+        ([ASKED, ANSWER], [ASKED]),
+        ([SYSTEM, ASKED, ANSWER, ANSWER], [SYSTEM, ASKED]),
+        ([ASKED, ANSWER, ASKED, ANSWER], [ASKED, ANSWER, ASKED]),
+        ([ASKED, CALL], [ASKED]),
+        ([ASKED, CALL, RESULT, ANSWER], [ASKED, CALL, RESULT]),
+        ([ASKED, CALL, RESULT], [ASKED, CALL, RESULT]),
+        ([ASKED, ANSWER, ASKED], [ASKED, ANSWER, ASKED]),
+    ],
+)
+def test_the_answer_at_the_end_of_a_chat_is_left_out_and_counted(
+    tmp_path: Path, messages: list[Any], kept: list[Any]
+) -> None:
+    path = lines(tmp_path / "sft.jsonl", {"messages": messages, "max_tokens": 9}, CHAT)
+    found = load_workload(str(path))
+    assert kept in [item.body["messages"] for item in found.items]
+    assert any("1 of 2 chats end with the assistant's answer" in note for note in found.notes) == (
+        kept != messages
+    )
+    assert len(found.notes) == (kept != messages)
+
+
+@pytest.mark.parametrize("setting", [{"continue_final_message": True}, {"add_generation_prompt": False}])
+def test_an_answer_that_is_to_be_continued_stays(tmp_path: Path, setting: dict[str, bool]) -> None:
+    body = {"messages": [ASKED, ANSWER], "max_tokens": 9, **setting}
+    found = load_workload(str(lines(tmp_path / "m.jsonl", {"custom_id": "a", "body": body})))
+    assert (found.items[0].body, found.notes) == (body, ())
+
+
+def test_recorded_traffic_stays_as_it_was_sent(tmp_path: Path) -> None:
+    body = {"messages": [ASKED, ANSWER], "max_tokens": 9}
+    found = load_workload(str(lines(tmp_path / "c.jsonl", captured(body, "e1"))))
+    assert (found.items[0].body, found.notes) == (body, ())
+
+
+LENGTHS = (
+    "output_tokens output_len output_length max_new_tokens max_output_tokens expected_output_len osl"
+    " max_completion_length max_length response_length gen_len max_gen_len n_predict num_predict"
+    " max_tokens_to_sample maxTokens maxOutputTokens maxTokenCount completion_tokens OSL max-new-tokens"
+    " request_output_len tok_output_length"
+)
+
+
+@pytest.mark.parametrize("name", LENGTHS.split(" "))
+def test_another_tool_s_length_is_refused_with_its_line(tmp_path: Path, name: str) -> None:
+    row = {"prompt": "x"}
+    rows = [
+        {**row, name: 24},
+        {**row, name: "24"},
+        {"messages": [ASKED], name: 24},
+        {"custom_id": "a", "body": {**row, name: 24}},
+        {"custom_id": "a", "body": row, name: 24},
+        {"turns": ["one", "two"], name: 24},
+    ]
+    for wrong in rows:
+        with pytest.raises(SpecError, match="line 2") as raised:
+            load_workload(str(lines(tmp_path / "m.jsonl", {**row, "max_tokens": 3}, wrong)))
+        assert name in raised.value.message
+        assert "write max_tokens" in (raised.value.next_step or "")
+
+
+def test_a_completion_has_no_max_completion_tokens(tmp_path: Path) -> None:
+    wrong = lines(tmp_path / "m.jsonl", {"prompt": "x", "max_completion_tokens": 24})
+    with pytest.raises(SpecError, match="max_completion_tokens"):
+        load_workload(str(wrong))
+    recorded = lines(tmp_path / "c.jsonl", captured({"prompt": "x", "max_completion_tokens": 24}, "e1"))
+    assert load_workload(str(recorded)).items[0].body["max_tokens"] == 256
+
+
+def test_a_body_without_a_limit_gets_the_default_and_a_note_says_so(tmp_path: Path) -> None:
+    own = {"prompt": "x", "prompt_tokens": 7, "input_len": 7, "max_seq_len": 9, "completion": "y"}
+    path = lines(tmp_path / "m.jsonl", own, {"prompt": "y", "max_tokens": 3, "output_tokens": 3})
+    found = load_workload(str(path))
+    assert sorted(item.body["max_tokens"] for item in found.items) == [3, 256]
+    (note,) = found.notes
+    assert note.startswith("1 of 2 request bodies have no max_tokens: they get 256")
+    assert "--max-tokens" in note
+    given = load_workload(str(path), max_tokens=5)
+    assert ([item.body["max_tokens"] for item in given.items], given.notes) == ([5, 5], ())
+    turns = lines(tmp_path / "t.jsonl", {"turns": ["one", "two"]}, {"prompt": "x"})
+    free = load_workload(str(turns), default_max_tokens=None)
+    assert (["max_tokens" in item.body for item in free.items], free.notes) == ([False, False], ())
+    recorded = load_workload(str(lines(tmp_path / "c.jsonl", captured({"prompt": "x"}, "e1"))))
+    assert recorded.items[0].body == {"prompt": "x", "max_tokens": 256}
+    assert recorded.notes
+
+
+def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
+    nulls = dict.fromkeys(("n", "best_of", "temperature", "seed", "stop", "max_completion_tokens", "tools"))
+    rows = [
+        {**CHAT, **nulls, "prompt": None, "id": None, "category": None, "labels": None, "turns": None},
+        {"custom_id": None, "body": {**CHAT, **nulls}},
+        {**CHAT, "body": None, "conversation": None, "conversations": None},
+    ]
+    found = {item.prompt_id: item for item in load_workload(str(lines(tmp_path / "m.jsonl", *rows))).items}
+    assert sorted(found) == ["line/00001", "line/00002", "line/00003"]
+    cool = {name: value for name, value in CHAT.items() if name != "temperature"}
+    assert [found[name].body for name in sorted(found)] == [cool, cool, CHAT]
+    assert {item.category for item in found.values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("content", "found", "next_step"),
+    [
+        ('{"prompt": [{"role": "user", "content": "hi"}]}', "prompt is a chat", "write it as messages"),
+        ('{"messages": []}', "messages without content", "one per line"),
+        ('{"prompt": ""}', "prompt without content", "one per line"),
+        ('{"conversation": [{"role": "user", "content": "hi"}]}', "conversation is an id", "messages"),
+        ('{\n  "prompt": "x"\n}\n', "ends on a later line", "jq -c . FILE"),
+        ("prompt,max_tokens\nhi,5\n", "commas separate values", "JSON lines"),
+        ("prompt\tmax_tokens\nhi\t5\n", "tabs separate values", "JSON lines"),
+        ('[\n  {"prompt": "x"},\n  {"prompt" "y"}\n]\n', "line 3: not JSON", "correct the array"),
+        ('[{"prompt": "x", "max_tokens": 5}, {"text": "y"}]', "entry 2", "one per line"),
+    ],
+)
+def test_the_reason_is_the_right_one(tmp_path: Path, content: str, found: str, next_step: str) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_text(content)
+    with pytest.raises(SpecError) as raised:
+        load_workload(str(path))
+    assert found in raised.value.message
+    assert next_step in (raised.value.next_step or "")
+
+
+def test_one_prompt_in_a_list_is_one_prompt_and_an_array_of_bodies_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "array.json"
+    path.write_text(json.dumps([{"prompt": ["x"], "max_tokens": 5}, {"prompt": [[7, 8]]}, CHAT], indent=1))
+    found = {item.prompt_id: item.body for item in load_workload(str(path)).items}
+    assert found["line/00001"] == {"prompt": "x", "max_tokens": 5}
+    assert found["line/00002"]["prompt"] == [7, 8]
+    assert found["line/00003"] == CHAT
+
+
+def said_by(*messages: tuple[str, str], **more: Any) -> dict[str, Any]:
+    return {"conversations": [{"from": role, "value": text} for role, text in messages], **more}
+
+
+def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
+    rows = [
+        said_by(("system", "be brief"), ("human", "one"), ("gpt", "no"), ("human", "two"), id="a"),
+        said_by(("user", "three"), ("assistant", "no"), id="b", max_tokens=7, temperature=0.5),
+        {"conversations": [{"role": "user", "content": "four"}], "id": "c", "system": "in verse"},
+        said_by(("gpt", "only the model"), id="d"),
+        {"conversations": [], "id": "e"},
+    ]
+    path = tmp_path / "sharegpt.json"
+    path.write_text(json.dumps(rows))
+    workload = load_workload(str(path))
+    found = {item.prompt_id: item for item in workload.items}
+    assert sorted(found) == ["a", "b", "c"]
+    assert any("2 of 5 conversations have no message of the user" in note for note in workload.notes)
+    first = found["a"]
+    assert first.body["messages"] == [SYSTEM, {"role": "user", "content": "one"}]
+    assert (first.turn, first.body["max_tokens"], first.body["temperature"]) == (0, 256, 0.0)
+    assert first.then is not None
+    second = first.then("its own")
+    assert second is not None
+    assert second.then is None
+    assert (second.turn, [each["content"] for each in second.body["messages"]]) == (
+        1,
+        ["be brief", "one", "its own", "two"],
+    )
+    assert (found["b"].body["max_tokens"], found["b"].body["temperature"]) == (7, 0.5)
+    assert [each["role"] for each in found["c"].body["messages"]] == ["system", "user"]
+    lined = load_workload(str(lines(tmp_path / "sharegpt.jsonl", *rows)))
+    assert {item.prompt_id: item.body for item in lined.items} == {
+        name: item.body for name, item in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (said_by(("human", "a"), ("function_call", "{}"), ("observation", "7")), "function_call"),
+        (said_by(("human", "a"), ("tool", "7")), "'tool'"),
+        (said_by(("human", "a"), ("system", "b")), "a system message after the first"),
+        (said_by(("human", "a"), tools="[{}]"), "tools"),
+        ({"conversations": ["a"]}, "a list of objects"),
+        ({"conversations": [{"from": "human", "value": None}]}, "found None of human"),
+    ],
+)
+def test_sharegpt_with_more_than_messages_is_refused_with_the_line(
+    tmp_path: Path, row: dict[str, Any], found: str
+) -> None:
+    with pytest.raises(SpecError, match="line 2") as raised:
+        load_workload(str(lines(tmp_path / "m.jsonl", said_by(("human", "fine")), row)))
+    assert found in raised.value.message
+    assert raised.value.next_step
+
+
+BODIES = "".join(json.dumps({"prompt": f"def f{n}():", "max_tokens": 8}) + "\n" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le", "utf-32be", "utf-8-sig"]
+)
+def test_text_of_another_encoding_is_named_and_the_advice_makes_it_readable(
+    tmp_path: Path, encoding: str
+) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(BODIES.encode(encoding))
+    if encoding != "utf-8-sig":
+        with pytest.raises(SpecError) as raised:
+            load_workload(str(path))
+        advised = re.search(r"iconv -f (\S+) -t utf-8", raised.value.next_step or "")
+        assert advised is not None
+        assert advised[1] == encoding
+        path.write_bytes(path.read_bytes().decode(advised[1]).encode())
+    assert len(load_workload(str(path)).items) == 9
+
+
+def zipped(name: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, BODIES)
+    return packed.getvalue()
+
+
+def tarred() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo("m.jsonl")
+        member.size = len(BODIES)
+        archive.addfile(member, io.BytesIO(BODIES.encode()))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"PAR1\x15\x04\x15\x10\x15\x14" + bytes(50) + b"PAR1", "Parquet"),
+        (b"ARROW1\0\0" + bytes(50), "Arrow"),
+        (zipped("m.jsonl"), "zip archive"),
+        (zipped("[Content_Types].xml"), "Excel"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(50), "Excel"),
+        (b"\x28\xb5\x2f\xfd" + bytes(50), "zstd"),
+        (lzma.compress(BODIES.encode()), "xz"),
+        (bz2.compress(BODIES.encode()), "bzip2"),
+        (tarred(), "tar"),
+        (gzip.compress(tarred()), "tar"),
+        (gzip.compress(gzip.compress(BODIES.encode())), "gzip"),
+        (b"SQLite format 3\0" + bytes(50), "SQLite"),
+    ],
+)
+def test_another_kind_of_file_is_named(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(SpecError) as raised:
+        load_workload(str(path))
+    assert kind in raised.value.message
+    assert raised.value.next_step
+    assert "latin1" not in raised.value.next_step

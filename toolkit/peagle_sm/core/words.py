@@ -168,14 +168,46 @@ def install_command(extra: str) -> str:
 
 
 _TO_UTF8 = "Convert it to UTF-8, for example with `iconv -f latin1 -t utf-8 FILE`."
+_PANDAS = (
+    "Write it as JSON lines, for example with `python -c \"import pandas; pandas.read_{}('FILE')"
+    ".to_json('FILE.jsonl', orient='records', lines=True)\"`."
+)
+_UNPACK = "Unpack it first: `{} FILE`."
+#: How the bytes of other files begin: a pattern, what it is, and the next step.
+_OTHER_FILES = (
+    (rb"PAR1[\x00-\x1f]", "a Parquet file", _PANDAS.format("parquet")),
+    (rb"ARROW1\x00\x00|\xff{4}.{3}\x00", "an Arrow file", _PANDAS.format("feather")),
+    (rb"PK\x03\x04.{26}\[Content_Types\]|\xd0\xcf\x11\xe0", "an Excel file", _PANDAS.format("excel")),
+    (rb"PK\x03\x04|PK\x05\x06", "a zip archive", _UNPACK.format("unzip")),
+    (rb"\x1f\x8b", "a gzip archive", _UNPACK.format("gunzip")),
+    (rb"\x28\xb5\x2f\xfd", "a zstd archive", _UNPACK.format("zstd -d")),
+    (rb"\xfd7zXZ\x00", "an xz archive", _UNPACK.format("xz -d")),
+    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", "a bzip2 archive", _UNPACK.format("bzip2 -d")),
+    (rb"\x04\x22\x4d\x18", "an lz4 archive", _UNPACK.format("lz4 -d")),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK.format("7z x")),
+    (rb".{257}ustar", "a tar archive", _UNPACK.format("tar -xf")),
+    (rb"SQLite format 3\x00", "an SQLite database", "Write its rows as text in UTF-8."),
+    (rb"%PDF-\d", "a PDF file", "Write its text in UTF-8."),
+    (rb"Obj\x01", "an Avro file", "Write its rows as JSON lines in UTF-8."),
+)
+#: Byte order marks; UTF-32's first, since UTF-16's begins it.
+_MARKS = (
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_SAMPLE = 4096  #: bytes by which an encoding without a mark is recognised
 
 
 def utf8_text(data: bytes, where: str, first_line: int = 1) -> str:
     """Decode text; ``first_line`` is the number of its first line.
 
     Raises:
-        SpecError: it is not UTF-8; the message has ``where``, the line and the byte.
+        SpecError: it is not UTF-8; the message has ``where``, the line and the byte, or what else it is.
     """
+    if first_line == 1:
+        refuse_other_files(data, where)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -185,6 +217,45 @@ def utf8_text(data: bytes, where: str, first_line: int = 1) -> str:
             "allowed: UTF-8 text.",
             next_step=_TO_UTF8,
         ) from None
+
+
+def refuse_other_files(data: bytes, where: str) -> None:
+    """Refuse bytes that begin as an archive, a table, or text in UTF-16 or UTF-32."""
+    encoding = _encoding_of(data)
+    if encoding is not None:
+        raise SpecError(
+            f"{where} is {encoding.upper()} text; allowed: UTF-8 text.",
+            next_step=f"Convert it to UTF-8: `iconv -f {encoding} -t utf-8 FILE`.",
+            details={"found": encoding, "allowed": "utf-8"},
+        )
+    for pattern, kind, next_step in _OTHER_FILES:
+        if re.match(pattern, data, re.DOTALL):
+            raise SpecError(
+                f"{where} is {kind}; allowed: UTF-8 text.",
+                next_step=next_step,
+                details={"found": kind, "allowed": "utf-8"},
+            )
+
+
+def _encoding_of(data: bytes) -> str | None:
+    """Return the encoding by its byte order mark, or by where the NUL bytes are; None for all others.
+
+    Text that is mostly of the first 256 characters has a NUL in each other byte in UTF-16, and in three of
+    four in UTF-32.
+    """
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return name
+    head = data[: min(len(data), _SAMPLE) // 4 * 4]
+    if b"\0" not in head:
+        return None
+    nulls = [head[place::4].count(0) > len(head) // 8 for place in range(4)]
+    return {
+        (False, True, True, True): "utf-32le",
+        (True, True, True, False): "utf-32be",
+        (False, True, False, True): "utf-16le",
+        (True, False, True, False): "utf-16be",
+    }.get((nulls[0], nulls[1], nulls[2], nulls[3]))
 
 
 def encoded_utf8(text: str, where: str) -> bytes:

@@ -239,10 +239,10 @@ def _few(held_out: Sequence[PromptGroup], general: Sequence[PromptGroup]) -> lis
     return [
         f"{name}: {len(groups):,} conversations; `peagle-sm learn prove` needs at least"
         f" {FEWEST_CONVERSATIONS}, so no head can be offered with this set. Add prompts of other"
-        f" conversations to {field}"
-        for name, field, groups in (
-            ("held out", "data.prompts", held_out),
-            ("general", "data.general", general),
+        f" conversations to {field}, or {change}"
+        for name, field, change, groups in (
+            ("held out", "data.prompts", "raise data.held_out", held_out),
+            ("general", "data.general", "lower data.general_trained", general),
         )
         if groups and len(groups) < FEWEST_CONVERSATIONS
     ]

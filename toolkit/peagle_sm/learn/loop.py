@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,17 @@ from peagle_sm.core.errors import NotFound, NotOffered, SpecError
 from peagle_sm.core.learn.proof import Proof, faults_of
 from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.learn.steps import StepCost
-from peagle_sm.learn.data import DataPlan, make_data, need_general, plan_data
+from peagle_sm.learn.data import DataOffer, DataPlan, make_data, need_general, plan_data
 from peagle_sm.learn.promote import promote, settle
 from peagle_sm.learn.prompts import places_of
-from peagle_sm.learn.prove import bound_of, plan_prove, prove, stored_proof, thresholds_of
+from peagle_sm.learn.prove import (
+    bound_of,
+    plan_prove,
+    prove,
+    refuse_few_conversations,
+    stored_proof,
+    thresholds_of,
+)
 from peagle_sm.learn.run import RunStep, StepResult
 from peagle_sm.learn.stored_data import HELD_OUT, channel_content, origin_of, stored_manifest
 from peagle_sm.learn.train import RUNNING_JOB, plan_training, train
@@ -74,6 +81,11 @@ class Loop:
         return plan_data(self.spec, self.session, self.work, base=self.base)
 
     @cached_property
+    def _data_offer(self) -> DataOffer:
+        """What the data step would send; read once, before anything is done."""
+        return self._data_plan().offer
+
+    @cached_property
     def _origin(self) -> list[Any]:
         """What the answers come from beside the prompts; read once, at the start of a run."""
         arm = self._serving_arm()
@@ -97,7 +109,7 @@ class Loop:
         ]
 
     def _data_cost(self, results: Results) -> StepCost:
-        offer = self._data_plan().offer
+        offer = self._data_offer
         what = f"{offer.to_ask:,} answers from {offer.endpoint}"
         if offer.ends_early:
             what += f"; not all: its {offer.ending}"
@@ -172,6 +184,7 @@ class Loop:
     def _prove_cost(self, results: Results) -> StepCost:
         """Estimate two endpoints of one instance each; arms that fit as components cost less."""
         need_general(self.spec.data.general is not None)
+        refuse_few_conversations(self._conversations(results))
         asked = self.spec.prove
         tokens = (asked.prompts or 100) * _SETS * _ARMS * asked.max_tokens
         start = LOCAL_START_UP_MINUTES if self.session.is_local else START_UP_MINUTES
@@ -181,6 +194,15 @@ class Loop:
         why = "prove.budget_usd limits what it costs" if asked.budget_usd is None else ""
         why = _NO_PRICE if usd is None else why
         return StepCost("prove", "two arms beside the serving head", usd, asked.budget_usd, unknown=why)
+
+    def _conversations(self, results: Results) -> dict[str, int]:
+        """Count the conversations of each measured set: of the stored data, or of what would be made."""
+        if "data" in results:
+            sets = stored_manifest(self.spec, self.session)["sets"]
+        else:
+            sets = [asdict(each) for each in self._data_offer.sets]
+        counts = {each["name"]: int(each["conversations"]) for each in sets}
+        return {"held-out": counts["held out"], "general": counts.get("general", 0)}
 
     def _prove(self, results: Results) -> StepResult:
         head = str(results["train"]["head"])

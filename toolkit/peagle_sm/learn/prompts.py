@@ -18,7 +18,7 @@ from peagle_sm.core.learn.conversations import LearnPrompt
 from peagle_sm.core.learn.prompts import TargetTexts, is_token_ids, read_target, refuse_unfit
 from peagle_sm.core.slice_values import LONGEST_VALUE
 from peagle_sm.measure.load.work import WorkItem
-from peagle_sm.measure.workloads import limit_of, load_workload
+from peagle_sm.measure.workloads import limit_field, limit_of, load_workload
 from peagle_sm.service.heads.checking import Place, Sources
 from peagle_sm.traffic.redaction import Redactor
 
@@ -84,7 +84,7 @@ def read_prompts(
             raise SpecError(f"{what}: no file matches {base / source}", next_step="Correct the pattern.")
         paths += places
     for number, path in enumerate(paths, start=1):
-        loaded = load_workload(path, max_tokens=None, session=session, related=False)
+        loaded = load_workload(path, default_max_tokens=None, session=session, related=False)
         hashes[path], begins = loaded.sha256, prefix + (f"{number}/" if len(paths) > 1 else "")
         notes += loaded.notes
         for position, item in enumerate(loaded.items, start=1):
@@ -122,7 +122,7 @@ def clean_prompt(
     """Return a request without secrets under a name: as the prompt that is split, and as what is sent."""
     clean = redacting(replace(item, prompt_id=name), redactor, max_tokens)
     later = turns_of(item)[1:]
-    turns = (clean.body["messages"][0]["content"], *map(redactor.text, later)) if later else ()
+    turns = (clean.body["messages"][-1]["content"], *map(redactor.text, later)) if later else ()
     given = clean.conversation or None
     return LearnPrompt(name, clean.body, clean.category, clean.labels, turns, given), clean
 
@@ -142,8 +142,7 @@ def redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
     body: dict[str, Any] = {name: each for name, each in item.body.items() if name not in _DROPPED}
     body = redactor.redact(body)
     limit = limit_of(item)
-    name = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
-    body[name] = max_tokens if limit is None else min(limit, max_tokens)
+    body[limit_field(body)] = max_tokens if limit is None else min(limit, max_tokens)
     follow = item.then
 
     def then(answer: str) -> WorkItem | None:

@@ -13,16 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from peagle_sm import __version__
+from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
-from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PlanRefused, SpecError
+from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.learn.homes import Home
 from peagle_sm.core.learn.proof import (
@@ -36,6 +38,7 @@ from peagle_sm.core.learn.proof import (
     parse_proof,
 )
 from peagle_sm.core.learn.spec import LearnSpec
+from peagle_sm.core.plan.payloads import VARIANT
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.arms import (
@@ -70,7 +73,7 @@ from peagle_sm.measure.load.work import WorkItem
 from peagle_sm.measure.packs.long_context import make as make_long
 from peagle_sm.measure.packs.pack import Make, PackNotMeasured
 from peagle_sm.measure.packs.run import model_of
-from peagle_sm.measure.results.records import Load
+from peagle_sm.measure.results.records import ArmRecord, Load
 from peagle_sm.measure.results.result_file import Outcome, Results
 from peagle_sm.measure.verify.engines import EndpointEngine, EnginePair
 from peagle_sm.measure.verify.run import QUICK, verify
@@ -224,7 +227,8 @@ def plan_prove(
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     need_general(GENERAL in manifest["files"])
     general = _workload(spec, session, work, manifest, GENERAL)
-    refuse_few_conversations({"held-out": held_out, "general": general})
+    few = {"held-out": held_out, "general": general}
+    refuse_few_conversations({name: conversations_in(each.items) for name, each in few.items()})
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
@@ -248,21 +252,20 @@ def plan_prove(
     return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer, apart)
 
 
-def refuse_few_conversations(sets: Mapping[str, Workload]) -> None:
+def refuse_few_conversations(counts: Mapping[str, int]) -> None:
     """Refuse a proof that no measurement can decide: its verdict is over conversations.
 
     Raises:
         PlanRefused: one of the sets has too few; nothing was created.
     """
-    few = {name: conversations_in(each.items) for name, each in sets.items()}
-    few = {name: count for name, count in few.items() if count < FEWEST_CONVERSATIONS}
+    few = {name: count for name, count in counts.items() if count < FEWEST_CONVERSATIONS}
     if few:
-        told = ", ".join(f"the {name} prompts are of {count}" for name, count in few.items())
+        sets = ", ".join(f"the {name} prompts are of {count}" for name, count in few.items())
         raise PlanRefused(
-            f"a proof needs at least {FEWEST_CONVERSATIONS} conversations in each set; {told}. Nothing was"
+            f"a proof needs at least {FEWEST_CONVERSATIONS} conversations in each set; {sets}. Nothing was"
             " created.",
-            next_step="Add prompts of other conversations to data.prompts and data.general, raise"
-            " prove.prompts if it is set, and run `peagle-sm learn data` again.",
+            next_step="Add prompts of other conversations to data.prompts and data.general, or raise"
+            " data.held_out or lower data.general_trained, and run `peagle-sm learn data` again.",
             details={"findings": [], "found": few, "allowed": FEWEST_CONVERSATIONS},
         )
 
@@ -459,6 +462,7 @@ def _measured(
         serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
         new = {name: described_arm(session, name, each, plan.homes[name]) for name, each in plans.items()}
         arms = [new[PLAIN], serving, new[CANDIDATE]]
+        every: list[Results] = []
 
         def measured(name: str, workload: Workload, ended: Callable[[Measured], bool]) -> Results:
             progress(Event("check", f"{name} prompts: {len(workload.items):,}, three arms in turns"))
@@ -467,12 +471,14 @@ def _measured(
             # Acceptance depends on sampling, so each request keeps its own parameters.
             setup = Setup(workload.items, (_ALONE,), temperature=workload.temperature, ended=ended)
             outcome = given.measure([nullcontext(arms)], setup, workload, path, services, control=False)
+            every.append(outcome.results)
             return outcome.results
 
         def whole(name: str, workload: Workload) -> SetEvidence:
             return set_evidence(measured(name, workload, lambda _: False), asked.confidence)
 
         records = [each.arm for each in arms]
+        began = session.now()
         first = measured("held-out", plan.held_out, lambda found: ends_early(found, records, wanted))
         held_out, hopeless = set_evidence(first, asked.confidence), hopeless_ratio(first, wanted)
         if hopeless is not None:
@@ -485,11 +491,10 @@ def _measured(
         )
         long_work = _long_prompts(arms[0], plain, asked.seed)
         long_context = None if long_work is None else whole("long", long_work)
+        ended = session.now()
         progress(Event("check", "comparing the candidate's answers with the target's own"))
         options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
-        items = [
-            replace(each, body={**each.body, "temperature": 0.0}) for each in plan.held_out.items[:_VERIFIED]
-        ]
+        items = greedy(plan.held_out.items[:_VERIFIED])
         told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
         checks = checks_of(told)
     return ProofEvidence(
@@ -497,7 +502,29 @@ def _measured(
         general=general,
         long_context=long_context,
         identity=checks,
+        # Read last: a minute of the metric arrives a minute or two later.
+        other_requests=other_requests(session, serving.arm, every, began, ended),
     )
+
+
+def greedy(items: Sequence[WorkItem]) -> list[WorkItem]:
+    """Return requests at temperature 0: only greedy answers can be identical."""
+    return [replace(each, body={**each.body, "temperature": 0.0}) for each in items]
+
+
+def other_requests(
+    session: Session, arm: ArmRecord, every: Sequence[Results], began: datetime, ended: datetime
+) -> float | None:
+    """Return how many requests of others the serving head got for each own one; None if not known."""
+    own = sum(each.arm == SERVING for results in every for each in results.requests)
+    named = {"EndpointName": arm.endpoint, "VariantName": VARIANT}
+    if arm.component is not None:
+        named = {"InferenceComponentName": arm.component}
+    try:
+        got = cloudwatch.invocations(session, named, began, ended)
+    except PeagleError:
+        return None
+    return (got - own) / own if 0 < own <= got else None
 
 
 def _long_prompts(plain: Described, engine: Any, seed: int) -> Workload | None:

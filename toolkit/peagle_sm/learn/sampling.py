@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -18,7 +19,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_sm.aws.files import writing
-from peagle_sm.core.errors import PlanRefused, SpecError, StreamError
+from peagle_sm.core.errors import (
+    PlanRefused,
+    SpecError,
+    StreamError,
+    StreamReportedError,
+    refused_by_engine,
+)
 from peagle_sm.core.learn.conversations import exact_key
 from peagle_sm.core.learn.token_rows import Sampled, checked, prompt_ids_of, said
 from peagle_sm.core.spec.hours import Hours, HoursError, closing, next_closing, next_opening, parse_hours
@@ -345,7 +352,27 @@ class Sampling:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self.engine.stream(body)
-            except StreamError:
+            except StreamError as error:
+                refused = _late_refusal(error)
+                if refused is not None:
+                    raise refused from error
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
+
+
+#: Of a 4xx: those that another attempt may pass (timeout, conflict, too early, too many, client left).
+_AGAIN = (408, 409, 425, 429, 499)
+
+
+def _late_refusal(error: StreamError) -> SpecError | None:
+    """Return the refusal that the engine wrote into a stream; None for a broken stream.
+
+    vLLM checks some parameters only when the stream has begun, such as ``min_p`` with speculation. The HTTP
+    status is 200 then, and the error's own code is 4xx.
+    """
+    reported = error.details.get("engine_error") if isinstance(error, StreamReportedError) else None
+    code = str((reported or {}).get("code"))
+    if reported is None or not re.fullmatch(r"4\d\d", code) or int(code) in _AGAIN:
+        return None
+    return refused_by_engine(int(code), str(reported.get("message") or error.message), error.details)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -171,6 +172,20 @@ def metric_minutes(session: Session, namespace: str, metric: str, since: datetim
 def has_alarm(session: Session, name: str) -> bool:
     """Return whether an alarm exists."""
     return bool(session.api("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"])
+
+
+def invocations(session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime) -> float:
+    """Return how many requests a variant or a component got in the minutes of a period."""
+    found = session.api("cloudwatch").get_metric_statistics(
+        Namespace="AWS/SageMaker",
+        MetricName="Invocations",
+        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
+        StartTime=since.replace(second=0, microsecond=0),
+        EndTime=until,
+        Period=60,
+        Statistics=["Sum"],
+    )
+    return math.fsum(float(point["Sum"]) for point in found.get("Datapoints", []))
 
 
 def remove_alarms(session: Session, names: Sequence[str]) -> None:

@@ -230,7 +230,7 @@ def _today(draft: Draft) -> dt.date | None:
     why="Whoever may invoke the endpoint can crash or stall an older engine with one request.",
     source="vLLM security advisories (November 2026); SageMaker passes on only /invocations and /ping",
     remedy="Let only trusted callers invoke the endpoint, or build this project's image "
-    "(docs/explanation/container.md): its gate refuses such requests. AWS has no image at the floor.",
+    "(`peagle-sm help container`): its gate refuses such requests. AWS has no image at the floor.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/security/advisories",
 )

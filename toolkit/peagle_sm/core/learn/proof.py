@@ -101,8 +101,9 @@ class ProofEvidence:
     ``head_faults`` are errors of `heads check`; with one, nothing else was measured. ``canary_fault`` is why
     the gate's canary kept the candidate from serving. ``hopeless`` is the acceptance ratio, with an interval
     of `SURE`, for which the measurement ended early. ``long_context`` is a set of long prompts.
-    ``trained_apart``: the head was trained on the training part of the same set as the prompts. Each is None
-    if it does not apply, was not measured or is not known.
+    ``trained_apart``: the head was trained on the training part of the same set as the prompts.
+    ``other_requests``: requests of others that the serving head answered meanwhile, for each one of the
+    proof. Each is None if it does not apply, was not measured or is not known.
     """
 
     head_faults: tuple[str, ...] = ()
@@ -113,8 +114,15 @@ class ProofEvidence:
     canary_fault: str | None = None
     hopeless: Ratio | None = None
     trained_apart: bool | None = None
+    other_requests: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the serving head had other traffic, which makes it slower than an idle candidate."""
+        return self.other_requests is not None and self.other_requests > BUSY
 
 
+BUSY = 0.1  #: requests of others for each one of the proof, from which the speed is no verdict
 UNKNOWN_TRAINING = (
     "what the head was trained on is not known: if it learned the held-out prompts, this shows nothing"
 )
@@ -142,7 +150,8 @@ def decide(evidence: ProofEvidence, wanted: Thresholds) -> ProofDecision:
     """Offer a head only if it passed every check, is significantly better on held-out prompts, and no worse.
 
     No worse: on general prompts the whole interval of the acceptance ratio is above the allowed loss. A
-    speed-up or a long context that is significantly worse refuses it, too.
+    speed-up or a long context that is significantly worse refuses it, too. Beside a serving head with other
+    traffic the speed flatters the idle candidate, so it can refuse it and shows nothing else.
     """
     if evidence.head_faults:
         return ProofDecision(False, tuple(f"heads check: {fault}" for fault in evidence.head_faults))
@@ -158,7 +167,22 @@ def decide(evidence: ProofEvidence, wanted: Thresholds) -> ProofDecision:
     ]
     notes = [] if evidence.long_context is not None else ["long contexts were not measured"]
     notes += [] if evidence.trained_apart else [UNKNOWN_TRAINING]
+    notes += _speed_notes(evidence)
     return ProofDecision(not reasons, tuple(reasons), tuple(notes))
+
+
+def _speed_notes(evidence: ProofEvidence) -> list[str]:
+    if evidence.is_busy:
+        return [
+            f"speed: no verdict, the serving head also answered {evidence.other_requests:.2g} requests of"
+            " others for each one of the proof, and the candidate was idle; the acceptance decided"
+        ]
+    if evidence.other_requests is None:
+        return [
+            "speed: whether the serving head had other traffic, which makes the candidate look faster, is not"
+            " known"
+        ]
+    return []
 
 
 def is_hopeless(ratio: Ratio | None, wanted: Thresholds) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, NetworkId, RoleArn
 from peagle_sm.core.spec.validation import OwnTags, SpecPart, explain, read_mapping, with_lines
@@ -242,7 +243,9 @@ class ProveSpec(SpecPart):
         default=0.02, ge=0, le=1, description="Most that general prompts may lose; 0.02 is 2%."
     )
     prompts: int | None = Field(
-        default=None, ge=2, description="Most prompts of each of the two sets; left out, all."
+        default=None,
+        ge=FEWEST_CONVERSATIONS,
+        description="Most prompts of each of the two sets, of many conversations; left out, all.",
     )
     max_tokens: int = Field(default=256, ge=1, description="Most tokens of each measured answer.")
     budget_usd: float | None = Field(

@@ -135,12 +135,12 @@ def _read(session: Session, file: PromptFile, path: Path) -> tuple[list[LearnPro
         content, ends = _unpacked(content, ends)
     if not ends:
         content = content[: content.rfind(b"\n") + 1]
-    if not content.strip():
-        return [], ends
+    if not content.strip() or (not ends and content.lstrip().startswith(b"[")):
+        return [], ends  # of a JSON array only the whole can be read
     path.write_bytes(content)
     recorded = begins_as_record(path)
     try:
-        items = load_workload(str(path), max_tokens=None, session=lambda: session).items
+        items = load_workload(str(path), default_max_tokens=None, session=lambda: session).items
     except SpecError as error:
         if recorded:  # of recorded traffic the job notes what it cannot read
             return [], ends

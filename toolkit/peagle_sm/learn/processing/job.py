@@ -218,7 +218,7 @@ def read_file(task: FileTask) -> FileLines:
     if not recorded and not read_bytes(task.path).strip():
         return FileLines((), {}, 0, size, (f"{task.key} is empty",))
     try:
-        loaded = load_workload(str(task.path), max_tokens=None, related=False)
+        loaded = load_workload(str(task.path), default_max_tokens=None, related=False)
     except SpecError as error:
         said = error.message.replace(str(task.path), task.key)
         if recorded:

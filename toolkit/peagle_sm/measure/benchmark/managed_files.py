@@ -166,7 +166,7 @@ _ROLE_STEP = (
     "Give --role-arn: a role that sagemaker.amazonaws.com may assume, with sagemaker:InvokeEndpoint, "
     "sagemaker:InvokeEndpointWithResponseStream and sagemaker:DescribeEndpoint on the endpoint, "
     "s3:GetObject, s3:PutObject and s3:ListBucket on the bucket, and logs:CreateLogGroup, "
-    "logs:CreateLogStream and logs:PutLogEvents; docs/how-to/managed.md has its commands."
+    "logs:CreateLogStream and logs:PutLogEvents; `peagle-sm help managed` has its commands."
 )
 
 

@@ -183,11 +183,14 @@ def _doubt_of(
 
 def doubted_lines(comparisons: Iterable[ComparisonRecord]) -> list[str]:
     """Write the notes on comparisons of too few conversations; the other doubts have notes of their own."""
-    found: dict[tuple[str, str], None] = {}
+    found: dict[str, dict[str, None]] = {}
     for row in comparisons:
         if row.doubt is not None and "conversation" in row.doubt:
-            found[row.load.label, row.doubt] = None
-    return [f"{load}: no verdict: {doubt}. Turns of one conversation are one unit" for load, doubt in found]
+            found.setdefault(row.doubt, {})[row.load.label] = None
+    return [
+        f"{', '.join(loads)}: no verdict: {doubt}. Turns of one conversation are one unit"
+        for doubt, loads in found.items()
+    ]
 
 
 def _depends_on(row: ComparisonRecord, lost: set[tuple[str, Load]]) -> bool:
@@ -195,13 +198,13 @@ def _depends_on(row: ComparisonRecord, lost: set[tuple[str, Load]]) -> bool:
 
 
 def late_lines(points: Iterable[PointRecord]) -> list[str]:
-    """Write the notes on latencies, for each load at which the client was late."""
+    """Write the note on latencies, with the loads at which the client was late."""
     late = [point for point in points if is_late(point.client)]
     return _lines(late, "measured latencies may be too long; rates and ratios are valid", _client)
 
 
 def short_lines(points: Iterable[PointRecord]) -> list[str]:
-    """Write the notes on rates, for each load whose window was too short."""
+    """Write the note on rates, with the loads whose window was too short."""
     short = [point for point in points if is_short(point) and not is_withheld(point.client)]
     return _lines(short, "measured rates may be too high", _window)
 
@@ -212,7 +215,7 @@ def doubt_lines(points: Sequence[PointRecord]) -> list[str]:
 
 
 def withheld_lines(points: Iterable[PointRecord]) -> list[str]:
-    """Write the notes that replace withheld figures, for each load."""
+    """Write the note that replaces withheld figures, with its loads."""
     return _lines([point for point in points if is_withheld(point.client)], "withheld", _client)
 
 
@@ -226,16 +229,26 @@ def _window(point: PointRecord) -> str:
 
 
 def _lines(points: Iterable[PointRecord], what: str, reason_of: Callable[[PointRecord], str]) -> list[str]:
-    """Format lines like ``c=8: WHAT: the client was 9.1 ms late … (none, p-eagle)``."""
-    by_load: dict[Load, dict[str, list[str]]] = {}
+    """Format a note as one line with all its loads.
+
+    ``c=8: WHAT: the client was 9.1 ms late … (none, p-eagle)`` for one load;
+    ``c=1, c=8: WHAT: the client was 9.1 ms late … (none at c=1, c=8)`` for several.
+    """
+    by_reason: dict[str, dict[Load, list[str]]] = {}
     for point in points:
-        reason = reason_of(point)
-        by_load.setdefault(point.load, {}).setdefault(reason, []).append(point.arm)
-    return [
-        f"{load.label}: {what}: "
-        + "; ".join(f"{reason} ({', '.join(dict.fromkeys(arms))})" for reason, arms in reasons.items())
-        for load, reasons in by_load.items()
-    ]
+        by_reason.setdefault(reason_of(point), {}).setdefault(point.load, []).append(point.arm)
+    loads = list(dict.fromkeys(load for found in by_reason.values() for load in found))
+
+    def arms(found: dict[Load, list[str]]) -> str:
+        by_names: dict[str, list[str]] = {}
+        for load, each in found.items():
+            by_names.setdefault(", ".join(dict.fromkeys(each)), []).append(load.label)
+        if len(loads) == 1:
+            return next(iter(by_names))
+        return "; ".join(f"{names} at {', '.join(labels)}" for names, labels in by_names.items())
+
+    reasons = "; ".join(f"{reason} ({arms(found)})" for reason, found in by_reason.items())
+    return [f"{', '.join(load.label for load in loads)}: {what}: {reasons}"] if loads else []
 
 
 @dataclass(frozen=True)

@@ -238,6 +238,7 @@ def _categories(view: View, row: ComparisonRecord) -> Safe:
         for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
+    caption += "" if row.doubt is None else f"; no verdict: {row.doubt}"
     return table(["category", "speed-up", "95% interval", axis.head()], body, caption=caption)
 
 

@@ -22,6 +22,7 @@ from peagle_sm.measure.results.records import (
 
 #: Pairs of modes for the headline, best first.
 _QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
+_PROOF = ("candidate", "serving")  #: arms of `learn prove`
 _CLAIMS = {
     "faster": "{a} is {ratio} {b}",
     "slower": "{a} is slower than {b}: {ratio}",
@@ -44,8 +45,14 @@ class Verdict:
 
 
 def chief(view: View) -> ComparisonRecord | None:
-    """Choose the headline's comparison: P-EAGLE over EAGLE-3 if possible, at the lowest load."""
+    """Choose the headline's comparison: P-EAGLE over EAGLE-3 if possible, at the lowest load.
+
+    Of a proof it is the candidate over the serving head.
+    """
     rows = [row for row in view.comparisons if not row.control]
+    proof = [row for row in rows if (row.faster, row.slower) == _PROOF]
+    if proof:
+        return proof[0]
     for faster, slower in _QUESTIONS:
         found = [row for row in rows if _modes(view, row) == (faster, slower)]
         if found:
@@ -174,8 +181,17 @@ def _of_fits(view: View) -> Verdict:
     rates = "; ".join(told for fit in fits if (told := _rates(fit)))
     second = f"Tokens per second: {rates}." if rates else ""
     table = next((one for one in view.tables if one.mode == mode), None)
-    headline = f"Best K for {formatting.MODE_NAMES[mode]}: {said}" if table is None else _of_table(table)
+    headline = _of_fit(fits[0], said, several=len(fits) > 1) if table is None else _of_table(table)
     return Verdict(headline, "", (reach,), second)
+
+
+def _of_fit(fit: FitRecord, best: str, *, several: bool) -> str:
+    """Write the K that goes into the spec and whether it is certain; older files have only the best ones."""
+    name = formatting.MODE_NAMES[fit.mode]
+    if fit.chosen_k is None:
+        return f"Best K for {name}: {best}"
+    sure = "" if fit.certain else ", not certain"
+    return f"K={fit.chosen_k} for {name}{sure}" + (f"; each load alone: {best}" if several else "")
 
 
 def _of_table(table: TableRecord) -> str:

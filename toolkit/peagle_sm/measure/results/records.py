@@ -305,7 +305,11 @@ class KPoint:
 
 @dataclass(frozen=True)
 class FitRecord:
-    """Result of the tuner for one mode under one load."""
+    """Result of the tuner for one mode under one load.
+
+    ``chosen_k`` is the K for all loads, which is written into the spec; ``certain``: no other K may be
+    faster. Both are None in older files.
+    """
 
     mode: Mode
     load: Load
@@ -314,6 +318,8 @@ class FitRecord:
     reason: str
     deployments: int
     usd: float | None
+    chosen_k: int | None = None
+    certain: bool | None = None
 
 
 @dataclass(frozen=True)

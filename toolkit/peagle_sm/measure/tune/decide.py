@@ -44,6 +44,11 @@ class Choice:
     guess: tuple[int, float] | None = None  #: a K that was not measured and is expected faster, and the ratio
 
     @property
+    def is_certain(self) -> bool:
+        """Whether no smaller K is as fast for all that is known, and none that was not measured faster."""
+        return not self.open_ks and self.guess is None
+
+    @property
     def reason(self) -> str:
         """Reason for this K, in words."""
         if self.k == self.expected_best:

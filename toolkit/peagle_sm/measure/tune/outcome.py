@@ -105,6 +105,8 @@ def fit_records(result: ModeResult, usd: float | None) -> list[FitRecord]:
             reason="; ".join(_reasons(result, concurrency, choice)),
             deployments=result.deployments,
             usd=usd,
+            chosen_k=result.common.k,
+            certain=result.common.is_certain,
         )
         for concurrency, choice in result.choices.items()
     ]

@@ -292,6 +292,14 @@ def judge_long_context(cases: Sequence[LongCase], floor: NoiseFloor) -> CheckVer
             figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance.acceptance_length
     longest = figures["longest_tokens"]
     said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered identically"
+    tied = [max(case.gaps) for case in cases if case.candidate.ids != case.baseline.ids and case.gaps]
+    tied = [gap for gap in tied if gap <= limit]
+    if tied:
+        figures |= {"near_ties": len(tied), "largest_near_tie_nats": max(tied)}
+        said += (
+            f", {len(tied)} differ{'s' if len(tied) == 1 else ''} at a near tie: the token is at most"
+            f" {max(tied):.2g} nats below the target's best (allowed: {limit:.2g})"
+        )
     figures["noise_nats"] = noise
     power = (
         f"detects {f'a gap above {limit:.2g} nats' if limit else 'a difference'} on any of "

@@ -105,7 +105,9 @@ def load_prompts(
     session: Callable[[], Session] | None = None,
 ) -> Workload:
     """Load a workload; errors as `load_workload`. ``count`` None: all prompts, but at most ``at_most``."""
-    workload = load_workload(name, seed=seed, count=count, first_turn_only=True, session=session)
+    workload = load_workload(
+        name, seed=seed, count=count, first_turn_only=True, default_max_tokens=None, session=session
+    )
     if count is None and len(workload.items) > at_most:
         workload = replace(workload, items=workload.items[:at_most])
     return workload

@@ -5,7 +5,7 @@
 ``mt-bench``              80 conversations of two turns; fetched once, checked, Apache-2.0
 ``speed-bench[:SPLIT]``   qualitative (default) or throughput_1k … 32k; fetched, NVIDIA's licence
 ``synthetic:IN/OUT``      random token ids of given lengths
-a file or directory       OpenAI bodies as JSON lines, recorded traffic, or SageMaker data capture
+a file or directory       OpenAI bodies as JSON lines, ShareGPT, recorded traffic, or data capture
 ``s3://BUCKET/PREFIX``     recorded traffic, or SageMaker data capture
 ========================= =====================================================================
 
@@ -33,7 +33,7 @@ from peagle_sm.measure.workloads import own_prompts, public_datasets
 from peagle_sm.measure.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url
 
 Api = Literal["auto", "chat", "completion"]
-MAX_TOKENS = 256  #: default of prompts without their own request body
+MAX_TOKENS = 256  #: default of prompts and bodies without a limit of their own
 _LONGEST_SALT = 128
 TEMPERATURE = 0.0  #: greedy: the only temperature at which all modes must give the same answers
 
@@ -42,8 +42,9 @@ TEMPERATURE = 0.0  #: greedy: the only temperature at which all modes must give 
 class Shape:
     """Options for making requests from prompts.
 
-    ``max_tokens`` and ``temperature`` None: the defaults above for prompts; the user's own bodies keep their
-    values. ``api`` auto: chat for conversations, completion for texts. ``extra`` is added to every body.
+    ``max_tokens`` and ``temperature`` None: the user's own bodies keep their values; prompts get the default
+    temperature. Requests without a limit get ``default_max_tokens`` (None: no limit). ``api`` auto: chat for
+    conversations, completion for texts. ``extra`` is added to every body.
     ``instruction`` is a line before each text that is not a conversation.
     """
 
@@ -53,6 +54,7 @@ class Shape:
     first_turn_only: bool = False
     extra: Mapping[str, Any] | None = None
     instruction: str | None = None
+    default_max_tokens: int | None = MAX_TOKENS
 
 
 def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -> WorkItem:
@@ -63,12 +65,7 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
     """
     if question.body is not None:
         return WorkItem(question.id, _own_body(question.body, shape), question.category, **_kept(question))
-    settings = {
-        "max_tokens": shape.max_tokens or parameters.get("max_tokens") or MAX_TOKENS,
-        "temperature": TEMPERATURE if shape.temperature is None else shape.temperature,
-        **{key: value for key, value in parameters.items() if key != "max_tokens"},
-        **(shape.extra or {}),
-    }
+    settings = _own_body({"temperature": TEMPERATURE, **parameters, **question.settings}, shape)
     if shape.instruction and isinstance(question.prompt, str):
         question = replace(question, prompt=f"{shape.instruction}\n{question.prompt}")
     if question.turns:
@@ -79,9 +76,14 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
                     f"{question.id} is a conversation of {len(turns)} turns; the completion API sends one",
                     next_step="use --api chat, or --first-turn-only",
                 )
+            if question.system is not None:
+                raise SpecError(
+                    f"{question.id} has a system message, which the completion API cannot send",
+                    next_step="leave --api completion out",
+                )
             body = {"prompt": turns[0], **settings}
             return WorkItem(question.id, body, question.category, **_kept(question))
-        return _turn(question, turns, [], settings)
+        return _turn(question, turns, _leading(question.system), settings)
     if shape.api == "chat":
         if not isinstance(question.prompt, str):
             raise SpecError(
@@ -99,18 +101,23 @@ def _kept(question: Question) -> dict[str, Any]:
 
 def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     changed: dict[str, Any] = {}
-    if shape.max_tokens is not None:
-        name = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
-        changed[name] = shape.max_tokens
+    limit = shape.default_max_tokens if limit_in(body) is None else None
+    limit = limit if shape.max_tokens is None else shape.max_tokens
+    if limit is not None:
+        changed[limit_field(body)] = limit
     if shape.temperature is not None:
         changed["temperature"] = shape.temperature
     return {**body, **changed, **(shape.extra or {})}
 
 
+def _leading(system: str | None) -> list[Mapping[str, str]]:
+    return [] if system is None else [{"role": "system", "content": system}]
+
+
 def _turn(
     question: Question, turns: Sequence[str], said: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
 ) -> WorkItem:
-    number = len(said) // 2
+    number = sum(each["role"] == "user" for each in said)
     messages = [*said, {"role": "user", "content": turns[number]}]
 
     def then(answer: str) -> WorkItem:
@@ -127,7 +134,10 @@ def _turn(
 
 
 def conversation_item(item: WorkItem, turns: Sequence[str], settings: Mapping[str, Any]) -> WorkItem:
-    """Return a request as the first turn of a conversation; ``turns`` are all of the user's messages."""
+    """Return a request as the first turn of a conversation; ``turns`` are all of the user's messages.
+
+    Messages of the request before its user message, such as the system message, begin every turn.
+    """
     question = Question(
         item.prompt_id,
         turns=tuple(turns),
@@ -135,7 +145,7 @@ def conversation_item(item: WorkItem, turns: Sequence[str], settings: Mapping[st
         labels=item.labels,
         conversation=item.conversation,
     )
-    return _turn(question, turns, [], settings)
+    return _turn(question, turns, (item.body.get("messages") or ())[:-1], settings)
 
 
 def salted(item: WorkItem, salt: str) -> WorkItem:
@@ -192,13 +202,34 @@ def size_of(item: WorkItem) -> int:
     return len(prompt) if prompt is not None else len(str(item.body.get("messages")))
 
 
-def limit_of(item: WorkItem) -> int | None:
+def limit_field(body: Mapping[str, Any]) -> str:
+    """Return the field by which the engine limits this body's answer; completions have only max_tokens."""
+    chat = "prompt" not in body and body.get("max_completion_tokens") is not None
+    return "max_completion_tokens" if chat else "max_tokens"
+
+
+def limit_in(body: Mapping[str, Any]) -> int | None:
     """Return the answer's maximum number of tokens; None if the body does not set it."""
-    found = item.body.get("max_completion_tokens", item.body.get("max_tokens"))
+    found = body.get(limit_field(body))
     return found if isinstance(found, int) else None
 
 
-__all__ = ["MAX_TOKENS", "NAMES", "Workload", "limit_of", "load_workload", "rounds", "salted", "size_of"]
+def limit_of(item: WorkItem) -> int | None:
+    """Return the maximum number of tokens of a request's answer; None if its body does not set it."""
+    return limit_in(item.body)
+
+
+__all__ = [
+    "MAX_TOKENS",
+    "NAMES",
+    "Workload",
+    "limit_field",
+    "limit_of",
+    "load_workload",
+    "rounds",
+    "salted",
+    "size_of",
+]
 
 NAMES = (
     "humaneval",
@@ -255,6 +286,7 @@ def load_workload(
     category: str | None = None,
     instruction: str | None = None,
     related: bool = True,
+    default_max_tokens: int | None = MAX_TOKENS,
     fetch: Fetch = fetch_url,
     cache: Path | None = None,
     session: Callable[[], Session] | None = None,
@@ -265,7 +297,7 @@ def load_workload(
         name_or_path: one of :data:`NAMES`.
         seed: chooses prompts and their order.
         count: number of prompts; None is all. A larger count extends a smaller one of the same seed.
-        max_tokens: maximum tokens per answer; None is 256, or the value in the user's own bodies.
+        max_tokens: maximum tokens per answer; None is the value in the user's own bodies, or the default.
         temperature: None is 0, or the value in the user's own bodies.
         api: "chat", "completion", or "auto" (chat for conversations, completion for texts).
         file: the named workload's file, instead of the installed or fetched one.
@@ -274,6 +306,7 @@ def load_workload(
         category: only the prompts of this category of SPEED-Bench.
         instruction: a line before each prompt that is not a conversation.
         related: find the turns of one conversation by their texts; False: by the source's ids alone.
+        default_max_tokens: maximum tokens per answer where neither says one; None sets no limit.
         fetch: downloads a URL; tests replace it.
         cache: directory for fetched files; None is the user's cache.
         session: opens the session for an ``s3://`` prefix or encrypted records; None is boto3's default.
@@ -288,7 +321,7 @@ def load_workload(
     kept = cache or cache_dir(os.environ) / "workloads"
     source = _source(name_or_path, seed, count, file, fetch, kept, category, session)
     chosen = choose(by_conversation(source.questions) if related else source.questions, count, seed)
-    shape = Shape(max_tokens, temperature, api, first_turn_only, extra, instruction)
+    shape = Shape(max_tokens, temperature, api, first_turn_only, extra, instruction, default_max_tokens)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)
     return Workload(
         name=source.name,
@@ -297,9 +330,25 @@ def load_workload(
         sha256=source.sha256,
         source=source.origin,
         available=len(source.questions),
-        notes=source.notes,
+        notes=(*source.notes, *_without_limit(chosen, shape)),
         temperature=temperature_of(items),
         hidden=source.hidden,
+    )
+
+
+def _without_limit(questions: Sequence[Question], shape: Shape) -> tuple[str, ...]:
+    """Say how many bodies of the user get the default limit: the engine's own would be 16, or the context."""
+    limit = shape.default_max_tokens
+    if shape.max_tokens is not None or limit is None or limit_in(shape.extra or {}) is not None:
+        return ()
+    count = sum(each.body is not None and limit_in(each.body) is None for each in questions)
+    return (
+        (
+            f"{count:,} of {len(questions):,} request bodies have no max_tokens: they get {limit};"
+            " give another with --max-tokens",
+        )
+        if count
+        else ()
     )
 
 

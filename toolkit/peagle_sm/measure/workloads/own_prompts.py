@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.streams.refusals import KNOWN, refuse_ignored
+from peagle_sm.aws.streams.refusals import CHAT, KNOWN, refuse_ignored
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.request_slices import checked_labels, refuse_many_values
 from peagle_sm.measure.workloads.prompt_files import (
@@ -18,6 +19,7 @@ from peagle_sm.measure.workloads.prompt_files import (
     Source,
     empty,
     is_placeholder,
+    json_array,
     json_lines,
     read_bytes,
     refuse_repeated_ids,
@@ -31,29 +33,52 @@ _CLOSE = 0.75  #: likeness of such a field, as difflib counts it
 
 
 def read_own(path: Path) -> Source:
-    """Read a JSON lines file of request bodies.
+    """Read a JSON lines file (or a JSON array) of request bodies.
 
     A line is an OpenAI body (``{"messages": …}`` or ``{"prompt": …}``), optionally with ``id``, ``category``,
     ``labels`` (``{"team": "search"}``, by which figures are split) and ``conversation`` (an id: turns of one
     conversation are not independent); or OpenAI's batch form
-    ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``.
+    ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``; or one of ShareGPT,
+    ``{"conversations": [{"from": "human", "value": "…"}, …]}``. Of a conversation that holds answers, the
+    last answer is left out of a body, and all answers of ShareGPT's: the endpoint is to give them.
 
     Raises:
         SpecError: a line is none of these, or the file has no prompts.
     """
     content = read_bytes(path)
     lines = _lines(content, path)
-    _refuse_placeholders(lines, path)
-    questions = [_own_question(line, f"{path}, line {number}", number) for number, line in lines]
+    _refuse_placeholders([(number, line) for _, number, line in lines], path)
+    tally: Counter[str] = Counter()
+    questions = [
+        question
+        for where, number, line in lines
+        if (question := _own_question(line, where, number, tally)) is not None
+    ]
     if not questions:
         raise empty(str(path))
     refuse_repeated_ids(questions, str(path))
     refuse_many_values((question.labels for question in questions), str(path))
-    return Source(path.name, tuple(questions), path.name, sha256_of(content), license=None)
+    notes = tuple(f"{count:,} of {len(lines):,} {what}" for what, count in sorted(tally.items()) if count)
+    return Source(path.name, tuple(questions), path.name, sha256_of(content), license=None, notes=notes)
 
 
-def _lines(content: bytes, path: Path) -> list[tuple[int, Mapping[str, Any]]]:
-    return list(json_lines(content, str(path)))
+_ANSWERED = "chats end with the assistant's answer: it is left out, and the endpoint gives its own"
+_SILENT = "conversations have no message of the user and are left out"
+
+
+def _lines(content: bytes, path: Path) -> list[tuple[str, int, Mapping[str, Any]]]:
+    """Return the place, number and object of each line; JSON null is a field that is not set."""
+    array = json_array(content, str(path))
+    found = (
+        [(f"{path}, line {number}", number, line) for number, line in json_lines(content, str(path))]
+        if array is None
+        else [(f"{path}, entry {number}", number, line) for number, line in enumerate(array, start=1)]
+    )
+    return [(where, number, _set_fields(line)) for where, number, line in found]
+
+
+def _set_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _refuse_placeholders(lines: list[tuple[int, Mapping[str, Any]]], path: Path) -> None:
@@ -72,7 +97,7 @@ def _refuse_placeholders(lines: list[tuple[int, Mapping[str, Any]]], path: Path)
 def _refuse_misspelt(line: Mapping[str, Any], where: str) -> None:
     """Refuse a field that is nearly one of ours: it would be sent to the engine, which ignores it."""
     for name in line:
-        if name in _OURS or name in KNOWN:
+        if name in _OURS or name in KNOWN or (name == "conversations" and isinstance(line[name], list)):
             continue
         near = get_close_matches(name.lower(), _SPELT, n=1, cutoff=_CLOSE)
         # `subcategory` and `customer_id` are near, too, and somebody's own.
@@ -84,27 +109,169 @@ def _refuse_misspelt(line: Mapping[str, Any], where: str) -> None:
             )
 
 
-def _own_question(line: Mapping[str, Any], where: str, number: int) -> Question:
+def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Counter[str]) -> Question | None:
     _refuse_misspelt(line, where)
     name = str(line.get("id", line.get("custom_id", f"line/{number:05}")))
-    category = None if line.get("category") is None else str(line["category"])
+    category = None if "category" not in line else str(line["category"])
     labels = checked_labels(line.get("labels") or {}, where)
     conversation = _conversation_of(line, where)
-    if "turns" in line:
-        turns = turns_of(line["turns"], where)
-        return Question(name, turns=turns, category=category, labels=labels, conversation=conversation)
+    if "turns" in line or ("conversations" in line and not line.get("messages")):
+        system, turns = _turns_in(line, where)
+        if not turns:
+            tally[_SILENT] += 1
+            return None
+        return Question(
+            name,
+            turns=turns,
+            system=system,
+            settings=_settings(line, where),
+            category=category,
+            labels=labels,
+            conversation=conversation,
+        )
     body = line.get("body", line)
     if not isinstance(body, dict):
         raise SpecError(f"{where}: body is not a JSON object", next_step='write {"body": {"messages": […]}}')
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
     asked = checked_body(body, where)
-    return Question(name, body=asked, category=category, labels=labels, conversation=conversation)
+    _refuse_other_lengths({**line, **asked}, where)
+    unanswered = _without_last_answer(asked, where)
+    tally[_ANSWERED] += unanswered is not asked
+    return Question(name, body=unanswered, category=category, labels=labels, conversation=conversation)
+
+
+def _turns_in(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return the system message, if any, and the user's messages of a conversation to be held."""
+    return (None, turns_of(line["turns"], where)) if "turns" in line else _sharegpt(line, where)
+
+
+def _settings(line: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the request's fields beside the turns of a conversation."""
+    _refuse_other_lengths(line, where)
+    settings = {name: line[name] for name in line if name in CHAT - {"messages", *_STREAMING}}
+    _refuse_misshapen(settings, where)
+    return settings
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LENGTHS = {"token", "tokens", "len", "length"}
+_OF_ANSWERS = {"max", "new", "output", "completion", "response", "answer", "reply"}
+_OF_ANSWERS |= {"gen", "generate", "generated", "generation", "decode"}
+_OF_PROMPTS = {"input", "prompt", "context", "model", "seq", "sequence", "min"}
+#: Names in one word, without underscores.
+_GLUED = {"osl", "maxtokens", "maxlen", "maxlength", "maxnewtokens", "maxoutputtokens", "outputtokens"}
+_GLUED |= {"outputlen", "outputlength", "genlen", "npredict", "numpredict"}
+
+
+def _is_other_length(name: str, value: Any) -> bool:
+    """Decide whether a field is another tool's length of answers: ``output_tokens``, ``osl``, ``maxLen``."""
+    if name in KNOWN and name != "max_completion_tokens":
+        return False
+    if isinstance(value, bool) or not (isinstance(value, int | float) or str(value).strip().isdecimal()):
+        return False
+    words = {word.lower() for word in _WORD.findall(name)}
+    if words & _OF_PROMPTS:
+        return False
+    return bool(words & _OF_ANSWERS and words & _LENGTHS) or re.sub(r"[\W_]", "", name.lower()) in _GLUED
+
+
+def _refuse_other_lengths(body: Mapping[str, Any], where: str) -> None:
+    """Refuse a length that the engine ignores: an answer would have another one, or 16 tokens.
+
+    A completion ignores ``max_completion_tokens``. A body with a limit of the engine's own is clear.
+    """
+    limits = ("max_tokens",) if "prompt" in body else ("max_tokens", "max_completion_tokens")
+    if any(name in body for name in limits):
+        return
+    for name, value in body.items():
+        if _is_other_length(name, value):
+            raise SpecError(
+                f"{where}: found the field {name!r}, which the engine ignores; allowed: max_tokens",
+                next_step=f"write max_tokens instead of {name}, or remove it",
+                details={"found": name, "allowed": "max_tokens"},
+            )
+
+
+def _without_last_answer(body: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return a chat without the answers at its end; unchanged if it has none, or is to continue one.
+
+    Raises:
+        SpecError: no message is left that the assistant could answer.
+    """
+    messages = body.get("messages") or []
+    continues = body.get("continue_final_message") is True or body.get("add_generation_prompt") is False
+    count = len(messages)
+    while count and messages[count - 1]["role"] == "assistant":
+        count -= 1
+    if continues or count == len(messages):
+        return body
+    if not count or messages[count - 1]["role"] in ("system", "developer"):
+        raise SpecError(
+            f"{where}: the chat has the assistant's answer and no message before it to answer",
+            next_step="write a message of the user before the answer; to continue the answer itself, add"
+            ' "continue_final_message": true and "add_generation_prompt": false',
+        )
+    return {**body, "messages": messages[:count]}
+
+
+_USERS = ("human", "user")
+_SYSTEMS = ("system",)
+_ASSISTANTS = ("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot")
+_ROLES = (*_USERS, *_SYSTEMS, *_ASSISTANTS)
+
+
+def _sharegpt(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return the system message and the user's messages of a conversation of ShareGPT.
+
+    Raises:
+        SpecError: another form, or a role that needs more than the messages, such as a tool's.
+    """
+    messages = line["conversations"]
+    form = 'write {"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}'
+    if line.get("tools"):
+        raise SpecError(f"{where}: found tools, which ShareGPT's form cannot send", next_step=_AS_MESSAGES)
+    if not isinstance(messages, list) or not all(isinstance(each, Mapping) for each in messages):
+        raise SpecError(
+            f"{where}: conversations: found {messages!r:.60}; allowed: a list of objects", next_step=form
+        )
+    system = line.get("system") or None
+    turns: list[str] = []
+    for place, message in enumerate(messages):
+        role, text = message.get("from", message.get("role")), message.get("value", message.get("content"))
+        if role not in _ROLES or (role in _SYSTEMS and place):
+            found = "a system message after the first" if role in _SYSTEMS else f"the role {role!r}"
+            raise SpecError(
+                f"{where}: conversations: found {found}; allowed: {', '.join(_ROLES)}",
+                next_step=_AS_MESSAGES,
+                details={"found": role, "allowed": list(_ROLES)},
+            )
+        if role in _ASSISTANTS:
+            continue
+        if not isinstance(text, str) or not (text.strip() or role in _SYSTEMS):
+            raise SpecError(
+                f"{where}: conversations: found {text!r:.60} of {role}; allowed: a text", next_step=form
+            )
+        if role in _SYSTEMS:
+            system = text or system
+        else:
+            turns.append(text)
+    if system is not None and not isinstance(system, str):
+        raise SpecError(f"{where}: system: found {system!r:.60}; allowed: a text", next_step=form)
+    return system, tuple(turns)
+
+
+_AS_MESSAGES = 'write this conversation as an OpenAI body: {"messages": […], "tools": […]}'
 
 
 def _conversation_of(line: Mapping[str, Any], where: str) -> str | None:
     value = line.get("conversation")
     if value is None:
         return None
+    if isinstance(value, list):
+        raise SpecError(
+            f"{where}: conversation is an id; found a chat: {value!r:.60}",
+            next_step="write the chat as messages, or under the name conversations (ShareGPT)",
+        )
     if type(value) not in (str, int) or not str(value).strip():
         raise SpecError(
             f"{where}: conversation: found {value!r:.60}; allowed: a text or a whole number",
@@ -130,24 +297,35 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
         SpecError: not exactly one of messages and prompt, several answers requested at once, a value that
             no engine takes, or a field that the engine ignores.
     """
+    body = _set_fields(body)
     has = [key for key in ("messages", "prompt") if body.get(key)]
     if len(has) != 1:
+        blank = [key for key in ("messages", "prompt") if key in body and key not in has]
+        found = " and ".join(has) or "neither messages nor prompt"
+        if not has and len(blank) == 1:
+            found = f"{blank[0]} without content"
         raise SpecError(
-            f"{where}: found {' and '.join(has) or 'neither messages nor prompt'}"
+            f"{where}: found {found}"
             f" (fields: {', '.join(sorted(body)) or 'none'}); allowed: exactly one of messages, prompt",
             next_step="write OpenAI chat or completion bodies, one per line",
         )
     refuse_ignored(body, where)
+    body = {key: value for key, value in body.items() if key in has or key not in ("messages", "prompt")}
     _refuse_misshapen(body, where)
-    several = [key for key in ("n", "best_of") if body.get(key, 1) != 1]
+    is_several = body.get("n", 1) != 1
     batch = body.get("prompt")
-    if several or (isinstance(batch, list) and not all(isinstance(token, int) for token in batch)):
+    if isinstance(batch, list) and len(batch) == 1 and isinstance(batch[0], str | list):
+        body["prompt"] = batch = batch[0]  # one prompt as a list is the same prompt
+    if is_several or (isinstance(batch, list) and not all(isinstance(token, int) for token in batch)):
         raise SpecError(
-            f"{where}: {several[0] if several else 'prompt'} requests several answers; allowed: one answer"
+            f"{where}: {'n' if is_several else 'prompt'} requests several answers; allowed: one answer"
             " per request",
-            next_step="write one line for each prompt, without n and best_of",
+            next_step="write one line for each prompt, without n",
         )
-    return {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+    return {key: value for key, value in body.items() if key not in _STREAMING}
+
+
+_STREAMING = ("stream", "stream_options")
 
 
 def _refuse_misshapen(body: Mapping[str, Any], where: str) -> None:
@@ -165,6 +343,11 @@ def _refuse_misshapen(body: Mapping[str, Any], where: str) -> None:
         raise SpecError(
             f"{where}: prompt: found {prompt!r:.60}; allowed: a text, or a list of token ids",
             next_step='write {"prompt": "…"}',
+        )
+    if isinstance(prompt, list) and all(isinstance(each, Mapping) for each in prompt):
+        raise SpecError(
+            f"{where}: prompt is a chat: found {prompt!r:.60}; allowed: a text, or a list of token ids",
+            next_step='write it as messages: {"messages": [{"role": "user", "content": "…"}]}',
         )
     for name in ("max_tokens", "max_completion_tokens"):
         limit = body.get(name)

@@ -6,6 +6,7 @@ SHA-256.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import json
@@ -22,7 +23,7 @@ from typing import Any
 
 from peagle_sm.aws.files import write_file
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.words import utf8_text
+from peagle_sm.core.words import refuse_other_files, utf8_text
 
 _GZIP = b"\x1f\x8b"
 
@@ -56,22 +57,73 @@ def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, 
     Raises:
         SpecError: a line is not a JSON object; the message has its number.
     """
+    refuse_other_files(content, origin)
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
+        text = utf8_text(line, origin, number).removeprefix("\ufeff")
         try:
-            value = json.loads(utf8_text(line, origin, number).removeprefix("\ufeff"))
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SpecError(
-                f"{origin}, line {number}: not JSON: {error}",
-                next_step="write one JSON object per line (JSON lines)",
-            ) from error
+            raise _not_json(content, text, error, f"{origin}, line {number}") from error
         if not isinstance(value, dict):
             raise SpecError(
                 f"{origin}, line {number}: found {type(value).__name__}, expected a JSON object",
                 next_step="write one JSON object per line (JSON lines)",
             )
         yield number, value
+
+
+def _not_json(content: bytes, text: str, error: Exception, where: str) -> SpecError:
+    """Return the error of a line that is not JSON, with the form that the file has instead."""
+    if text.lstrip().startswith("{") and _is_spread(content):
+        return SpecError(
+            f"{where}: a JSON object begins here and ends on a later line; allowed: one JSON object per line",
+            next_step="write each object in one line: `jq -c . FILE`",
+        )
+    separator = next((name for mark, name in _SEPARATORS.items() if mark in text), None)
+    if not text.lstrip().startswith(("{", "[")) and separator:
+        return SpecError(
+            f"{where}: found {text!r:.60}, not JSON; {separator} separate values, as in CSV or TSV",
+            next_step="write one JSON object per line (JSON lines)",
+        )
+    return SpecError(f"{where}: not JSON: {error}", next_step="write one JSON object per line (JSON lines)")
+
+
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
+
+
+def _is_spread(content: bytes) -> bool:
+    """Return whether a file begins with one JSON object over several lines."""
+    try:
+        text = content.decode("utf-8-sig").lstrip()
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return "\n" in text[:end]
+
+
+def json_array(content: bytes, origin: str) -> list[Mapping[str, Any]] | None:
+    """Return the objects of a file that is one JSON array of objects; None if it is not one.
+
+    Raises:
+        SpecError: an array over several lines is not JSON; the message has the line.
+    """
+    if not content.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        return None
+    try:
+        values = json.loads(utf8_text(content, origin).removeprefix("\ufeff"))
+    except RecursionError:
+        return None
+    except json.JSONDecodeError as error:
+        if error.lineno == 1:
+            return None
+        raise SpecError(
+            f"{origin}, line {error.lineno}: not JSON: {error.msg}; the file begins as a JSON array",
+            next_step="correct the array, or write one JSON object per line (JSON lines)",
+        ) from error
+    found: list[Mapping[str, Any]] = [each for each in values if isinstance(each, dict)]
+    return found if found and len(found) == len(values) else None
 
 
 _PLACEHOLDER = "full benchmark data should be fetched"  #: in the public rows of SPEED-Bench, in any case
@@ -98,12 +150,15 @@ class Question:
     """One prompt: a text, the user's turns of a conversation, or a whole request body.
 
     ``prompt`` is a text (or token ids) to continue, ``turns`` are the user's messages in a chat, ``body`` is
-    the user's own OpenAI request. Exactly one of the three is given. ``labels`` are the user's own slices.
+    the user's own OpenAI request. Exactly one of the three is given. ``system`` is the message before the
+    turns, ``settings`` are the other fields of their requests. ``labels`` are the user's own slices.
     """
 
     id: str
     prompt: str | tuple[int, ...] | None = None
     turns: tuple[str, ...] = ()
+    system: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     category: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)

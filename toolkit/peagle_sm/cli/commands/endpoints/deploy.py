@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON; create nothing.")
-@click.option("--wait/--no-wait", default=True, help="Wait until the endpoint is in service; a spec that scales needs it.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the endpoint is in service.")
 @click.option(
     "--unguarded",
     is_flag=True,

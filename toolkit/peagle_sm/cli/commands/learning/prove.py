@@ -161,7 +161,7 @@ def render_proof(proof: Proof) -> str:
     """Render the evidence and the decision."""
     evidence, parts = proof.evidence, []
     rows = [
-        _row(name, found)
+        _row(name, found, evidence.is_busy)
         for name, found in (
             ("held out", evidence.held_out),
             ("general", evidence.general),
@@ -215,11 +215,11 @@ def render_slices(found: Sequence[SliceEvidence]) -> str:
     return f"{told}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
 
 
-def _row(name: str, found: SetEvidence) -> tuple[str, ...]:
+def _row(name: str, found: SetEvidence, busy: bool) -> tuple[str, ...]:
     lengths = [
         f"{each:.2f}" if each is not None else "?" for each in (found.serving_length, found.candidate_length)
     ]
-    ratios = [_words(found.acceptance), _words(found.speed)]
+    ratios = [_words(found.acceptance), "no verdict" if busy else _words(found.speed)]
     return name, f"{found.prompts:,}", " -> ".join(lengths), *ratios
 
 
