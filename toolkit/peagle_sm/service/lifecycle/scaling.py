@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from peagle_sm.aws.control import cloudwatch, scaling
+from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import EndpointFailed, PlanRefused
@@ -35,7 +35,7 @@ def bring_up_scaling(run: Run) -> None:
         if request.operation == "create_inference_component":
             _bring_up_component(run, sent)
         elif request.operation == "register_scalable_target":
-            once_visible(partial(scaling.register, run.session, sent), run.pacing, run.report)
+            once_visible(partial(control.register, run.session, sent), run.pacing, run.report)
             bounds = f"{sent['MinCapacity']} to {sent['MaxCapacity']}"
             run.report(
                 "scaling",
@@ -43,7 +43,7 @@ def bring_up_scaling(run: Run) -> None:
                 resource=f"scalable-target/{request.name}",
             )
         elif request.operation == "put_scaling_policy":
-            arn = scaling.put_policy(run.session, sent)
+            arn = control.put_policy(run.session, sent)
             policies[policy_placeholder(request.name)] = arn
         elif request.operation == "put_metric_alarm":
             actions = [policies.get(action, action) for action in sent["AlarmActions"]]

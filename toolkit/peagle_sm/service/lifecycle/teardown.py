@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal, NoReturn, Protocol
 
-from peagle_sm.aws.control import cloudwatch, lifetime, scaling
+from peagle_sm.aws.control import cloudwatch, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import component_names, delete_component
 from peagle_sm.aws.control.stacks import stack_status
@@ -185,8 +185,8 @@ class Teardown:
         self._remove_plain(
             f"scalable-target/{resource_id}",
             gone,
-            partial(scaling.is_registered, session, resource_id),
-            partial(scaling.deregister, session, resource_id, dimension),
+            partial(control.is_registered, session, resource_id),
+            partial(control.deregister, session, resource_id, dimension),
         )
         if to_remove.component is not None:
             alarm = from_zero_alarm(name)
@@ -295,7 +295,7 @@ class Teardown:
         removal.why = f"its inference component is {facts['InferenceComponentStatus']}"
         if facts["InferenceComponentStatus"] != "Deleting":
             with suppress(PeagleError):
-                scaling.deregister(self._session, *scalable(removal.name, name))
+                control.deregister(self._session, *scalable(removal.name, name))
             delete_component(self._session, name)
         return False
 
