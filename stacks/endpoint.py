@@ -22,9 +22,8 @@ from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
 from peagle_sm.core.plan import tags_and_schedules as tags
+from peagle_sm.core.plan.scaling import scaling_of
 from peagle_sm.core.planning import Plan
-from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec
-from stacks.metrics import INVOCATIONS, Watched
 from stacks.specs import EXECUTION_ROLE
 
 _NESTED = re.compile(r"\b\w+\.(\w+Property)\b")
@@ -230,138 +229,31 @@ def _with_role(payload: Mapping[str, Any]) -> str:
     return Fn.sub(EXECUTION_ROLE.join(literal), {name: Fn.import_value(guard_names.EXPORT_EXECUTION_ROLE)})
 
 
-_NAMESPACE = "sagemaker"
-_SCALE_OUT_S = 60
-
-
-def add_scaling(
-    scope: Construct, plan: Plan, endpoint: Watched, after: CfnResource, is_on: CfnCondition
-) -> list[CfnResource]:
+def add_scaling(scope: Construct, plan: Plan, after: CfnResource, is_on: CfnCondition) -> list[CfnResource]:
     """Add autoscaling target and policies if the spec scales; ``after`` is the endpoint or component."""
-    settings = plan.spec.autoscaling
-    if endpoint.component is not None:
-        made = _by_component(scope, plan, endpoint, settings or AutoscalingSpec(max_instances=_count(plan)))
-    elif settings is not None:
-        made = _by_instance(scope, plan, endpoint, settings)
-    else:
+    scaling = scaling_of(plan.draft)
+    if scaling is None:
         return []
-    made[0].add_resource_dependency(after)
+    fields = properties(autoscaling.CfnScalableTarget, scaling.register())
+    target = autoscaling.CfnScalableTarget(scope, "ScalableTarget", **fields)
+    target.add_resource_dependency(after)
+    made = [target, _policy(scope, "ScalingPolicy", scaling.tracking(), target)]
+    if scaling.component is not None:
+        policy = _policy(scope, "FromZeroPolicy", scaling.from_zero(), target)
+        fields = properties(cloudwatch.CfnAlarm, scaling.alarm(policy.attr_arn))
+        made += [policy, cloudwatch.CfnAlarm(scope, "FromZeroAlarm", **fields)]
     for resource in made:
         resource.cfn_options.condition = is_on
     return made
 
 
-def _count(plan: Plan) -> int:
-    return plan.spec.placement.instance_count
-
-
-def _by_instance(
-    scope: Construct, plan: Plan, endpoint: Watched, settings: AutoscalingSpec
-) -> list[CfnResource]:
-    least, most = plan.spec.instance_bounds
-    target = _target(
-        scope,
-        f"endpoint/{endpoint.name}/variant/{endpoint.variant}",
-        "sagemaker:variant:DesiredInstanceCount",
-        (least, most),
-    )
-    metric = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
-    return [target, _tracking(scope, endpoint, target, metric, settings.target_concurrency, settings)]
-
-
-def _by_component(
-    scope: Construct, plan: Plan, endpoint: Watched, settings: AutoscalingSpec
-) -> list[CfnResource]:
-    """Scale the component's copies; SageMaker's managed instance scaling follows."""
-    component = plan.parameters("create_inference_component")
-    copies = int(component["RuntimeConfig"]["CopyCount"]) // _count(plan)  # on one instance
-    _, most = plan.spec.instance_bounds
-    target = _target(
-        scope,
-        f"inference-component/{endpoint.component}",
-        "sagemaker:inference-component:DesiredCopyCount",
-        (0, most * copies),
-    )
-    metric = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
-    per_copy = settings.target_concurrency / copies
-    tracking = _tracking(scope, endpoint, target, metric, per_copy, settings)
-    return [target, tracking, *_from_zero(scope, endpoint, target)]
-
-
-def _target(
-    scope: Construct, resource_id: str, dimension: str, bounds: tuple[int, int]
-) -> autoscaling.CfnScalableTarget:
-    return autoscaling.CfnScalableTarget(
-        scope,
-        "ScalableTarget",
-        service_namespace=_NAMESPACE,
-        resource_id=resource_id,
-        scalable_dimension=dimension,
-        min_capacity=bounds[0],
-        max_capacity=bounds[1],
-    )
-
-
-def _tracking(
-    scope: Construct,
-    endpoint: Watched,
-    target: autoscaling.CfnScalableTarget,
-    metric: str,
-    aim: float,
-    settings: AutoscalingSpec,
-) -> CfnResource:
-    policy = {
-        "PolicyName": f"peagle-{endpoint.name}-requests-in-flight",
-        "PolicyType": "TargetTrackingScaling",
-        "ScalingTargetId": target.ref,
-        "TargetTrackingScalingPolicyConfiguration": {
-            "PredefinedMetricSpecification": {"PredefinedMetricType": metric},
-            "TargetValue": aim,
-            "ScaleInCooldown": settings.scale_in_minutes * 60,
-            "ScaleOutCooldown": _SCALE_OUT_S,
-        },
-    }
-    return _policy(scope, "ScalingPolicy", policy)
-
-
-def _policy(scope: Construct, name: str, payload: dict[str, Any]) -> autoscaling.CfnScalingPolicy:
-    fields = properties(autoscaling.CfnScalingPolicy, payload)
+def _policy(
+    scope: Construct, name: str, payload: Mapping[str, Any], target: autoscaling.CfnScalableTarget
+) -> autoscaling.CfnScalingPolicy:
+    own = {key: value for key, value in payload.items() if key not in _OF_THE_TARGET}
+    fields = properties(autoscaling.CfnScalingPolicy, {**own, "ScalingTargetId": target.ref})
     return autoscaling.CfnScalingPolicy(scope, name, **fields)
 
 
-def _from_zero(
-    scope: Construct, endpoint: Watched, target: autoscaling.CfnScalableTarget
-) -> list[CfnResource]:
-    """Scale out from zero copies: the alarm on the first failed request triggers it."""
-    step = {
-        "PolicyName": f"peagle-{endpoint.name}-from-zero",
-        "PolicyType": "StepScaling",
-        "ScalingTargetId": target.ref,
-        "StepScalingPolicyConfiguration": {
-            "AdjustmentType": "ChangeInCapacity",
-            "MetricAggregationType": "Maximum",
-            "Cooldown": _SCALE_OUT_S,
-            "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
-        },
-    }
-    policy = _policy(scope, "FromZeroPolicy", step)
-    asked = cloudwatch.CfnAlarm(
-        scope,
-        "FromZeroAlarm",
-        alarm_name=f"Peagle-{endpoint.name}-from-zero",
-        alarm_description="A request found no copy: this alarm triggers scale-out. No action is needed.",
-        namespace=INVOCATIONS,
-        metric_name="NoCapacityInvocationFailures",
-        dimensions=[
-            cloudwatch.CfnAlarm.DimensionProperty(name=name, value=value)
-            for name, value in endpoint.invocations.items()
-        ],
-        statistic="Maximum",
-        period=60,
-        evaluation_periods=1,
-        threshold=1,
-        comparison_operator="GreaterThanOrEqualToThreshold",
-        treat_missing_data="missing",
-        alarm_actions=[policy.attr_arn],
-    )
-    return [policy, asked]
+# CloudFormation takes the target's id in their place.
+_OF_THE_TARGET = ("ServiceNamespace", "ResourceId", "ScalableDimension")

@@ -172,7 +172,7 @@ class EndpointStack(Stack):
         lifetime = add_lifetime(self, self._plan, self._is_on)
         endpoint = add_endpoint(self, self._plan, [config, lifetime, logs], self._is_on)
         component = add_component(self, self._plan, endpoint, self._is_on)
-        add_scaling(self, self._plan, self._endpoint, component or endpoint, self._is_on)
+        add_scaling(self, self._plan, component or endpoint, self._is_on)
         return endpoint
 
     def _add_watchers(self, created: CfnResource, email: str | None) -> None:

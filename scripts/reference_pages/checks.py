@@ -85,7 +85,7 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "",
     ),
     ("An update builds a second fleet, with its quota and price", ("second-fleet", "quota-instances"), ""),
-    ("At zero instances requests fail", ("scale-to-zero", "needs-a-stack"), ""),
+    ("At zero instances requests fail", ("scale-to-zero",), ""),
     ("EC2's price is not SageMaker's", ("price", "price-listed", "budget"), ""),
     ("A model that fits one GPU wastes seven of eight", ("gpus",), ""),
     ("Weights, head and KV cache must fit", ("memory", "context-length"), ""),

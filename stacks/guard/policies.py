@@ -87,7 +87,7 @@ _STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
 _SCHEDULES = [
     arn("scheduler", f"schedule/default/peagle-{end}") for end in ("*-lifetime", "*-hard", "*-hard-*")
 ]
-_ALARMS = [arn("cloudwatch", f"alarm:{name}") for name in tags.alarm_names("*")]
+_ALARMS = [arn("cloudwatch", f"alarm:{name}") for name in (*tags.alarm_names("*"), tags.from_zero_alarm("*"))]
 _DEAD_LETTERS = arn("sqs", guard.DEAD_LETTERS)
 
 

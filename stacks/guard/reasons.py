@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
-from peagle_sm.core.plan.tags_and_schedules import alarm_names
+from peagle_sm.core.plan.tags_and_schedules import alarm_names, from_zero_alarm
 
 _NO_RESOURCE_LEVEL = "AWS supports no resource-level permissions for these read-only calls: "
 _ANY_NAME = "Users choose the names of their endpoints, so the name cannot be restricted. "
@@ -34,7 +34,7 @@ _SCHEDULES = tuple(
 )
 _ALARMS = tuple(
     f"arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:{name}"
-    for name in alarm_names("*")
+    for name in (*alarm_names("*"), from_zero_alarm("*"))
 )
 _SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
 _SCALING_IDS = "AWS chooses the ids of scalable targets; the condition allows only those of SageMaker."
@@ -68,7 +68,8 @@ WILDCARDS: dict[str, dict[str, str]] = {
         **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It deletes those of endpoints that no longer exist."),
         **dict.fromkeys(
             _ALARMS,
-            "Alarms of updates are named after their endpoint. It deletes them once the endpoint is gone.",
+            "Alarms of updates and of scaling from zero are named after their endpoint. "
+            "It deletes them once the endpoint is gone.",
         ),
         _SCALING: _SCALING_IDS,
     },

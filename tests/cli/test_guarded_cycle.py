@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from peagle_sm.service.lifecycle.updating import own_alarms
 from tests.cli.conftest import Run
-from tests.local.serving import Server
+from tests.local.serving import Server, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +51,53 @@ def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
         deleted = peagle("delete", "demo", "--yes")
         assert deleted.exit_code == 0, deleted.stderr
         assert peagle("list", "--format", "quiet").stdout == ""
+    finally:
+        peagle("delete", "*", "--yes", "--format", "quiet")
+        removed = peagle("guard", "uninstall", "--yes", "--format", "quiet")
+    assert removed.exit_code == 0, removed.stderr
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["lifecycle: {idle: scale-to-zero}", "autoscaling: {max_instances: 2}"],
+    ids=["scale-to-zero", "autoscaling"],
+)
+def test_the_guard_turns_an_endpoint_off_that_scales_without_a_stack(
+    peagle: Run, spec: Callable[..., str], server: Server, field: str
+) -> None:
+    sagemaker, scaling = server.client("sagemaker"), server.client("application-autoscaling")
+    ids = ["inference-component/demo", "endpoint/demo/variant/AllTraffic"]
+
+    def targets() -> int:
+        asked = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=ids)
+        return len(asked["ScalableTargets"])
+
+    def switch() -> str:
+        payload = json.dumps({"action": "off", "endpoint": "demo", **which}).encode()
+        answer = server.client("lambda").invoke(FunctionName="peagle-guard-switch", Payload=payload)
+        return str(json.loads(answer["Payload"].read())["state"])
+
+    path = Path(spec())
+    path.write_text(f"{path.read_text()}{field}\n")
+    try:
+        deployed = peagle("deploy", str(path), "--yes")
+        assert deployed.exit_code == 0, deployed.stderr
+        assert targets() == 1
+        endpoint = sagemaker.describe_endpoint(EndpointName="demo")
+        expires = datetime.now(UTC) + timedelta(days=2)
+        which = {
+            "arn": endpoint["EndpointArn"],
+            "created_at": endpoint["CreationTime"].isoformat(),
+            "expires_at": expires.isoformat(),
+            "last_seen_at": expires.isoformat(),
+        }
+        eventually(lambda: switch() == "done")
+        assert targets() == 0
+        assert sagemaker.list_inference_components(EndpointNameEquals="demo")["InferenceComponents"] == []
+        assert (
+            server.client("cloudwatch").describe_alarms(AlarmNamePrefix="Peagle-demo")["MetricAlarms"] == []
+        )
+        assert server.client("scheduler").list_schedules(NamePrefix="peagle-demo-")["Schedules"] == []
     finally:
         peagle("delete", "*", "--yes", "--format", "quiet")
         removed = peagle("guard", "uninstall", "--yes", "--format", "quiet")

@@ -121,6 +121,8 @@ def _breaches(shape: Shape, value: Any, path: str) -> Iterator[str]:
     if isinstance(value, str):
         # AWS writes Unicode classes, which re does not know; \w and \s cover them
         pattern = meta.get("pattern", "").replace("\\p{L}\\p{Z}\\p{N}", "\\w\\s")
+        pattern = pattern.replace("\\uD800\\uDC00-\\uDBFF\\uDFFF", "\\U00010000-\\U0010FFFF")
+        pattern = pattern.replace("\\p{Print}", "[ -~]")
         if pattern and not re.fullmatch(pattern, value):
             yield f"{path}: {value!r} does not match {pattern}"
         if value not in meta.get("enum", (value,)):

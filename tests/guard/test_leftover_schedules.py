@@ -66,8 +66,8 @@ def test_what_a_redeploy_armed_while_the_failed_endpoint_was_there_stays() -> No
     assert aws.schedules
 
 
-ALARMS = {"peagle-chat-update", "peagle-chat-acceptance"}
-OTHERS = {"peagle-chat2-update", "peagle-guard-errors", "Peagle-chat-slow"}
+ALARMS = {"peagle-chat-update", "peagle-chat-acceptance", "Peagle-chat-from-zero"}
+OTHERS = {"peagle-chat2-update", "Peagle-chat2-from-zero", "peagle-guard-errors", "Peagle-chat-slow"}
 
 
 def test_the_alarms_of_a_killed_update_go_once_the_guard_has_deleted_its_endpoint() -> None:
@@ -77,6 +77,19 @@ def test_the_alarms_of_a_killed_update_go_once_the_guard_has_deleted_its_endpoin
         run(aws, minutes)
         assert aws.alarms == (ALARMS | OTHERS if aws.endpoints else OTHERS)
     assert aws.endpoints == {}
+
+
+def test_the_autoscaling_of_an_endpoint_that_its_schedules_deleted_goes_too() -> None:
+    aws = idle()
+    aws.targets = {
+        "inference-component/chat": "sagemaker:inference-component:DesiredCopyCount",
+        "endpoint/chat/variant/AllTraffic": "sagemaker:variant:DesiredInstanceCount",
+        "endpoint/chat2/variant/AllTraffic": "sagemaker:variant:DesiredInstanceCount",
+    }
+    run(aws, 0)
+    del aws.endpoints["chat"]
+    run(aws, 5)
+    assert set(aws.targets) == {"endpoint/chat2/variant/AllTraffic"}
 
 
 def test_alarms_that_cannot_be_deleted_keep_no_endpoint_alive_and_are_reported_with_the_command() -> None:
@@ -89,7 +102,7 @@ def test_alarms_that_cannot_be_deleted_keep_no_endpoint_alive_and_are_reported_w
     told = entry(sweep(aws, SETTINGS, at(5)))
     (fault,) = told.faults
     command = "aws cloudwatch delete-alarms --region us-east-1 --alarm-names"
-    assert f"`{command} peagle-chat-update peagle-chat-acceptance`" in fault
+    assert f"`{command} peagle-chat-update peagle-chat-acceptance Peagle-chat-from-zero`" in fault
     assert "RuntimeError: not authorized" in fault
     assert aws.register.records["chat"].gone_at == at(5)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, Session
-from peagle_sm.core.errors import GuardMissing, PlanRefused
+from peagle_sm.core.errors import GuardMissing
 from peagle_sm.core.guard import WATCHED_JOBS, WATCHES
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, plan_for
@@ -59,12 +59,8 @@ def test_a_guard_that_is_updated_guards(
     assert deploy(spec, session=session, pacing=pacing).name == "demo"
 
 
-def test_what_needs_a_stack_is_refused_here_and_planned_there(
-    aws: FakeAws, session: Session, pacing: Pacing
-) -> None:
+def test_a_plan_for_a_stack_takes_the_guard_s_role(aws: FakeAws, session: Session) -> None:
     spec = make_spec(autoscaling={"max_instances": 2}, execution_role_arn=None, scheduler_role_arn=None)
-    with pytest.raises(PlanRefused, match="requires a stack"):
-        deploy(spec, session=session, pacing=pacing)
     plan = plan_for(spec, session, stack=True)
     assert not plan.refused
     assert plan.context.stack == "Peagle-demo"

@@ -382,7 +382,7 @@ def test_who_may_not_read_a_schedule_pauses_and_is_told_its_name(aws: FakeAws, p
     session = _deployed(aws)
     aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
     for _ in range(2):
-        with pytest.raises(PeagleError, match="AWS did not confirm that its schedule is gone") as caught:
+        with pytest.raises(PeagleError, match="AWS did not confirm that these are gone") as caught:
             pause("demo", session=session, pacing=pacing)
         assert caught.value.exit_code == 1
         command = f"`aws scheduler delete-schedule --name {SCHEDULE} --region us-east-1`"

@@ -65,7 +65,9 @@ def test_what_a_stack_sends_is_what_the_api_takes(name: str) -> None:
         replace(request, parameters=_with_the_guards_role(request.parameters))
         for request in plan_of(name).requests
     ]
-    assert {request.service for request in requests} == {"sagemaker"}
+    scaling = {"application-autoscaling", "cloudwatch"} if name == "zero" else {"application-autoscaling"}
+    expected = {"sagemaker", *(scaling if name in ("scaling", "zero") else ())}
+    assert {request.service for request in requests} == expected
     assert [breaches(request) for request in requests] == [[] for _ in requests]
 
 

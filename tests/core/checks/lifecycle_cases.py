@@ -75,9 +75,6 @@ CASES = [
         severity="warning",
         said="found 100; EC2 alone costs 113.9328 USD/hour",
     ),
-    Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", severity="error", said="requires a stack"),
-    Case("needs-a-stack", GPT, _TO_ZERO, severity="error", said="allowed without a stack: turn-off"),
-    Case("needs-a-stack", GPT, "autoscaling: {max_instances: 2}", STACK),
     Case("scale-to-zero", GPT, _TO_ZERO, STACK, severity="warning", said="until an instance runs"),
     Case("scale-to-zero", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK, severity="error", said="found several"),
     Case(

@@ -108,6 +108,11 @@ class Plan(Shown):
             self.refuse_errors()
         return {request.operation: request.parameters for request in self.requests}[operation]
 
+    @property
+    def schedules(self) -> tuple[dict[str, Any], ...]:
+        """Parameters of the lifetime schedules: its component's, if any, and the endpoint's last."""
+        return tuple(one.parameters for one in self.requests if one.operation == "create_schedule")
+
     def tags(self) -> dict[str, str]:
         """Return the endpoint's tags."""
         return {tag["Key"]: tag["Value"] for tag in self.parameters("create_endpoint")["Tags"]}

@@ -38,7 +38,7 @@ from peagle_sm.core.learn.proof import (
     parse_proof,
 )
 from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.core.plan.payloads import VARIANT
+from peagle_sm.core.plan.scaling import VARIANT
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.learn.arms import (

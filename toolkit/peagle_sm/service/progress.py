@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
-from peagle_sm.aws.session.errors import is_not_visible_yet
+from peagle_sm.aws.session.errors import is_not_visible_yet, is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.display import tag
 from peagle_sm.core.errors import PeagleError
@@ -26,6 +26,8 @@ Phase = Literal[
     "model",
     "config",
     "endpoint",
+    "component",
+    "scaling",
     "waiting",
     "verify",
     "ready",
@@ -162,6 +164,34 @@ def once_visible(send: Callable[[], T], pacing: Pacing, report: Reporter) -> T:
             report("check", f"AWS does not see it yet; retrying ({error.message})")
             pacing.sleep(min(pacing.poll_s, 2.0**attempt))
     return send()
+
+
+CREATE_ATTEMPTS = 5
+
+
+def create_once(
+    send: Callable[[], None], is_there: Callable[[], bool], pacing: Pacing, report: Reporter
+) -> str:
+    """Send a creation; after an unclear answer, check before a retry, and adopt.
+
+    Returns:
+        The result as the end of a sentence.
+    """
+    for attempt in range(1, CREATE_ATTEMPTS + 1):
+        try:
+            once_visible(send, pacing, report)
+        except PeagleError as error:
+            if not (is_unsettled(error) or is_taken(error)):
+                raise
+            if is_there():
+                return "already exists and is used"
+            if attempt == CREATE_ATTEMPTS:
+                raise
+            report("check", f"no clear answer; retrying ({error.message})")
+            pacing.sleep(min(pacing.poll_s, 2.0**attempt))
+        else:
+            return "created"
+    raise AssertionError("unreachable")
 
 
 _MUTED = (

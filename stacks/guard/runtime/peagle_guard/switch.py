@@ -23,9 +23,10 @@ from peagle_guard.boto_aws import BRIEF, client, described, is_missing, is_refus
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
 from peagle_guard.register import Claims, DynamoRegister, claim, is_later, is_parting, moved_to, unclaim
 from peagle_guard.settings import Settings, parse_time
-from peagle_sm.core.plan.tags_and_schedules import alarm_names, hard_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import alarm_names, from_zero_alarm, hard_name, schedule_name
 
 PARAMETER = "EndpointState"
+_VARIANT = "AllTraffic"  # of each endpoint of peagle-sm
 # Stacks in these states can be updated.
 _UPDATABLE = frozenset(
     {
@@ -164,17 +165,19 @@ def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
     if expires_at is not None:
         hard_expires_at = _moment(event.get("hard_expires_at")) or expires_at
         _disarm(aws, name, expires_at, hard_expires_at, _moment(event.get("last_seen_at")) or created_at)
-        if endpoint is None:  # else they may belong to an update of the next endpoint
+        if endpoint is None:  # else they may belong to the next endpoint
+            # The lifetime schedules delete component and endpoint, and leave their autoscaling.
+            _deregister(aws, [f"inference-component/{name}", f"endpoint/{name}/variant/{_VARIANT}"])
             return _done(f"{name} is gone") | {"fault": _silence(aws, name, arn)}
     return _done(f"{name} is gone")
 
 
 def _silence(aws: SwitchAws, name: str, arn: str) -> str:
-    """Delete the alarms of a killed update; return why they may remain.
+    """Delete the alarms of a killed update and of scaling from zero; return why they may remain.
 
     Not an error: the sweep would not record that the endpoint is gone, and its timetable would not wake it.
     """
-    names = alarm_names(name)
+    names = (*alarm_names(name), from_zero_alarm(name))
     try:
         aws.delete_alarms(names)
     except Exception as error:

@@ -45,20 +45,19 @@ def create(session: Session, group: str, days: int) -> bool:
     return True
 
 
-def exists(session: Session, endpoint: str) -> bool:
-    """Return whether an endpoint, or an earlier one of its name, has a log group."""
-    group = group_of(endpoint)
+def exists(session: Session, group: str) -> bool:
+    """Return whether a log group exists."""
     groups = session.api("logs").rows("describe_log_groups", "logGroups", logGroupNamePrefix=group)
     return any(row["logGroupName"] == group for row in groups)
 
 
-def remove(session: Session, endpoint: str) -> None:
-    """Delete an endpoint's log group with all its lines.
+def remove(session: Session, group: str) -> None:
+    """Delete a log group with all its lines.
 
     Raises:
         NotFound: the log group does not exist.
     """
-    session.api("logs").delete_log_group(logGroupName=group_of(endpoint))
+    session.api("logs").delete_log_group(logGroupName=group)
 
 
 def groups_with_lines(session: Session, endpoint: str) -> tuple[str, ...]:
@@ -168,6 +167,11 @@ def metric_minutes(session: Session, namespace: str, metric: str, since: datetim
         Statistics=["Average"],
     )
     return [float(point["Average"]) for point in found.get("Datapoints", [])]
+
+
+def has_alarm(session: Session, name: str) -> bool:
+    """Return whether an alarm exists."""
+    return bool(session.api("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"])
 
 
 def invocations(session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime) -> float:

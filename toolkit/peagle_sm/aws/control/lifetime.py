@@ -61,6 +61,7 @@ class Lifetime:
     enabled: bool
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     stack: str | None = None
+    component: str | None = None  #: the inference component that it deletes in place of an endpoint
 
     @property
     def role_arn(self) -> str | None:
@@ -89,6 +90,7 @@ def get(session: Session, name: str) -> Lifetime | None:
         enabled=answer.get("State", "ENABLED") == "ENABLED",
         raw=answer,
         stack=_target_stack(answer.get("Target", {})),
+        component=_target_component(answer.get("Target", {})),
     )
 
 
@@ -207,6 +209,12 @@ def _target_endpoint(target: Mapping[str, Any]) -> str | None:
     if not str(target.get("Arn", "")).endswith(TARGET_SUFFIX):
         return None
     return _input_value(target, "EndpointName")
+
+
+def _target_component(target: Mapping[str, Any]) -> str | None:
+    if not str(target.get("Arn", "")).endswith(":aws-sdk:sagemaker:deleteInferenceComponent"):
+        return None
+    return _input_value(target, "InferenceComponentName")
 
 
 def _target_stack(target: Mapping[str, Any]) -> str | None:

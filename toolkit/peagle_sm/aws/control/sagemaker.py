@@ -1,8 +1,8 @@
 """SageMaker's control plane: one thin function per call.
 
 A describe function returns None if the resource does not exist. The module covers endpoints, configs,
-models, inference components (the models of an endpoint that hosts several, or that may scale to zero), AI
-workload configurations, AI benchmark jobs, and the names of existing endpoints for "did you mean".
+models, autoscaling, inference components (the models of an endpoint that hosts several, or that may scale to
+zero), AI workload configurations, AI benchmark jobs, and the names of existing endpoints for "did you mean".
 """
 
 from __future__ import annotations
@@ -112,12 +112,35 @@ def update_endpoint(
 def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
     """Return whether the variant is a target of Application Auto Scaling."""
     try:
-        answer = session.api("application-autoscaling").describe_scalable_targets(
-            ServiceNamespace="sagemaker", ResourceIds=[f"endpoint/{endpoint}/variant/{variant}"]
-        )
+        return is_registered(session, f"endpoint/{endpoint}/variant/{variant}")
     except PeagleError:
         return False  # no permission: SageMaker itself refuses such an update
+
+
+def is_registered(session: Session, resource_id: str) -> bool:
+    """Return whether a resource is a target of Application Auto Scaling."""
+    answer = session.api("application-autoscaling").describe_scalable_targets(
+        ServiceNamespace="sagemaker", ResourceIds=[resource_id]
+    )
     return bool(answer["ScalableTargets"])
+
+
+def register(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send RegisterScalableTarget: create the target, or change the one that exists."""
+    session.api("application-autoscaling").register_scalable_target(**parameters)
+
+
+def put_policy(session: Session, parameters: Mapping[str, Any]) -> str:
+    """Send PutScalingPolicy: create or replace the policy; return its ARN."""
+    return str(session.api("application-autoscaling").put_scaling_policy(**parameters)["PolicyARN"])
+
+
+def deregister(session: Session, resource_id: str, dimension: str) -> None:
+    """Send DeregisterScalableTarget, which deletes the policies, too; a missing target is no error."""
+    with suppress(NotFound):
+        session.api("application-autoscaling").deregister_scalable_target(
+            ServiceNamespace="sagemaker", ResourceId=resource_id, ScalableDimension=dimension
+        )
 
 
 def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
@@ -250,6 +273,11 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
     asked = {"EndpointNameEquals": endpoint, "MaxResults": PAGE}
     rows = session.api("sagemaker").rows("list_inference_components", "InferenceComponents", **asked)
     return tuple(sorted(row["InferenceComponentName"] for row in rows))
+
+
+def create_component(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateInferenceComponent once."""
+    session.api("sagemaker", once=True).create_inference_component(**parameters)
 
 
 def delete_component(session: Session, name: str) -> None:

@@ -20,8 +20,10 @@ from peagle_sm.core.errors import PeagleError, ServiceFault
 from peagle_sm.core.guard import GUARD_STACK, TABLE
 from peagle_sm.core.plan.payloads import names_for, spec_hash, tags
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.scaling import scalable, scaling_of
 from peagle_sm.core.plan.tags_and_schedules import (
     alarm_names,
+    from_zero_alarm,
     hard_schedule_name,
     partition,
     schedule_name,
@@ -95,9 +97,15 @@ def key_rights(session: Session, draft: Draft) -> KeyRights:
 
 def scheduler_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the call of the lifetime schedule."""
-    arn = _sagemaker(draft, (draft.scheduler_role_arn or "::::").split(":")[4], "endpoint", draft.spec.name)
-    question = Question(("sagemaker:DeleteEndpoint",), arn, _on_tagged(draft))
-    return simulate(session, draft.scheduler_role_arn or "", [question])
+    kinds = {"endpoint": "DeleteEndpoint"}
+    if draft.scales_to_zero:
+        kinds["inference-component"] = "DeleteInferenceComponent"
+    account, tagged = (draft.scheduler_role_arn or "::::").split(":")[4], _on_tagged(draft)
+    questions = [
+        Question((f"sagemaker:{action}",), _sagemaker(draft, account, kind, draft.spec.name), tagged)
+        for kind, action in kinds.items()
+    ]
+    return simulate(session, draft.scheduler_role_arn or "", questions)
 
 
 def simulate(
@@ -240,6 +248,50 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     for name in alarm_names(draft.spec.name):
         of_alarms = ("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms")
         yield Question(of_alarms, f"{alarms}:{name}", later=True)
+    if scaling_of(draft) is not None:
+        yield from _scaling_calls(draft, account)
+
+
+def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
+    """Yield the calls of autoscaling, and of the component of an endpoint that scales to zero.
+
+    Application Auto Scaling changes the count by a role of its own, but RegisterScalableTarget also checks
+    that the caller may do so. Source: "Application Auto Scaling permissions for SageMaker AI".
+    """
+    place, name = f"arn:{partition(draft.region)}", draft.spec.name
+    new, existing = _with_tags(draft), _on_tagged(draft)
+    targets = f"{place}:application-autoscaling:{draft.region}:{account}:scalable-target/*"
+    _, dimension = scalable(name, name if draft.scales_to_zero else None)
+    on_target = {
+        "application-autoscaling:service-namespace": "sagemaker",
+        "application-autoscaling:scalable-dimension": dimension,
+    }
+    calls = ("RegisterScalableTarget", "PutScalingPolicy", "DeregisterScalableTarget")
+    yield Question(tuple(f"application-autoscaling:{each}" for each in calls), targets, on_target)
+    yield Question(("application-autoscaling:DescribeScalableTargets",), "*", later=True)
+    linked = "sagemaker.application-autoscaling.amazonaws.com"
+    role = f"role/aws-service-role/{linked}/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+    once = Question(("iam:CreateServiceLinkedRole",), f"{place}:iam::{account}:{role}", later=True)
+    yield replace(once, context={"iam:AWSServiceName": linked})  # for the first target of the account
+    alarms = f"{place}:cloudwatch:{draft.region}:{account}:alarm"
+    if not draft.scales_to_zero:
+        endpoint = _sagemaker(draft, account, "endpoint", name)
+        yield Question(("sagemaker:UpdateEndpointWeightsAndCapacities",), endpoint, existing)
+        return
+    component = _sagemaker(draft, account, "inference-component", name)
+    yield Question(("sagemaker:CreateInferenceComponent",), component, {**new, **existing})
+    yield Question(("sagemaker:AddTags",), component, {**new, **existing})
+    own = ("Describe", "Delete")
+    yield Question(tuple(f"sagemaker:{each}InferenceComponent" for each in own), component, existing)
+    yield Question(("sagemaker:UpdateInferenceComponentRuntimeConfig",), component, existing)
+    yield Question(("sagemaker:ListTags",), component, existing, later=True)
+    yield Question(("sagemaker:InvokeEndpoint",), component, existing)
+    alarm = f"{alarms}:{from_zero_alarm(name)}"
+    yield Question(("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms"), alarm)
+    yield Question(("cloudwatch:DescribeAlarms",), f"{alarms}:*", later=True)
+    schedules = f"{place}:scheduler:{draft.region}:{account}:schedule/default"
+    hard = f"{schedules}/{hard_schedule_name(name, 1)}"
+    yield Question(("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule"), hard)
 
 
 def _sagemaker_calls(draft: Draft, account: str) -> Iterator[Question]:

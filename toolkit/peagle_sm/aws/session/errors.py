@@ -51,7 +51,9 @@ _SERVER_CODES = frozenset(
         "ServiceUnavailableException",
     }
 )
-_ABSENT_CODES = frozenset({"ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity"})
+_ABSENT_CODES = frozenset(
+    {"ResourceNotFound", "ResourceNotFoundException", "ObjectNotFoundException", "NoSuchEntity"}
+)
 # SageMaker and CloudFormation have no error code for a missing resource, only messages. The message must
 # name the call's own resource: "Could not find model data at s3://..." is a wrong parameter.
 _ABSENT_WORDS = (

@@ -12,27 +12,6 @@ _GIVE_THE_PRICE = (
     "Write the hosting price of one instance in USD per hour into lifecycle.usd_per_hour; AWS's SageMaker "
     "pricing page has it. With the permission pricing:GetProducts, peagle-sm reads it itself."
 )
-_DEPLOY_THE_STACK = "Deploy it as a stack: `cdk deploy -c spec=<this file>`; or remove the field."
-
-
-@check(
-    "needs-a-stack",
-    why="Scaling policies and components must be deleted before the endpoint; a stack does that.",
-    source="SageMaker API: DeleteEndpoint is refused while inference components exist",
-    remedy=_DEPLOY_THE_STACK,
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html",
-)
-def needs_a_stack(draft: Draft) -> Findings:
-    """Scaling in a spec that is deployed without a stack."""
-    if draft.context.stack is not None:
-        return
-    if draft.spec.autoscaling is not None:
-        yield "autoscaling: requires a stack; run `peagle-sm plan --stack` to plan for one"
-    if draft.scales_to_zero:
-        yield (
-            "lifecycle.idle: found 'scale-to-zero', which requires a stack "
-            "(run `peagle-sm plan --stack` to plan for one); allowed without a stack: turn-off"
-        )
 
 
 @check(

@@ -128,7 +128,7 @@ def platform(fact: Machine, _: Draft | None) -> Findings:
 @check(
     "cdk",
     reads="machine",
-    why="A stack's spec (autoscaling, scale-to-zero, alarms) is deployed by `cdk deploy`, which needs both.",
+    why="A stack (alarms, a dashboard) is deployed by `cdk deploy`, which needs both.",
     source="AWS CDK: prerequisites; Node.js 20 is at its end of life since 2026-04-30",
     remedy=f"Install Node.js and run `npm ci`; {install_command('cdk')}. `deploy` works without them.",
     severity="info",

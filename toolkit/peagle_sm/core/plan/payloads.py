@@ -19,17 +19,18 @@ from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import acceptance_namespace, environment
 from peagle_sm.core.plan.memory import compute_requirements, copies_per_instance
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.scaling import VARIANT, component_request, component_tag, scaling_of, scaling_tag
 from peagle_sm.core.plan.tags_and_schedules import (
     PAUSED,
     PREFIX,
     SCHEDULER_ROLE,
     SPEC_HASH,
+    component_schedule,
     lifetime_schedule,
     schedule_name,
     shortened,
 )
 
-VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800
 _DEFAULT_PUBLISH_S = 60
 
@@ -46,7 +47,8 @@ class Request:
     def name(self) -> str:
         """Name of the resource that it creates."""
         own = "".join(word.capitalize() for word in self.operation.split("_")[1:])
-        return str(self.parameters.get(f"{own}Name", self.parameters.get("Name", "")))
+        names = (f"{own}Name", "Name", "PolicyName", "AlarmName", "ResourceId")
+        return next((str(self.parameters[name]) for name in names if name in self.parameters), "")
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,7 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
         keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
     }
+    scaling = scaling_of(draft) if draft.context.stack is None else None
     every, tokens = spec.metrics.publish_seconds, draft.num_speculative_tokens
     set_only = {
         keys.NUM_SPECULATIVE_TOKENS: str(tokens) if draft.speculating and tokens else None,
@@ -230,6 +233,10 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.HOURS: spec.hours,
         keys.STACK: draft.context.stack,
         keys.IDLE: lifecycle.idle if draft.scales_to_zero else None,
+        keys.SCALING: None if scaling is None else scaling_tag(scaling),
+        keys.COMPONENT: component_tag(_copies(draft), compute_requirements(draft))
+        if scaling and draft.scales_to_zero
+        else None,
     }
     ours |= {key: value for key, value in set_only.items() if value is not None}
     return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
@@ -247,7 +254,13 @@ def _schedule(draft: Draft) -> list[Request]:
     hours = timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
     expiry = draft.context.now.replace(microsecond=0) + hours
     parameters = lifetime_schedule(draft.spec.name, draft.region, draft.scheduler_role_arn, expiry)
-    return [Request("scheduler", "create_schedule", parameters)]
+    schedules = [parameters]
+    if draft.scales_to_zero:
+        schedules = [
+            component_schedule(draft.spec.name, parameters, draft.spec.name),
+            parameters,
+        ]
+    return [Request("scheduler", "create_schedule", each) for each in schedules]
 
 
 def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]:
@@ -278,23 +291,19 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
     if names.component is not None:
         parameters = {**component(draft, names, variant), "Tags": marks}
         requests.append(Request("sagemaker", "create_inference_component", parameters))
-    return tuple(requests)
+    scaling = scaling_of(draft)
+    return (*requests, *(Request(*call) for call in (scaling.calls() if scaling else ())))
 
 
 def component(draft: Draft, names: Names, variant: Mapping[str, Any]) -> dict[str, Any]:
     """Return the CreateInferenceComponent request without tags, by ModelName."""
-    timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
-    return {
-        "InferenceComponentName": names.component,
-        "EndpointName": names.endpoint,
-        "VariantName": variant["VariantName"],
-        "Specification": {
-            "ModelName": names.model,
-            "StartupParameters": {key: variant[key] for key in timeouts},
-            "ComputeResourceRequirements": compute_requirements(draft),
-        },
-        "RuntimeConfig": {"CopyCount": draft.spec.placement.instance_count * copies_per_instance(draft)},
-    }
+    return component_request(
+        names.endpoint, names.model, variant, compute_requirements(draft), _copies(draft)
+    )
+
+
+def _copies(draft: Draft) -> int:
+    return draft.spec.placement.instance_count * copies_per_instance(draft)
 
 
 # Names and tags differ between any two plans; ARNs and times are AWS's own.

@@ -50,6 +50,10 @@ STACK = "peagle-sm:stack"
 """CloudFormation stack that owns the endpoint; absent if `peagle-sm deploy` created it."""
 IDLE = "peagle-sm:idle"
 """Action for an idle endpoint: `scale-to-zero`; absent means turn-off."""
+SCALING = "peagle-sm:scaling"
+"""Autoscaling of an endpoint without a stack, for `resume`; see `core.plan.scaling`."""
+COMPONENT = "peagle-sm:component"
+"""Size of the inference component of an endpoint without a stack, for `resume`."""
 PAUSED = "peagle-sm:paused"
 """On the config of an endpoint that `peagle-sm pause` turned off: the ISO time of the pause."""
 LEARN = "peagle-sm:learn"
@@ -115,6 +119,11 @@ def alarm_names(endpoint: str) -> tuple[str, str]:
     return f"peagle-{endpoint}-update", f"peagle-{endpoint}-acceptance"
 
 
+def from_zero_alarm(endpoint: str) -> str:
+    """Return the name of the alarm that scales an endpoint out from zero."""
+    return f"Peagle-{endpoint}-from-zero"
+
+
 def sagemaker_target(partition: str, action: str) -> str:
     """Return Scheduler's ARN of an operation of SageMaker, such as ``deleteEndpoint``."""
     return f"arn:{partition}:scheduler:::aws-sdk:sagemaker:{action}"
@@ -148,3 +157,23 @@ def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: 
     return schedule_request(
         schedule_name(endpoint), endpoint, expiry, role_arn, target, {"EndpointName": endpoint}
     )
+
+
+def component_schedule(
+    endpoint: str, schedule: dict[str, Any], component: str, number: int = 1
+) -> dict[str, Any]:
+    """Return the CreateSchedule request to delete a component, given the endpoint's ``schedule``.
+
+    SageMaker refuses to delete an endpoint that has components, so each has its own schedule.
+    """
+    target = {
+        **schedule["Target"],
+        "Arn": sagemaker_target(schedule["Target"]["Arn"].split(":")[1], "deleteInferenceComponent"),
+        "Input": json.dumps({"InferenceComponentName": component}),
+    }
+    return {
+        **schedule,
+        "Name": hard_schedule_name(endpoint, number),
+        "Description": f"peagle-sm: deletes inference component {component} at the end of its lifetime",
+        "Target": target,
+    }

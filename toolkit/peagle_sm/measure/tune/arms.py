@@ -9,7 +9,6 @@ an error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,10 +28,8 @@ from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import (
     ENDPOINT,
     MODE,
-    hard_schedule_name,
+    component_schedule,
     lifetime_schedule,
-    partition,
-    sagemaker_target,
 )
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
@@ -279,21 +276,11 @@ def _schedules(endpoint: str, plan: Plan, components: list[str]) -> list[Request
     hours = timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
     expiry = context.now.replace(microsecond=0) + hours
     last = lifetime_schedule(endpoint, draft.region, draft.scheduler_role_arn, expiry)
-    found = []
-    for number, component in enumerate(components, start=1):
-        target = {
-            **last["Target"],
-            "Arn": sagemaker_target(partition(draft.region), "deleteInferenceComponent"),
-            "Input": json.dumps({"InferenceComponentName": component}),
-        }
-        body = {
-            **last,
-            "Name": hard_schedule_name(endpoint, number),
-            "Description": f"peagle-sm: deletes inference component {component} at the end of its lifetime",
-            "Target": target,
-        }
-        found.append(Request("scheduler", "create_schedule", body))
-    return [*found, Request("scheduler", "create_schedule", last)]
+    every = [
+        component_schedule(endpoint, last, component, number)
+        for number, component in enumerate(components, start=1)
+    ]
+    return [Request("scheduler", "create_schedule", body) for body in (*every, last)]
 
 
 class Host:

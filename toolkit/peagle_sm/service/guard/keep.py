@@ -20,7 +20,7 @@ from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, plain, summary_of
-from peagle_sm.service.inventory.resources import Belongings, amount, belongings_of
+from peagle_sm.service.inventory.resources import Belongings, amount, belongings_of, component_of
 from peagle_sm.service.progress import Pacing
 
 LONGEST = timedelta(hours=8760)
@@ -166,7 +166,7 @@ def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datet
     created = one.endpoint.created_at if one.endpoint else None
     while True:
         for hard in _second_schedules(session, one):  # first, so that they never fire before the other one
-            lifetime.move(session, hard, ends + HARD_LATER)
+            lifetime.move(session, hard, ends if one.stack is None else ends + HARD_LATER)
         lifetime.move(session, limit, ends)
         entry = guard_resources.get(session, one.name)
         if entry is None or not entry.is_of(created) or entry.expires_at is None or entry.expires_at <= ends:
@@ -201,8 +201,8 @@ def _lifetime_of(one: Belongings) -> Lifetime:
 
 
 def _second_schedules(session: Session, one: Belongings) -> list[Lifetime]:
-    """Return a stack's second schedules: for its components, then its endpoint."""
-    if one.stack is None:
+    """Return the second schedules: for the components, then, in a stack, for the endpoint."""
+    if one.stack is None and component_of(one.name, one.tags) is None:
         return []
     numbers = takewhile(lambda row: row is not None, (_second_schedule(session, one, n) for n in count(1)))
     return [row for row in (*numbers, _second_schedule(session, one, None)) if row is not None]

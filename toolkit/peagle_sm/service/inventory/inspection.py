@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
@@ -250,6 +251,7 @@ def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing
 
 LOOKS_THAT_MAY_FAIL = 10
 # Time to find and boot an instance, in addition to downloading and starting.
+T = TypeVar("T")
 PROVISIONING_S = 1800
 
 
@@ -295,11 +297,19 @@ def describe_repeatedly(
     Raises:
         PeagleError: AWS did not answer many polls in a row, or refused.
     """
+    look = partial(control.describe_endpoint, session, name)
+    yield from poll_repeatedly(session, look, patience=patience, pacing=pacing, report=report)
+
+
+def poll_repeatedly(
+    session: Session, look: Callable[[], T], *, patience: float, pacing: Pacing, report: Reporter
+) -> Iterator[T]:
+    """Yield what ``look`` returns at each poll, for ``patience`` seconds; errors as `describe_repeatedly`."""
     deadline = pacing.monotonic() + patience
     failed_looks = 0
     while True:
         try:
-            facts = control.describe_endpoint(session, name)
+            facts = look()
         except PeagleError as error:
             failed_looks += 1
             if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):

@@ -27,7 +27,18 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import ENDPOINT_STACK_PREFIX, endpoint_stack
 from peagle_sm.core.plan.payloads import hashed_prefix
-from peagle_sm.core.plan.tags_and_schedules import ENDPOINT, MANAGED_BY, MANAGER, PAUSED, STACK, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import (
+    ENDPOINT,
+    IDLE,
+    INSTANCE_BOUNDS,
+    MANAGED_BY,
+    MANAGER,
+    PAUSED,
+    SCALING,
+    STACK,
+    hard_schedule_name,
+    schedule_name,
+)
 from peagle_sm.service.progress import Reporter
 
 
@@ -93,12 +104,47 @@ _HASHED = re.compile(r"(.+-)[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class ToRemove:
-    """Names to delete: an endpoint and its resources."""
+    """Names to delete: an endpoint and its resources.
+
+    ``component`` is its inference component, if any. ``scaled``: it may be a target of Application Auto
+    Scaling, and have the alarm that scales out from zero.
+    """
 
     endpoint: str
     configs: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
+    component: str | None = None
+    scaled: bool = False
+
+
+def component_of(endpoint: str, tags: Mapping[str, str]) -> str | None:
+    """Return the inference component of an endpoint that scales to zero; None for any other."""
+    return endpoint if tags.get(IDLE) == "scale-to-zero" else None
+
+
+def to_remove(
+    endpoint: str,
+    tags: Mapping[str, str],
+    configs: Iterable[str] = (),
+    models: Iterable[str] = (),
+    *,
+    scheduled: bool = True,
+) -> ToRemove:
+    """Return what a `Teardown` deletes of an endpoint with these tags, its lifetime schedules included.
+
+    The endpoint's schedule is the last: while it exists, a deletion finds the others by it.
+    """
+    component = component_of(endpoint, tags)
+    names = () if component is None else (hard_schedule_name(endpoint, 1),)
+    return ToRemove(
+        endpoint,
+        tuple(configs),
+        tuple(models),
+        (*names, schedule_name(endpoint)) if scheduled else (),
+        component,
+        component is not None or SCALING in tags or INSTANCE_BOUNDS in tags,
+    )
 
 
 @dataclass
@@ -140,8 +186,7 @@ class Belongings:
     def to_remove(self) -> ToRemove:
         """Return the names for a `Teardown`."""
         may_exist = self.lifetime is not None or self.unread_lifetime is not None
-        schedules = (schedule_name(self.name),) if may_exist else ()
-        return ToRemove(self.name, tuple(self.configs), tuple(self.models), schedules)
+        return to_remove(self.name, self.tags, self.configs, self.models, scheduled=may_exist)
 
 
 def belongings_of(
@@ -351,13 +396,13 @@ KEPT_DAYS = 30
 """Same value as in a stack (stacks/observability.py)."""
 
 
-def create_group(session: Session, endpoint: str, report: Reporter) -> None:
-    """Create the log group of an endpoint, unless it exists.
+def create_group(session: Session, endpoint: str, component: str | None, report: Reporter) -> None:
+    """Create the log group of an endpoint, or of its component, unless it exists.
 
     Without it the endpoint works, but its log lines are lost unless its role may create the group. So a
     failure is only reported.
     """
-    group = cloudwatch.group_of(endpoint)
+    group = cloudwatch.group_of(endpoint, component)
     resource, words = f"log-group/{group}", f"log group {group}"
     try:
         made = cloudwatch.create(session, group, KEPT_DAYS)
@@ -368,34 +413,37 @@ def create_group(session: Session, endpoint: str, report: Reporter) -> None:
     report("config", f"{words} {told}", resource=resource)
 
 
-def groups_of(session: Session, names: Iterable[str], *, assume: bool = False) -> dict[str, str]:
-    """Return the existing log groups by endpoint name.
+def groups_of(
+    session: Session, components: Mapping[str, str | None], *, assume: bool = False
+) -> dict[str, str]:
+    """Return the existing log groups by endpoint name; ``components`` has each name's component.
 
     Without permission to look a group up, it is left out, or with ``assume`` treated as existing.
     """
     found = {}
-    for name in names:
+    for name, component in components.items():
+        group = cloudwatch.group_of(name, component)
         try:
-            there = cloudwatch.exists(session, name)
+            there = cloudwatch.exists(session, group)
         except PeagleError:
             there = assume
         if there:
-            found[name] = cloudwatch.group_of(name)
+            found[name] = group
     return found
 
 
 def remove_groups(
-    session: Session, names: Iterable[str], report: Reporter
+    session: Session, groups: Iterable[str], report: Reporter
 ) -> tuple[list[str], dict[str, str]]:
-    """Delete the log groups of these endpoints; return those deleted, and errors.
+    """Delete log groups; return those deleted, and errors.
 
     Both use "log-group/<name of the group>".
     """
     deleted, left = [], {}
-    for name in names:
-        resource = f"log-group/{cloudwatch.group_of(name)}"
+    for group in groups:
+        resource = f"log-group/{group}"
         try:
-            cloudwatch.remove(session, name)
+            cloudwatch.remove(session, group)
         except NotFound:
             continue
         except PeagleError as error:

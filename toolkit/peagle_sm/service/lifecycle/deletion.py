@@ -29,6 +29,7 @@ from peagle_sm.service.inventory.resources import (
     all_belongings,
     amount,
     belongings_of,
+    component_of,
     groups_of,
     remove_groups,
     require_own_stack,
@@ -181,7 +182,7 @@ def delete(
     if unproven:
         raise joined(unproven, session)
     # Last: an engine that is ending still logs, and would create its log group again.
-    logs_gone, logs_left = remove_groups(session, groups, reporter) if logs_too else ([], {})
+    logs_gone, logs_left = remove_groups(session, groups.values(), reporter) if logs_too else ([], {})
     seen, unseen = _still_there(session, chosen, pacing, unproven_free)
     report = DeleteReport(
         names=tuple(one.name for one in chosen),
@@ -223,7 +224,8 @@ def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_
     gone_stacks = _gone_stacks(session, chosen)
     for stack in gone_stacks:
         reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
-    groups = groups_of(session, (one.name for one in chosen), assume=logs_alone)
+    components = {one.name: component_of(one.name, one.tags) for one in chosen}
+    groups = groups_of(session, components, assume=logs_alone)
     rows = tuple(
         Deletable(
             one.name, _status(one), one.resources, groups.get(one.name), _price(session, one), one.stack
@@ -264,7 +266,7 @@ def _choose(
 
 def _log_group_only(session: Session, name: str) -> Belongings | None:
     """Return a name of which only the log group is left; a stack may own it."""
-    if not _GLOB.isdisjoint(name) or not groups_of(session, [name]):
+    if not _GLOB.isdisjoint(name) or not groups_of(session, {name: None}):
         return None
     if control.describe_endpoint(session, name) is not None:
         return None
@@ -344,7 +346,7 @@ def _no_match(session: Session, pattern: str) -> NotFound:
             next_step=f"To delete it anyway: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
             details={"findings": []},
         )
-    if _GLOB.isdisjoint(pattern) and (group := groups_of(session, [pattern]).get(pattern)):
+    if _GLOB.isdisjoint(pattern) and (group := groups_of(session, {pattern: None}).get(pattern)):
         return NotFound(
             f"only the log group {group} of {pattern!r} is left in {session.region}.",
             next_step=f"Delete it, too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
@@ -384,9 +386,14 @@ def _still_there(
         left = tuple(resource for one in found for resource in one.resources)
         if not left:
             break
+    # A component's schedule and autoscaling are not among the belongings.
     known = {f"schedule/{schedule_name(one.name)}" for one in found if one.unread_lifetime is None}
-    schedules = {resource: why for resource, why in unproven.items() if resource.startswith("schedule/")}
-    return left, {resource: why for resource, why in schedules.items() if resource not in known}
+    seen_again = ("endpoint-config/", "model/")
+    return left, {
+        resource: why
+        for resource, why in unproven.items()
+        if resource not in known and not resource.startswith(seen_again)
+    }
 
 
 def _raise_leftovers(

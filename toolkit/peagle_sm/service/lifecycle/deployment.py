@@ -19,23 +19,24 @@ from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
 from peagle_sm.core.plan.payloads import tag_changes
+from peagle_sm.core.plan.scaling import scaling_of
 from peagle_sm.core.plan.tags_and_schedules import PAUSED, SPEC_HASH
 from peagle_sm.core.planning import Plan, prolonged_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import cause_first
 from peagle_sm.service.inventory.guard_state import awake, lease_of, prolonged, require_guard
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
-from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of
+from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of, to_remove
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
+from peagle_sm.service.lifecycle.scaling import bring_up_scaling
 from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
-from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
+from peagle_sm.service.progress import Pacing, Progress, Reporter, create_once, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
 
 ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
 three times, five minutes apart (aws/deep-learning-containers#6411)."""
-CREATE_ATTEMPTS = 5
 STALE_PLAN = timedelta(minutes=1)
 _OFFERS = 5
 # Words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
@@ -97,7 +98,7 @@ class Deploy(Run):
     def of(cls, plan: Plan, session: Session, pacing: Pacing, report: Reporter) -> Deploy:
         """Start a run; a clean-up deletes everything that the plan creates."""
         names = plan.names
-        everything = ToRemove(names.endpoint, (names.config,), (names.model,), (names.schedule,))
+        everything = to_remove(names.endpoint, plan.tags(), (names.config,), (names.model,))
         timeout_s = plan.spec.startup_timeout_s
         return cls(
             names.endpoint, names.config, everything, "delete", timeout_s, session, pacing, report, plan
@@ -121,20 +122,24 @@ def arm(run: Deploy, found: Survey) -> None:
 def arm_anew(run: Deploy) -> None:
     """Create the plan's lifetime schedule, no earlier than a lease of `keep` ends.
 
-    First delete the second schedules of an older stack of this name.
+    First delete the second schedules of an older stack of this name, or of an older component.
     """
     lifetime.remove_hard(run.session, run.name)
-    arm_schedule(run, prolonged(run.plan.parameters("create_schedule"), lease_of(run.session, run.name)))
+    lease = lease_of(run.session, run.name)
+    arm_schedules(run, [prolonged(each, lease) for each in run.plan.schedules])
 
 
-def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
-    """Create a lifetime schedule."""
-    armed = once_visible(lambda: lifetime.arm(run.session, parameters), run.pacing, run.report)
+def arm_schedules(run: Run, schedules: Sequence[dict[str, Any]]) -> lifetime.Lifetime:
+    """Create the lifetime schedules; the last is the endpoint's, and is returned."""
+    for parameters in schedules:
+        send = partial(lifetime.arm, run.session, parameters)
+        armed = once_visible(send, run.pacing, run.report)
     run.report(
         "lifetime",
         f"lifetime schedule created: deletes the endpoint at {_time_text(armed)}",
         resource=f"schedule/{armed.name}",
     )
+    return armed
 
 
 def create(run: Deploy, found: Survey) -> None:
@@ -151,7 +156,7 @@ def create(run: Deploy, found: Survey) -> None:
         run.report("endpoint", f"continuing with endpoint {run.name} of an earlier run", status="Creating")
         return
     create_free(run)
-    create_group(run.session, run.name, run.report)
+    create_group(run.session, run.name, run.plan.names.component, run.report)
     create_endpoint(run, partial(_is_this_plans, run))
 
 
@@ -164,15 +169,17 @@ def create_free(run: Deploy) -> None:
     """
     names, session = run.plan.names, run.session
     made = create_once(
-        run,
         lambda: control.create_model(session, run.plan.parameters("create_model")),
         lambda: _is_this_plans(run, control.describe_model(session, names.model)),
+        run.pacing,
+        run.report,
     )
     run.report("model", f"model {names.model} {made}", resource=f"model/{names.model}")
     made = create_once(
-        run,
         lambda: control.create_endpoint_config(session, run.plan.parameters("create_endpoint_config")),
         lambda: _is_this_plans(run, control.describe_endpoint_config(session, names.config)),
+        run.pacing,
+        run.report,
     )
     run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
 
@@ -198,7 +205,12 @@ def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -
             raise
 
     try:
-        made = create_once(run, send, lambda: is_ours(control.describe_endpoint(run.session, run.name)))
+        made = create_once(
+            send,
+            lambda: is_ours(control.describe_endpoint(run.session, run.name)),
+            run.pacing,
+            run.report,
+        )
     except PlanRefused:  # another endpoint has the name
         run.may_exist = run.unsettled = False
         raise
@@ -236,29 +248,6 @@ def _remove_failed(run: Deploy, found: Survey) -> None:
         )
     if found.state in ("failed", "leaving"):
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
-
-
-def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]) -> str:
-    """Send a creation; after an unclear answer, check before a retry, and adopt.
-
-    Returns:
-        The result as the end of a sentence.
-    """
-    for attempt in range(1, CREATE_ATTEMPTS + 1):
-        try:
-            once_visible(send, run.pacing, run.report)
-        except PeagleError as error:
-            if not (is_unsettled(error) or is_taken(error)):
-                raise
-            if is_there():
-                return "already exists and is used"
-            if attempt == CREATE_ATTEMPTS:
-                raise
-            run.report("check", f"no clear answer; retrying ({error.message})")
-            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
-        else:
-            return "created"
-    raise AssertionError("unreachable")
 
 
 def _is_this_plans(run: Deploy, facts: Any) -> bool:
@@ -305,14 +294,16 @@ def deploy(
     """Deploy ``spec`` and return its endpoint.
 
     Creates the lifetime schedule, model, config and endpoint in this order, waits until the endpoint is
-    InService, and checks its config. Resumes from what a killed run of the same spec created. Ctrl-C cleans
-    up; a second Ctrl-C moves the lifetime schedule to now and leaves the deletion to it.
+    InService, checks its config, and creates its inference component and autoscaling, if any. Resumes from
+    what a killed run of the same spec created. Ctrl-C cleans up; a second Ctrl-C moves the lifetime schedule
+    to now and leaves the deletion to it.
 
     ``surveyed`` receives what exists under the plan's names, ``preflight`` the plan (it raises if the deploy
     would fail), and ``confirm`` the plan (None: no confirmation prompt). Nothing is asked if the endpoint is
     already InService with this spec and has its lifetime schedule. With ``wait`` False this returns once
-    CreateEndpoint is accepted. ``unguarded`` deploys without the guard, which turns idle endpoints off; the
-    lifetime schedule is still created. ``skip_checks`` are ids of checks whose errors are ignored.
+    CreateEndpoint is accepted; a spec that scales is refused then. ``unguarded`` deploys without the guard,
+    which turns idle endpoints off; the lifetime schedule is still created. ``skip_checks`` are ids of checks
+    whose errors are ignored.
     ``companions`` returns what a clean-up deletes together with this endpoint.
 
     Raises:
@@ -328,6 +319,8 @@ def deploy(
     try:
         plan = plan_for(spec, session)
         plan.refuse_errors(skip_checks)
+        if not wait:
+            _refuse_not_to_wait(plan)
         if not unguarded:
             require_guard(session)
         if preflight is not None:
@@ -357,6 +350,16 @@ def deploy(
     return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
 
 
+def _refuse_not_to_wait(plan: Plan) -> None:
+    if scaling_of(plan.draft) is not None:
+        raise PlanRefused(
+            "autoscaling and lifecycle.idle: scale-to-zero are set up once the endpoint is InService, so the "
+            "deploy must wait for it.",
+            next_step="Leave out --no-wait (wait=False).",
+            details={"findings": []},
+        )
+
+
 def _ask(confirm: Callable[[Plan], bool] | None, plan: Plan) -> None:
     if confirm is not None and not confirm(plan):
         raise Declined(
@@ -375,6 +378,7 @@ def _adopt_serving(run: Deploy, found: Survey) -> None:
     try:
         arm(run, found)
         follow(run)
+        bring_up_scaling(run)  # of a run that was killed before it
         told = f"endpoint {run.name} is already in service with this spec: nothing was created"
         run.report("ready", told + _other_tags(run, found), status="InService")
     except KeyboardInterrupt:
@@ -399,6 +403,7 @@ def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
         create(run, found)
         if wait:
             _follow_with_retries(run)
+            bring_up_scaling(run)
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)

@@ -85,7 +85,7 @@ class EndpointSender:
         return await call(self._learnt)
 
     def _default(self, refused: ComponentRequired) -> str:
-        """Return the component with the endpoint's name, as a scale-to-zero stack has."""
+        """Return the component with the endpoint's name, as with lifecycle.idle: scale-to-zero."""
         found = component_names(self._session, self._endpoint)
         if self._endpoint in found:
             return self._endpoint

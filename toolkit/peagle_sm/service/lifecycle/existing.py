@@ -19,13 +19,14 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, VARIANT, Canary, Change, changes, tag_changes
+from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, Canary, Change, changes, tag_changes
+from peagle_sm.core.plan.scaling import VARIANT
 from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import Update
 from peagle_sm.service.inventory.guard_state import lease_of
 from peagle_sm.service.inventory.listing import plain
-from peagle_sm.service.inventory.resources import Belongings, belongings_of, is_ours, stack_of
+from peagle_sm.service.inventory.resources import Belongings, belongings_of, component_of, is_ours, stack_of
 
 State = Literal["absent", "leaving", "failed", "creating", "settling", "live"]
 _STATES: dict[str, State] = {
@@ -247,8 +248,20 @@ def offer_of(
         plan=plan,
         canary=canary if second else None,
     )
+    _refuse_a_component(session, offer, found)
     _refuse_another_type(session, offer)
     return offer
+
+
+def _refuse_a_component(session: Session, offer: UpdateOffer, found: CurrentState) -> None:
+    has_component = component_of(offer.name, found.tags) or offer.plan.names.component
+    if offer.fleet and not offer.is_off and offer.strategy == "in-place" and has_component:
+        raise _refused(
+            f"endpoint {offer.name} runs an inference component (lifecycle.idle: scale-to-zero), and "
+            "UpdateEndpoint does not change a component's model.",
+            "Replace it: `peagle-sm update SPEC --strategy off-update-on"
+            f"{session.command_flags()}`. A stack updates it in place.",
+        )
 
 
 def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:

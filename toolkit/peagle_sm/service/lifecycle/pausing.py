@@ -7,7 +7,7 @@ function, updates the stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NoReturn
 
 from peagle_sm.aws.control import guard_resources
@@ -22,7 +22,7 @@ from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.guard_state import known_entry, note, rest_of
 from peagle_sm.service.inventory.inspection import not_ours
 from peagle_sm.service.inventory.listing import EndpointSummary, summary_of
-from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of, require_own_stack
+from peagle_sm.service.inventory.resources import Belongings, belongings_of, require_own_stack
 from peagle_sm.service.lifecycle.teardown import Teardown, end_with_the_local_server, remove_by_hand
 from peagle_sm.service.progress import Pacing, Phase, Progress, Reporter
 
@@ -254,13 +254,13 @@ def _pause_endpoint(session: Session, one: Belongings, pacing: Pacing, report: R
 
 def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
     """Delete the endpoint, then its schedule, which must not delete a new endpoint."""
-    schedules = one.to_remove.schedules
-    gone = Teardown(session, pacing, report, "pause").run(ToRemove(one.name, (), (), schedules))
+    billed = replace(one.to_remove, configs=(), models=())
+    gone = Teardown(session, pacing, report, "pause").run(billed)
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
         by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)
         raise PeagleError(
-            f"Endpoint {one.name} is paused, but AWS did not confirm that its schedule is gone: {left}",
+            f"Endpoint {one.name} is paused, but AWS did not confirm that these are gone: {left}",
             next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
             "If the schedule uses your own role, do not delete it: `resume` reads the role from it.",
             details={"left": sorted(gone.left)},

@@ -24,7 +24,13 @@ from peagle_sm.core.errors import (
 from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.plan.tags_and_schedules import lifetime_schedule, partition, schedule_name
+from peagle_sm.core.plan.scaling import component_from, scaling_from
+from peagle_sm.core.plan.tags_and_schedules import (
+    component_schedule,
+    lifetime_schedule,
+    partition,
+    schedule_name,
+)
 from peagle_sm.service.inventory.guard_state import (
     awake,
     guard_works,
@@ -39,14 +45,15 @@ from peagle_sm.service.inventory.inspection import kept_config, not_ours
 from peagle_sm.service.inventory.listing import plain, price_per_hour
 from peagle_sm.service.inventory.resources import (
     Belongings,
-    ToRemove,
     amount,
     belongings_of,
     belongs_to,
     require_own_stack,
+    to_remove,
 )
-from peagle_sm.service.lifecycle.deployment import arm_schedule, create_endpoint, follow
+from peagle_sm.service.lifecycle.deployment import arm_schedules, create_endpoint, follow
 from peagle_sm.service.lifecycle.pausing import StackSwitch, SwitchStuck
+from peagle_sm.service.lifecycle.scaling import bring_up_scaling
 from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
@@ -64,19 +71,43 @@ class ResumePlan:
         """Return the exact parameters of one request, such as ``create_endpoint``."""
         return {request.operation: request.parameters for request in self.requests}[operation]
 
+    @property
+    def schedules(self) -> tuple[dict[str, Any], ...]:
+        """Parameters of the lifetime schedules: its component's, if any, and the endpoint's last."""
+        return tuple(one.parameters for one in self.requests if one.operation == "create_schedule")
 
-def resume_plan(name: str, config: str, tags: Mapping[str, str], schedule: dict[str, Any]) -> ResumePlan:
-    """Plan a resume; the endpoint gets its config's ``tags`` without those of the pause."""
+
+def resume_plan(
+    name: str,
+    config: str,
+    tags: Mapping[str, str],
+    schedule: dict[str, Any],
+    variant: Mapping[str, Any] | None = None,
+) -> ResumePlan:
+    """Plan a resume; the endpoint gets its config's ``tags`` without those of the pause.
+
+    The tags describe its component and autoscaling, if any; ``variant`` is the config's.
+    """
     own = {key: value for key, value in tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
     endpoint = {
         "EndpointName": name,
         "EndpointConfigName": config,
         "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
     }
+    # A config and its model have one name.
+    component = component_from(name, config, variant, tags) if variant else None
+    schedules, components = [schedule], []
+    if component is not None:
+        schedules = [component_schedule(name, schedule, name), schedule]
+        sent = {**component, "Tags": endpoint["Tags"]}
+        components = [Request("sagemaker", "create_inference_component", sent)]
+    scaling = scaling_from(name, tags)
     return ResumePlan(
         (
-            Request("scheduler", "create_schedule", schedule),
+            *(Request("scheduler", "create_schedule", each) for each in schedules),
             Request("sagemaker", "create_endpoint", endpoint),
+            *components,
+            *(Request(*call) for call in (scaling.calls() if scaling else ())),
         )
     )
 
@@ -153,7 +184,9 @@ def resume(
 
 
 def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
-    """Remove the tags of the pause that an interrupted resume left."""
+    """Finish an interrupted resume: its component and autoscaling, and the tags of the pause."""
+    if one.stack is None and one.lifetime is not None and one.endpoint and one.endpoint.status == "InService":
+        bring_up_scaling(_run(session, one, config, dict(one.lifetime.raw), pacing, report))
     if one.stack is None and one.kept_config is not None:
         _remove_pause_tags(session, config, report)
     ends = one.lifetime.expires_at if one.lifetime is not None else None
@@ -244,18 +277,7 @@ def _resume_endpoint(
     ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
     expires_at = max(ends, offer.expires_at)
     schedule = lifetime_schedule(one.name, session.region, _role(session, one), expires_at)
-    run = Run(
-        one.name,
-        config.name,
-        ToRemove(one.name, schedules=(schedule_name(one.name),)),  # config and model are kept
-        "pause",
-        LONGEST_STARTUP_S,
-        session,
-        pacing,
-        report,
-        resume_plan(one.name, config.name, control.tags_of(session, config.arn) or {}, schedule),
-        may_exist=one.endpoint is not None,
-    )
+    run = _run(session, one, config, schedule, pacing, report)
 
     def is_ours(facts: EndpointFacts | None) -> bool:
         return facts is not None and belongs_to(control.tags_of(session, facts.arn), one.name)
@@ -264,9 +286,10 @@ def _resume_endpoint(
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name)
         lifetime.remove_hard(session, one.name)
-        arm_schedule(run, run.plan.parameters("create_schedule"))
+        arm_schedules(run, run.plan.schedules)
         create_endpoint(run, is_ours)
         follow(run)
+        bring_up_scaling(run)
     except (KeyboardInterrupt, Exception) as cause:
         try:
             rescue(run, cause)
@@ -275,6 +298,31 @@ def _resume_endpoint(
             raise
     _remove_pause_tags(session, config, report)
     return replace(offer, expires_at=expires_at)
+
+
+def _run(
+    session: Session,
+    one: Belongings,
+    config: ConfigFacts,
+    schedule: dict[str, Any],
+    pacing: Pacing,
+    report: Reporter,
+) -> Run:
+    """Return the run of a resume; its clean-up keeps config and model."""
+    tags = control.tags_of(session, config.arn) or {}
+    variant: Mapping[str, Any] = next(iter(config.raw.get("ProductionVariants") or ()), {})
+    return Run(
+        one.name,
+        config.name,
+        to_remove(one.name, tags),
+        "pause",
+        LONGEST_STARTUP_S,
+        session,
+        pacing,
+        report,
+        resume_plan(one.name, config.name, tags, schedule, variant),
+        may_exist=one.endpoint is not None,
+    )
 
 
 def _role(session: Session, one: Belongings) -> str:

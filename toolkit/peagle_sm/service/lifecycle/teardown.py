@@ -1,6 +1,7 @@
 """Deletion of an endpoint's resources in the order that limits the cost.
 
-First the endpoint, and of several all at once; when it is gone, the config and the model. The lifetime
+First the inference component, if any, and the endpoint, and of several all at once; when it is gone, its
+autoscaling, the config and the model. The lifetime
 schedule is deleted last, once AWS confirms that the endpoint is gone: it deletes the endpoint if this process
 dies before. `rescue` cleans up after a failure or Ctrl-C, or reports what remains and which command deletes
 it. `leave_to_the_schedule` leaves the deletion to the lifetime schedule if the user does not wait.
@@ -30,7 +31,9 @@ from peagle_sm.core.errors import (
     PeagleError,
     ServiceFault,
 )
-from peagle_sm.core.plan.tags_and_schedules import schedule_name
+from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.plan.scaling import scalable
+from peagle_sm.core.plan.tags_and_schedules import from_zero_alarm, hard_schedule_name, schedule_name
 from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 
@@ -152,6 +155,7 @@ class Teardown:
         """Delete what an endpoint leaves; return whether all is done, or the endpoint exists again."""
         to_remove, gone = removal.to_remove, removal.removed
         self._note_gone(removal)
+        self.remove_scaling(to_remove, gone)
         self.remove_free(to_remove, gone)
         if to_remove.schedules:
             # Without its config no late CreateEndpoint can succeed: this poll is final.
@@ -167,6 +171,31 @@ class Teardown:
                 partial(lifetime.remove, self._session, name),
             )
         return True
+
+    def remove_scaling(self, to_remove: ToRemove, gone: Removed) -> None:
+        """Deregister the scalable target, which deletes its policies, and delete the alarm.
+
+        Raises:
+            LocalServerGone: the local SageMaker has ended.
+        """
+        if not to_remove.scaled:
+            return
+        session, name = self._session, to_remove.endpoint
+        resource_id, dimension = scalable(name, to_remove.component)
+        self._remove_plain(
+            f"scalable-target/{resource_id}",
+            gone,
+            partial(control.is_registered, session, resource_id),
+            partial(control.deregister, session, resource_id, dimension),
+        )
+        if to_remove.component is not None:
+            alarm = from_zero_alarm(name)
+            self._remove_plain(
+                f"alarm/{alarm}",
+                gone,
+                partial(cloudwatch.has_alarm, session, alarm),
+                partial(cloudwatch.remove_alarms, session, [alarm]),
+            )
 
     def remove_free(self, to_remove: ToRemove, gone: Removed) -> None:
         """Delete configs and models, which cost nothing; keep endpoint and schedules.
@@ -216,7 +245,7 @@ class Teardown:
                 removal.absent += 1
                 return removal.absent >= removal.looks
             removal.seen, removal.absent, removal.status = True, 0, facts.status
-            if facts.status != "Deleting":
+            if facts.status != "Deleting" and self._component_gone(removal):
                 self._delete_endpoint(name)
         except NotFound as error:
             removal.why = error.message  # probably deleted since it was described; poll again
@@ -252,6 +281,23 @@ class Teardown:
         if removal.seen and resource not in removal.removed.deleted:
             removal.removed.deleted.append(resource)
             self._report(self._phase, f"endpoint {removal.name} is gone", status="gone", resource=resource)
+
+    def _component_gone(self, removal: _Removal) -> bool:
+        """Delete the component, which blocks the endpoint's deletion; return whether it is gone.
+
+        Its autoscaling goes first, so that it creates no copy again. What cannot be deregistered now is
+        retried once the endpoint is gone.
+        """
+        name = removal.to_remove.component
+        facts = None if name is None else control.describe_component(self._session, name)
+        if name is None or facts is None or facts["EndpointName"] != removal.name:
+            return True
+        removal.why = f"its inference component is {facts['InferenceComponentStatus']}"
+        if facts["InferenceComponentStatus"] != "Deleting":
+            with suppress(PeagleError):
+                control.deregister(self._session, *scalable(removal.name, name))
+            delete_component(self._session, name)
+        return False
 
     def _delete_endpoint(self, name: str) -> None:
         try:
@@ -304,7 +350,7 @@ class Teardown:
         if found is None:
             return False
         if found.stack is None:
-            return found.endpoint == endpoint
+            return endpoint in (found.endpoint, found.component)
         return found.ends(endpoint) and self._is_gone(found.stack)
 
     def _remove_plain(
@@ -344,11 +390,21 @@ def _reason(status: str, why: str) -> str:
     return f" ({why})" if why else ""
 
 
-def remove_by_hand(session: Session, schedule: str) -> str:
-    """Return the step that removes "schedule/name" for a caller who may not read it."""
-    url, name = session.local_url, schedule.removeprefix("schedule/")
+def remove_by_hand(session: Session, resource: str) -> str:
+    """Return the step that removes a schedule, target or alarm for a caller who may not read it."""
+    url, (kind, _, name) = session.local_url, resource.partition("/")
     place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
-    return f"If it exists: `aws scheduler delete-schedule --name {name}{place}`."
+    command = f"scheduler delete-schedule --name {name}"
+    if kind == "alarm":
+        command = f"cloudwatch delete-alarms --alarm-names {name}"
+    elif kind == "scalable-target":
+        of_component = name.startswith("inference-component/")
+        dimension = "inference-component:DesiredCopyCount" if of_component else "variant:DesiredInstanceCount"
+        command = (
+            "application-autoscaling deregister-scalable-target --service-namespace sagemaker "
+            f"--scalable-dimension sagemaker:{dimension} --resource-id {name}"
+        )
+    return f"If it exists: `aws {command}{place}`."
 
 
 def local_server_gone(url: str) -> str:
@@ -383,6 +439,9 @@ def leave_to_the_schedule(
         if limit is None or not limit.ends(name):
             outlook = "; it has no lifetime schedule"
         else:
+            of_component = lifetime.get(session, hard_schedule_name(name, 1)) if limit.stack is None else None
+            if of_component is not None and of_component.component == name:
+                lifetime.bring_forward(session, of_component, pacing.clock())
             lifetime.bring_forward(session, limit, pacing.clock())
             outlook = "; its lifetime schedule was moved to now and deletes it within about 10 minutes"
     except (PeagleError, KeyboardInterrupt) as error:
@@ -466,6 +525,14 @@ LOG_LINES = 20
 
 class Requests(Protocol):
     """A plan's exact requests, which its executor sends unchanged."""
+
+    @property
+    def requests(self) -> Sequence[Request]:
+        """All requests, in order."""
+
+    @property
+    def schedules(self) -> Sequence[dict[str, Any]]:
+        """Parameters of the lifetime schedules, the endpoint's last."""
 
     def parameters(self, operation: str) -> dict[str, Any]:
         """Return the parameters of one request, such as ``create_endpoint``."""

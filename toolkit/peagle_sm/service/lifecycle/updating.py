@@ -34,13 +34,14 @@ from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
-from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of
-from peagle_sm.service.lifecycle.deployment import CREATE_ATTEMPTS, Deploy, bring_up, create_free
+from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of, to_remove
+from peagle_sm.service.lifecycle.deployment import Deploy, arm_schedules, bring_up, create_free
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
+from peagle_sm.service.lifecycle.scaling import bring_up_scaling
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
-from peagle_sm.service.progress import Pacing, Progress, Reporter, once_visible
+from peagle_sm.service.progress import CREATE_ATTEMPTS, Pacing, Progress, Reporter, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
@@ -84,14 +85,9 @@ class InPlace:
     def _extend(self) -> None:
         """Extend the lifetime, before anything is started."""
         run = self._run
-        schedule = prolonged(run.plan.parameters("create_schedule"), self._lease())
-        armed = once_visible(lambda: lifetime.arm(run.session, schedule), run.pacing, run.report)
+        lease = self._lease()
+        armed = arm_schedules(run, [prolonged(each, lease) for each in run.plan.schedules])
         self._remember(armed.expires_at)
-        run.report(
-            "lifetime",
-            f"lifetime schedule created: deletes the endpoint at {armed.expires_at:%Y-%m-%d %H:%M} UTC",
-            resource=f"schedule/{armed.name}",
-        )
 
     def _lease(self) -> datetime | None:
         return lease_of(self._run.session, self._run.name, self._created)
@@ -331,6 +327,9 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     if offer.strategy == "in-place":
         cloudwatch.remove_alarms(session, keys.alarm_names(run.name))
     one = belongings_of(session, run.name)
+    bring_up_scaling(run)
+    if one.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
+        Teardown(session, run.pacing, run.report).remove_scaling(to_remove(run.name, one.tags), Removed())
     _write_tags(run, one, offer)
     _remove_old(run, one)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Print only the exact requests, as JSON.")
-@click.option(
-    "--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies autoscaling and update settings."
-)
+@click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies update settings.")
 @click.option("--preflight", is_flag=True, help="Also check the account, as `deploy` does.")
 @global_options
 @click.pass_obj
