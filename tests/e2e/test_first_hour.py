@@ -205,7 +205,8 @@ def test_the_lifetime_schedule_ends_the_endpoint(walk: Walk) -> None:
 
 
 def test_the_stack_scales_to_zero_and_back(walk: Walk) -> None:
-    assert [count.strip() for count in walk.outputs("count\n")] == ["1", "0", "1"]
+    counts = [done.output.strip() for done in walk.finished if done.command == "count"]
+    assert counts == ["1", "0", "1"]
 
 
 def test_each_exception_is_on_the_page_and_names_its_reason() -> None:
