@@ -173,6 +173,8 @@ def test_doctor_checks_the_spec_without_an_account(in_empty_folder: Path, option
     checked = {each["check"]: each["status"] for each in json.loads(result.stdout)}
     assert checked["credentials"] == "error"
     assert {each.id for each in SPEC_CHECKS} <= checked.keys()
+    unchecked = "did not run" in result.stdout or "unknown" in checked.values()
+    assert unchecked  # the checks of the account are not left out without a word
 
 
 def test_the_catalogue_and_the_schema_need_nothing() -> None:

@@ -88,9 +88,8 @@ def without_session(
     """Check the spec and this machine; ``problem``, why no session opened, is reported, too."""
     known_ids(skip)
     identity = next(each for each in ALL_CHECKS if each.id == "credentials")
-    error = Result(
-        identity.id, "error", problem.message, identity.what, identity.why, problem.next_step or ""
-    )
+    message = f"{problem.message} The checks of the account did not run."
+    error = Result(identity.id, "error", message, identity.what, identity.why, problem.next_step or "")
     draft = None if plan is None else plan.draft
     return (error, *judge(ALL_CHECKS, {"machine": machine}, draft, skip))
 
