@@ -57,6 +57,9 @@ class Parts:
     async def part(self) -> bytes:
         return next((part for part in self._parts if part), b"")
 
+    def drop(self) -> None:
+        self.closed = True
+
     async def close(self) -> None:
         self.closed = True
 
