@@ -229,6 +229,7 @@ def test_the_program_finds_what_sagemaker_gives_it(aws: Account) -> None:
     assert variables["TRAINING_JOB_NAME"] == job["TrainingJobName"]
     assert variables["TRAINING_JOB_ARN"] == job["TrainingJobArn"]
     assert (variables["AWS_REGION"], variables["MINE"]) == ("us-east-1", "yes")
+    assert (variables["OMP_NUM_THREADS"], variables["OMP_WAIT_POLICY"]) == ("1", "PASSIVE")
     assert not {"AWS_ACCESS_KEY_ID", "AWS_PROFILE"} & variables.keys()
 
 

@@ -22,6 +22,9 @@ LOCK = PACKAGE / "trainer.lock"
 ROOT_VARIABLE = "PEAGLE_ML_ROOT"
 """The training program takes this folder for SageMaker's ``/opt/ml``."""
 
+PASSIVE = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads of a training job on cores that others use: with two that spin, a step took five times as long."""
+
 
 def ensure_trainer(progress: Progress, *, cache: Path | None = None) -> Path:
     """Return the Python of the trainer's environment, building it first where that is needed.

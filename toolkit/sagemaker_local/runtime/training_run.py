@@ -19,7 +19,7 @@ from typing import Any
 
 from sagemaker_local.control.jobs.training import ML_ROOT, TrainingRecord
 from sagemaker_local.engine.launch import free_port
-from sagemaker_local.engine.trainer_env import train_environ
+from sagemaker_local.engine.trainer_env import PASSIVE, train_environ
 from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
@@ -121,6 +121,7 @@ class TrainingAttempt(JobProcesses):
             "TRAINING_JOB_NAME": self._row.name,
             "TRAINING_JOB_ARN": self._row.arn,
             **several,
+            **PASSIVE,
             **self._row.body.get("Environment", {}),
         }
         return train_environ(variables, self._ml(host))
