@@ -65,6 +65,8 @@ def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:  # noqa: F8
         return None if found is None else str(found["InferenceComponentStatus"])
 
     for request in plan.requests:
+        if request.service != "sagemaker":
+            continue  # the arms look neither at its schedules nor at its scaling
         known = role if "ExecutionRoleArn" in request.parameters else {}
         getattr(sagemaker, request.operation)(**{**request.parameters, **known})
         if request.operation == "create_endpoint":
