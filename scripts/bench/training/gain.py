@@ -23,9 +23,9 @@ from peagle_sm.measure.results import provenance
 
 PAGE = Path("docs/reference/learning-gain.md")
 OTHER_SHAPE = (
-    "**The held-out schemas are files of the same kind as those trained on.** On files of another shape, which "
-    "the tutorial does not use, an independent trial of 26 November 2026 found a gain of 6.5%. Expect something "
-    "between the two for your own traffic, and measure it: `peagle-sm learn prove`."
+    "**The held-out schemas are files of the same kind as those trained on.** On files of another shape, "
+    "which the tutorial does not use, an independent trial of 26 November 2026 found a gain of 6.5%. Expect "
+    "something between the two for your own traffic, and measure it: `peagle-sm learn prove`."
 )
 SETS = {"held_out": "held-out schemas", "general": "general: Python", "long_context": "long: to 8,192 tokens"}
 INTRODUCTION = """\
