@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
-from peagle_sm.core.spec.validation import SpecPart, line_of
+from peagle_sm.core.spec.validation import SpecPart, line_of, load_yaml
 
 BAD = """\
 # a comment
@@ -119,3 +119,15 @@ def test_a_text_that_yaml_reads_otherwise_asks_for_quotes(text: str, value: str)
         parse_spec(f"{start}model: gpt-oss-20b\n{text}\n", "peagle.yaml")
     assert f"found {value};" in caught.value.message
     assert "in quotes" in str(caught.value.next_step)
+
+
+@pytest.mark.parametrize("text", ["1e-6", "1E-06", "5e-5", "+2e3", "1.5e-4", "1.e-4", ".5e-3"])
+def test_a_number_with_an_exponent_is_a_number(text: str) -> None:
+    """YAML 1.1 reads ``1e-6`` as text; in JSON, which a spec may be, it is a number."""
+    assert load_yaml(f"rate: {text}") == {"rate": float(text)}
+    assert load_yaml(f"rate: '{text}'") == {"rate": text}
+
+
+@pytest.mark.parametrize("text", ["e5", "1e", "1e-6b", "v1e5", "1e5-2"])
+def test_a_text_that_looks_like_an_exponent_is_a_text(text: str) -> None:
+    assert load_yaml(f"name: {text}") == {"name": text}

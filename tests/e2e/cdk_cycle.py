@@ -30,6 +30,7 @@ from tests.e2e.cdk_world import (
     SPEC,
     STACK,
     SWEEP_MINUTES,
+    TOOLKIT_STACK,
     World,
     local_server,
 )
@@ -106,7 +107,7 @@ class Cycle(World):
                 made = self.client("iam").create_policy(PolicyName=name, PolicyDocument=document)
                 arns.append(made["Policy"]["Arn"])
             policies = ["--cloudformation-execution-policies", ",".join(arns)]
-            own = ["--qualifier", "peagle", "--toolkit-stack-name", "PeagleToolkit"]  # as in cdk.json
+            own = ["--qualifier", "peagle", "--toolkit-stack-name", TOOLKIT_STACK]  # as in cdk.json
             self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", *own, *policies, app=False)
             told.append("with the shipped execution policies")
 

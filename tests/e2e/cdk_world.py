@@ -24,7 +24,7 @@ REGION, ACCOUNT = "us-east-1", "123456789012"
 JSII_CACHE = {
     "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache" / "aws" / "jsii" / "package-cache")
 }
-NAME, STACK = "cycle", "Peagle-cycle"
+NAME, STACK, TOOLKIT_STACK = "cycle", "Peagle-cycle", "PeagleToolkit"
 IDLE_MINUTES, GRACE_MINUTES = 10, 10
 # The local CloudWatch writes no zeros, so the guard waits this long (peagle_guard.evidence.REQUEST_LAG).
 REQUEST_LAG_MINUTES = 27
@@ -165,7 +165,7 @@ class World:
         self.peagle("local", "clock", "advance", f"{minutes:g}m")
 
     def leftovers(self) -> list[str]:
-        """What the two stacks made and what still stands."""
+        """What the two stacks created and what still exists; the bootstrap stack and its roles stay."""
         sagemaker = self.client("sagemaker")
         found = [f"endpoint {row['EndpointName']}" for row in sagemaker.list_endpoints()["Endpoints"]]
         configs = sagemaker.list_endpoint_configs()["EndpointConfigs"]
@@ -179,10 +179,13 @@ class World:
         found += [
             f"role {r['RoleName']}"
             for r in roles
-            if r["RoleName"].endswith(f"-{REGION}") and "peagle-" in r["RoleName"]
+            if r["RoleName"].endswith(f"-{REGION}")
+            and "peagle-" in r["RoleName"]
+            and not r["RoleName"].startswith("cdk-peagle-")
         ]
         stacks = self.client("cloudformation").describe_stacks()["Stacks"]
-        found += [f"stack {s['StackName']}" for s in stacks if s["StackName"].startswith("Peagle")]
+        own = [s["StackName"] for s in stacks if s["StackName"].startswith("Peagle")]
+        found += [f"stack {name}" for name in own if name != TOOLKIT_STACK]
         return found
 
 

@@ -72,7 +72,7 @@ def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:  # noqa: F8
         if request.operation == "create_endpoint":
             waiter = sagemaker.get_waiter("endpoint_in_service")
             waiter.wait(EndpointName=spec.name, WaiterConfig={"Delay": 1})
-    eventually(lambda: status_of_component() == "InService")
+    eventually(lambda: status_of_component() == "InService", seconds=300)  # a real engine starts in minutes
     return plan
 
 

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peagle_sm.core.plan.tags_and_schedules import alarm_names, hard_schedule_name, schedule_name
+from peagle_sm.core.plan.tags_and_schedules import (
+    alarm_names,
+    from_zero_alarm,
+    hard_schedule_name,
+    schedule_name,
+)
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -65,7 +70,7 @@ SCHEDULES = tuple(
     arn("scheduler", f"schedule/default/{name}")
     for name in (schedule_name("demo"), hard_schedule_name("demo"), hard_schedule_name("e" * 63, 12))
 )
-ALARMS = tuple(arn("cloudwatch", f"alarm:{name}") for name in alarm_names("demo"))
+ALARMS = tuple(arn("cloudwatch", f"alarm:{name}") for name in (*alarm_names("demo"), from_zero_alarm("demo")))
 
 
 def _function(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -105,6 +106,12 @@ class UniqueKeys(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 reads 1e-6 as text since it has no point; YAML 1.2 and JSON read a number.
+UniqueKeys.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 # Starts the tags of a union's members, which pydantic puts into the location of an error.
