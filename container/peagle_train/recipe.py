@@ -1,8 +1,9 @@
 """The library's recipe, with what a job on SageMaker needs beside it.
 
 `HeadRecipe` is NeMo AutoModel 0.7.0's ``TrainEagle3Recipe``: its target, its loss, its partition of
-sequences, its steps. Added are the data, the head's shape, checkpoints of one writer, counts by depth, lines
-for CloudWatch, and an end between two steps when the job is to stop.
+sequences, its steps. Added are the data, the head's shape, float32 master weights, no logits of context rows,
+checkpoints of one writer, counts by depth, lines for CloudWatch, and an end between two steps when the job is
+to stop.
 """
 
 import importlib.metadata
@@ -18,12 +19,13 @@ from nemo_automodel.components.config.loader import ConfigNode
 from nemo_automodel.components.distributed.mesh_utils import get_flat_mesh
 from nemo_automodel.components.distributed.parallelizer import fsdp2_strategy_parallelize
 from nemo_automodel.components.speculative.eagle import HFEagle3TargetModel, PEagleTrainerModule
+from nemo_automodel.components.speculative.eagle.peagle_trainer import _kl_div_loss
 from nemo_automodel.recipes._dist_utils import create_distributed_setup_from_config
 from nemo_automodel.recipes.llm.train_eagle3 import TrainEagle3Recipe
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from transformers import AutoModelForCausalLM
 
-from peagle_train import Mistake, checkpoint, heads, settings
+from peagle_train import Mistake, checkpoint, heads, masters, settings
 from peagle_train.dataset import Batches, Channel, Documents, InOrder
 from peagle_train.plan import Plan
 from peagle_train.progress import Log, Pace, by_depth
@@ -36,33 +38,53 @@ class Stopped(Exception):
 
 
 class CountingTrainer(PEagleTrainerModule):
-    """The library's loss; it also counts, by depth, how often the draft's first choice is the target's."""
+    """The library's loss, with logits of charged rows only, and counts by depth.
+
+    A row is charged if its loss counts. The others are keys and values for them: prompts, and in a partition
+    the tokens before it. The counts say how often the draft's first choice is the target's.
+    """
 
     def __init__(self, draft_model: Any, **others: Any) -> None:
         super().__init__(draft_model, **others)
         # Not buffers: they belong to no checkpoint, and no process shares them.
         self.counts = {mode: torch.zeros(3, self.num_depths, dtype=torch.float64) for mode in (True, False)}
-        draft_model.lm_head.register_forward_hook(self._note)
-        self._chosen: Any = None
-
-    def _note(self, module: Any, given: Any, logits: Any) -> None:
-        self._chosen = logits.detach()[0].argmax(dim=-1)
 
     def _peagle_position_loss(  # type: ignore[no-untyped-def]
         self, ids, aux, target_logits, anchor, depth, positions, charged, row_length, seq_len
     ):
-        found = super()._peagle_position_loss(
-            ids, aux, target_logits, anchor, depth, positions, charged, row_length, seq_len
+        """Return the sum of the charged rows' losses, their number, how many are right, and their number.
+
+        NeMo AutoModel 0.7.0's method, but for the choice of rows before ``compute_logits``. A test compares
+        loss and gradients with the library's.
+        """
+        draft, real = self.draft_model, depth == 0
+        hidden = draft.forward_peagle(
+            sampled_input_ids=torch.where(real, ids[positions], self.mask_token_id)[None],
+            sampled_projected_hidden=torch.where(
+                real[:, None],
+                draft.project_hidden_states(aux[:, positions])[0],
+                draft.masked_projected_hidden(),
+            )[None],
+            position_ids=positions[None],
+            block_mask=draft.build_peagle_block_mask(
+                anchor_pos=anchor, depth=depth, lengths=row_length, total_seq_len=seq_len
+            ),
         )
-        with torch.no_grad():
-            whole = len(self.selected_token_ids) == target_logits.shape[-1]
-            wanted = target_logits if whole else target_logits.index_select(-1, self.selected_token_ids)
-            right = (self._chosen == wanted.argmax(dim=-1)[positions]) & charged
-            counts = self.counts[self.training] = self.counts[self.training].to(depth.device)
-            counts[0].index_add_(0, depth, right.to(counts.dtype))
-            counts[1].index_add_(0, depth, charged.to(counts.dtype))
-            counts[2, 0] += found[0].detach()
-        return found
+        logits = draft.compute_logits(hidden[:, charged])[0]
+        wanted = target_logits[positions[charged]]
+        if len(self.selected_token_ids) < wanted.shape[-1]:
+            wanted = wanted.index_select(-1, self.selected_token_ids)
+        loss = _kl_div_loss(logits, wanted).sum()
+        right = logits.detach().argmax(dim=-1) == wanted.argmax(dim=-1)
+        self._count(depth[charged], right, loss.detach())
+        number = charged.sum().to(loss.dtype)
+        return loss, number, right.sum().to(loss.dtype), number
+
+    def _count(self, depth: Any, right: Any, loss: Any) -> None:
+        counts = self.counts[self.training] = self.counts[self.training].to(depth.device)
+        counts[0].index_add_(0, depth, right.to(counts.dtype))
+        counts[1].index_add_(0, depth, torch.ones_like(right, dtype=counts.dtype))
+        counts[2, 0] += loss
 
     def take_counts(self, training: bool) -> Any:
         """Return the counts since the last call, by depth: right ones, all, and the sum of the losses."""
@@ -151,6 +173,8 @@ class HeadRecipe(TrainEagle3Recipe):
             recipe_cfg, draft_config, draft_base_config
         )
         draft_config.update(self._shape())
+        # The target is loaded by now; the head is built in float32, and computed in the target's dtype.
+        self.compute_dtype, self.target_dtype = torch.float32, self.compute_dtype
         layers = draft_config["num_hidden_layers"]
         if draft_config.get("layer_types"):  # training has no window, but vLLM would take the target's
             draft_config["layer_types"] = ["full_attention"] * layers
@@ -179,6 +203,7 @@ class HeadRecipe(TrainEagle3Recipe):
         """Build the library's trainer, with counts by depth."""
         chosen = self.plan.settings
         self._peagle_partitioned = chosen.sequence_partitions > 1
+        masters.compute_in(self.target_dtype, self.draft_model)
         return CountingTrainer(
             self.draft_model,
             selected_token_ids=selected_token_ids,
@@ -292,7 +317,7 @@ class HeadRecipe(TrainEagle3Recipe):
         folder, newest = self.plan.folders.checkpoints, checkpoint.newest(self.plan.folders.checkpoints)
         if self.dist_env.is_main and (newest is None or newest.step != step):
             state = {
-                "draft": self._module().draft_model.state_dict(),
+                "draft": masters.state_of(self._module().draft_model),
                 "optimizer": self.optimizer.state_dict(),
                 "schedule": self.lr_scheduler.state_dict(),
                 "chance": chances,
@@ -313,7 +338,7 @@ class HeadRecipe(TrainEagle3Recipe):
         if saved is None:
             return
         state = torch.load(saved.folder / checkpoint.STATE, map_location="cpu", weights_only=True)
-        self._module().draft_model.load_state_dict(state["draft"])
+        masters.load_state(self._module().draft_model, state["draft"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.lr_scheduler.load_state_dict(state["schedule"])
         chance = state["chance"][self.dist_env.rank]
@@ -335,7 +360,7 @@ class HeadRecipe(TrainEagle3Recipe):
         assert chosen.mask_token_id is not None
         draft = self._module().draft_model
         config = heads.vllm_config(draft.config.to_dict(), chosen.aux_layer_ids, chosen.mask_token_id)
-        parameters = heads.write_head(draft.state_dict(), config, self.plan.folders.model)
+        parameters = heads.write_head(masters.state_of(draft), config, self.plan.folders.model)
         return {
             "settings": settings.as_json(chosen),
             "recipe": self.document,
