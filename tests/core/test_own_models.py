@@ -227,6 +227,22 @@ def test_float32_is_counted_where_the_engine_computes_in_it() -> None:
     assert halved.weights_gb == pytest.approx(16.06, abs=0.01)
 
 
+def test_a_fine_tune_meets_the_known_faults_of_its_family() -> None:
+    uri = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.23.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+    drafting = {"mode": "eagle3", "draft_head": "s3://bucket/heads/mine"}
+    faults = {
+        name: {
+            each.message.partition(":")[0]
+            for each in plan_with(PUBLIC[name]["config"], speculation=drafting, image=uri).findings
+            if each.check == "known-faults"
+        }
+        for name in ("gpt-oss-20b", "gemma-4-31B-it", "Llama-3.1-8B-Instruct", "Qwen3-235B-A22B")
+    }
+    assert "gpt-oss-tool-arguments" in faults["gpt-oss-20b"]
+    assert faults["gemma-4-31B-it"] == {"gemma-tool-streams"}
+    assert faults["Llama-3.1-8B-Instruct"] == faults["Qwen3-235B-A22B"] == set()
+
+
 def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:
     """MLA's latent is whole on each GPU, and so are the 4 KV heads of Qwen3-235B on 8 GPUs, twice."""
     for name, copies in (("DeepSeek-V3", 8), ("Qwen3-235B-A22B", 2), ("Llama-3.3-70B-Instruct", 1)):
