@@ -60,12 +60,14 @@ def with_own_entries(
 
 
 def with_head_size(spec: EndpointSpec, session: Session) -> EndpointSpec:
-    """Return the spec with the size of the weights at its `head_uri`, where S3 shows them.
+    """Return the spec of an own model with the size of the weights at its `head_uri`, where S3 shows them.
 
     Preflight reports a prefix that cannot be read; here the size stays unknown.
     """
-    facts = spec.own_facts or OwnFacts()
-    if spec.head_uri is None or spec.speculation.mode == "none" or facts.head_bytes is not None:
+    facts = spec.own_facts
+    if spec.own_model is None or facts is None or facts.head_bytes is not None:
+        return spec
+    if spec.head_uri is None or spec.speculation.mode == "none":
         return spec
     try:
         folder = s3_folder(session, spec.head_uri)

@@ -361,6 +361,10 @@ class _Resolver:
             return HeadSize(head.weights_gb)
         if mode in self.model.most_head_gb:
             return HeadSize(self.model.most_head_gb[mode], "upper estimate, its files were not read")
+        others = self.catalog.heads_for(self.spec.model_name).values()
+        largest = max((other.weights_gb or 0.0 for other in others), default=0.0)
+        if largest:
+            return HeadSize(largest, f"size unknown, counted as the largest known of {self.spec.model_name}")
         return HeadSize(0.0, "size unknown, counted as 0")
 
     def instance_types(self, head_gb: float) -> tuple[str, ...]:
