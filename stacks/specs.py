@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from peagle_sm.core import guard as guard_names
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Context, resolve
-from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.planning import Plan, plan_of
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
 
@@ -212,10 +212,10 @@ def plan_for(
         scheduler_role_arn=SCHEDULER_ROLE,
         stack=guard_names.endpoint_stack(spec.name),
     )
-    types = resolve(spec, context, load_catalog()).instance_types
-    kept = ((name, find_kept(environment, name, context.region)) for name in types if environment is not None)
-    prices = {name: listed for name, listed in kept if listed.entry is not None}
-    plan = make_plan(spec, replace(context, prices=prices))
+    draft = resolve(spec, context, load_catalog())
+    types = draft.instance_types if environment is not None else ()
+    kept = {name: find_kept(environment, name, context.region) for name in types}
+    plan = plan_of(draft.with_prices({name: each for name, each in kept.items() if each.entry is not None}))
     errors = plan.errors()
     if errors:
         raise PlanRefused(

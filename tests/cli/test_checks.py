@@ -104,8 +104,9 @@ def test_without_a_region_the_machine_is_checked_all_the_same(tmp_path: Path) ->
     nothing = {"HOME": str(tmp_path)}
     result = run("doctor", environ=nothing)
     assert result.exit_code == 5
-    assert "credentials: No AWS region is set." in result.stdout
+    assert "credentials: AWS profile default: no AWS credentials were found" in result.stdout
     assert "checks: 1 with errors" in result.stdout
+    assert "region: No AWS region is set; plan and doctor assume us-east-1" in result.stdout
     assert result.stderr == (
         "error: checks with errors: credentials\n"
         "  next: Fix the errors above, then run `peagle-sm doctor` again.\n"

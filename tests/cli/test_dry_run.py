@@ -34,6 +34,27 @@ def test_a_check_that_is_skipped_does_not_refuse_a_dry_run(deep: Path) -> None:
     assert json.loads(skipped.stdout)[-1]["operation"] == "create_endpoint"
 
 
+@pytest.mark.parametrize(
+    ("changes", "last"),
+    [
+        ({"autoscaling": {"max_instances": 3}}, "put_scaling_policy"),
+        ({"lifecycle": {"idle": "scale-to-zero"}}, "put_metric_alarm"),
+    ],
+    ids=["autoscaling", "scale-to-zero"],
+)
+def test_scaling_needs_no_stack(tmp_path: Path, changes: dict[str, object], last: str) -> None:
+    path = tmp_path / "peagle.yaml"
+    path.write_text(yaml.safe_dump(make_spec().model_dump(mode="json", exclude_unset=True) | changes))
+    for command in ("plan", "deploy"):
+        result = run(command, path, *WHERE)
+        assert result.exit_code == 0, result.stderr
+        sent = [request["operation"] for request in json.loads(result.stdout)]
+        assert sent.index("create_endpoint") < sent.index("register_scalable_target")
+        assert sent[-1] == last
+    shown = run("plan", path, "--region", "us-east-1")
+    assert "register_scalable_target" in shown.stdout
+
+
 def test_a_check_that_does_not_exist_is_refused(deep: Path) -> None:
     result = run("deploy", deep, "--dry-run", "--region", "us-east-1", "--skip-check", "nope")
     assert result.exit_code == 2

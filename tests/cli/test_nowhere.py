@@ -30,6 +30,14 @@ def test_a_models_name_in_the_place_of_a_spec_leads_to_init(in_empty_folder: Pat
         assert "peagle-sm init tiny-code" in result.stderr
 
 
+def test_each_line_of_several_faults_ends_in_a_word(in_empty_folder: Path) -> None:
+    (in_empty_folder / "q.yaml").write_text("name: q\nmodel: tiny-code\nkk: 3\npp: 4\n")
+    for output in ("table", "json"):
+        lines = run("plan", "q.yaml", "--format", output).stderr.replace("\\n", "\n").splitlines()
+        assert len(lines) > 2
+        assert all(line == line.rstrip() != "" for line in lines), lines
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [("ls", "list"), ("rm", "delete"), ("stop", "pause"), ("guard rm", "uninstall"), ("local stop", "down")],
@@ -53,7 +61,7 @@ def test_a_bad_spec_names_the_field(in_empty_folder: Path, text: str, words: str
     Path("peagle.yaml").write_text(text)
     result = run("plan", "--local")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: peagle.yaml: ")
+    assert result.stderr.startswith("error: peagle.yaml:")
     assert words in result.stderr
     assert "next: " in result.stderr
 

@@ -34,6 +34,9 @@ LIST = """\
 NAME   STATUS     MODE         INSTANCE              AGE  USD/HOUR  SPENT  EXPIRES
 coder  InService  p-eagle K=7  1 x ml.p5.48xlarge  1h30m     12.50  18.75  in 2 h
 left   Orphaned   none         -                       -         -      -  -"""
+BOUND = """\
+NAME   STATUS     MODE         INSTANCE              AGE       USD/HOUR          SPENT  EXPIRES
+coder  InService  p-eagle K=7  1 x ml.p5.48xlarge  1h30m  at most 12.50  at most 18.75  in 2 h"""
 SCALED = """\
 NAME   STATUS     MODE         INSTANCE                AGE  USD/HOUR   SPENT  EXPIRES
 coder  InService  p-eagle K=7  1-4 x ml.p5.48xlarge  1h30m    ~12.50  ~18.75  in 2 h"""
@@ -87,6 +90,13 @@ def test_counts_and_amounts_that_autoscaling_changes_are_marked() -> None:
     text = str(replace(FULL, summary=replace(scaled, instance_count=3)))
     assert "instance     3 x ml.p5.48xlarge (autoscaling: 1-4)" in text
     assert "about 18.75 USD spent so far (at autoscaling's initial instance count)" in text
+
+
+def test_prices_that_are_upper_bounds_say_so() -> None:
+    bound = replace(SERVING, price_at_most=True)
+    assert render_list([bound], LATER) == BOUND
+    card = str(replace(FULL, summary=bound))
+    assert "at most 12.50 USD/hour, at most 18.75 USD spent so far" in card
 
 
 def test_the_whole_status() -> None:

@@ -28,6 +28,13 @@ def test_the_sum_is_shown() -> None:
     )
 
 
+def test_a_head_that_the_catalogue_lacks_counts_as_the_models_largest() -> None:
+    memory = plan_of(GPT, "head_uri: s3://bucket/h/\nspeculation: {draft_head: mine}").memory
+    assert memory is not None
+    assert (memory.head_gb, memory.head_estimated) == (3.6, True)
+    assert "size unknown" in memory.lines[1]
+
+
 def test_what_is_small_is_shown_in_megabytes() -> None:
     memory = plan_of(TINY, context=LOCAL).memory
     assert memory is not None

@@ -7,6 +7,7 @@ The expected figures are not of this project: billions of parameters on the mode
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
 from peagle_sm.core.spec.own_model import OwnFacts
-from tests.core.support import AWS, ROLE, SCHEDULER_ROLE
+from tests.core.support import AWS, LOCAL, ROLE, SCHEDULER_ROLE
 
 PUBLIC: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("public_configs.yaml").read_text("utf-8"))
 LLAMA = PUBLIC["Llama-3.1-8B-Instruct"]["config"]
@@ -156,6 +157,90 @@ def test_the_smallest_instance_on_which_it_fits_is_the_default() -> None:
     assert large.draft.instance_types == ("ml.g6e.12xlarge",)
     assert large.memory is not None
     assert large.memory.fits
+
+
+def test_without_a_placement_the_gpus_of_a_replica_follow_the_weights() -> None:
+    """70B: 141.1 GB and 5.4 GB of cache on 2 of 2 GPUs with 96 GB each, not on 1 of 8 GPUs of a B200."""
+    plan = plan_with(PUBLIC["Llama-3.3-70B-Instruct"]["config"])
+    assert (plan.draft.instance_types, plan.unused_gpus) == (("ml.g7e.12xlarge",), 0)
+    environment = plan.parameters("create_model")["PrimaryContainer"]["Environment"]
+    assert environment["SM_VLLM_TENSOR_PARALLEL_SIZE"] == "2"
+    assert errors(plan) == []
+    assert plan_with(LLAMA).spec.serving.tensor_parallel_size == 1
+    for name in PUBLIC:
+        chosen = plan_with(PUBLIC[name]["config"])
+        assert chosen.memory is not None
+        assert (chosen.memory.fits, errors(chosen)) == (True, []), name
+    # two replicas need twice the GPUs
+    double = plan_with(PUBLIC["Qwen3-32B"]["config"], serving={"data_parallel_size": 2})
+    assert double.unused_gpus == 0
+    # a size that the spec gives is kept
+    given = plan_with(PUBLIC["Llama-3.3-70B-Instruct"]["config"], serving={"tensor_parallel_size": 1})
+    assert given.spec.serving.tensor_parallel_size == 1
+
+
+def head_plan(head_bytes: int | None, config: Any = LLAMA, **fields: Any) -> Plan:
+    """Plan with a head of one's own, whose files were read or not."""
+    drafting = {"mode": "eagle3", "draft_head": "s3://bucket/heads/mine"}
+    spec = spec_with(config, speculation=drafting, **fields)
+    assert spec.own_facts is not None
+    return make_plan(spec.with_own_facts(replace(spec.own_facts, head_bytes=head_bytes)), AWS)
+
+
+def test_a_heads_memory_is_that_of_its_files_else_an_upper_estimate() -> None:
+    read = head_plan(850_000_000).memory
+    assert read is not None
+    assert (read.head_gb, read.head_estimated) == (0.85, False)
+    unread = head_plan(None).memory
+    assert unread is not None
+    # yuhuili's EAGLE-3 head of Llama 3.1 8B has 0.85 GB, with 32,000 of 128,256 output rows
+    assert 0.85 < unread.head_gb < 4
+    assert unread.head_estimated
+    assert any("upper estimate" in line for line in unread.lines)
+
+
+def test_an_estimate_alone_refuses_no_plan() -> None:
+    tight = {"placement": {"instance_types": ["ml.g5.2xlarge"]}, "serving": {"max_model_len": 16384}}
+    assert errors(head_plan(300_000_000, **tight)) == []
+    plan = head_plan(None, **tight)
+    assert errors(plan) == []
+    [warning] = [each for each in plan.findings if each.check == "memory"]
+    assert warning.severity == "warning"
+    assert "upper estimate" in warning.message
+    assert any("does not fit" in message for message in errors(head_plan(3_000_000_000, **tight)))
+
+
+def test_float32_is_counted_where_the_engine_computes_in_it() -> None:
+    """On a GPU only if the spec's dtype says so; the local engine keeps float32 files as they are."""
+    config = {**LLAMA, "torch_dtype": "float32"}
+    given = plan_with(config, serving={"extra_args": {"dtype": "float32"}}).memory
+    usual = plan_with(config).memory
+    assert given is not None
+    assert usual is not None
+    assert given.weights_gb == pytest.approx(2 * usual.weights_gb)
+    assert given.kv_cache_gb == pytest.approx(2 * usual.kv_cache_gb)
+    local = make_plan(spec_with(config, placement={"instance_types": ["ml.c7i.2xlarge"]}), LOCAL).memory
+    assert local is not None
+    assert local.weights_gb == pytest.approx(32.12, abs=0.01)
+    halved = make_plan(spec_with(LLAMA, placement={"instance_types": ["ml.c7i.2xlarge"]}), LOCAL).memory
+    assert halved is not None
+    assert halved.weights_gb == pytest.approx(16.06, abs=0.01)
+
+
+def test_a_fine_tune_meets_the_known_faults_of_its_family() -> None:
+    uri = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.23.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+    drafting = {"mode": "eagle3", "draft_head": "s3://bucket/heads/mine"}
+    faults = {
+        name: {
+            each.message.partition(":")[0]
+            for each in plan_with(PUBLIC[name]["config"], speculation=drafting, image=uri).findings
+            if each.check == "known-faults"
+        }
+        for name in ("gpt-oss-20b", "gemma-4-31B-it", "Llama-3.1-8B-Instruct", "Qwen3-235B-A22B")
+    }
+    assert "gpt-oss-tool-arguments" in faults["gpt-oss-20b"]
+    assert faults["gemma-4-31B-it"] == {"gemma-tool-streams"}
+    assert faults["Llama-3.1-8B-Instruct"] == faults["Qwen3-235B-A22B"] == set()
 
 
 def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:

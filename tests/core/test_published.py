@@ -13,10 +13,10 @@ from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import make_plan
 from peagle_sm.core.published import FigureGroup, PublishedTable, load_published
 from peagle_sm.measure.compare.published import specs_for
+from tests.core.support import ROLE, SCHEDULER_ROLE
 
 PUBLISHED, CATALOG = load_published(), load_catalog()
 TABLES = list(PUBLISHED.tables.items())
-ROLES = ("arn:aws:iam::123456789012:role/a", "arn:aws:iam::123456789012:role/b")
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES)
@@ -43,10 +43,15 @@ def test_every_set_up_is_a_plan_that_nothing_refuses(name: str, table: Published
         {mode: k for mode, k in table.k.items() if k is not None},
         CATALOG,
         artifacts="s3://bucket/published/",
-        roles=ROLES,
         minutes=60,
     )
-    context = Context("123456789012", "us-east-1", datetime(2026, 11, 24, tzinfo=UTC))
+    context = Context(
+        "123456789012",
+        "us-east-1",
+        datetime(2026, 11, 24, tzinfo=UTC),
+        role_arn=ROLE,
+        scheduler_role_arn=SCHEDULER_ROLE,
+    )
     for mode, spec in specs.items():
         plan = make_plan(spec, context)
         assert [each.message for each in plan.findings if each.severity == "error"] == []

@@ -90,7 +90,7 @@ def test_bad_input_is_named_with_what_is_allowed(text: str, said: list[str]) -> 
     with pytest.raises(SpecError) as caught:
         parse_spec(text, origin="peagle.yaml")
     message = str(caught.value)
-    assert message.startswith("peagle.yaml: ")
+    assert message.startswith("peagle.yaml:")
     for part in said:
         assert part in message
     assert caught.value.next_step

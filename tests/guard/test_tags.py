@@ -38,6 +38,10 @@ def test_tags_are_read() -> None:
     )
     assert (found.idle, found.grace, found.max_lifetime) == (30 * MINUTE, 12 * MINUTE, 2.5 * HOUR)
     assert (found.budget_usd, found.usd_per_hour) == (500.0, 113.93)
+    assert (found.price_at_most, lifecycle_from_tags({"peagle-sm:price-bound": "at-most"}).price_at_most) == (
+        False,
+        True,
+    )
     assert found.hours is not None
     assert found.publish == 5 * MINUTE
     assert (found.owner, found.scales_to_zero, found.faults) == ("stack:Peagle-chat", True, ())

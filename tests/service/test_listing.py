@@ -10,7 +10,18 @@ import pytest
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.service import Pacing, deploy, list_endpoints, logs, status
+from peagle_sm.service import (
+    Pacing,
+    ResumeOffer,
+    deletable,
+    deploy,
+    list_endpoints,
+    logs,
+    pause,
+    plan_for,
+    resume,
+    status,
+)
 from tests.service.fakes import START, FakeAws, Row, throttled
 
 
@@ -26,6 +37,32 @@ def test_a_row_tells_what_runs_what_it_costs_and_when_it_ends(
     assert row.expires_at == START + timedelta(hours=8)
     assert (row.idle_minutes, row.grace_minutes) == (60, 10)
     assert json.loads(json.dumps(row.to_dict()))["expires_at"] == "2026-11-20T16:00:00+00:00"
+
+
+def test_a_price_that_is_an_upper_bound_says_so_in_the_tag_and_in_every_row(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    """EC2's price of a B200 is known, SageMaker's is not."""
+    dear = spec.model_copy(
+        update={
+            "placement": spec.placement.model_copy(update={"instance_types": ["ml.p6-b200.48xlarge"]}),
+            "serving": spec.serving.model_copy(update={"data_parallel_size": 8}),
+        }
+    )
+    plan = plan_for(dear, session)
+    assert plan.price_at_most
+    assert plan.tags()["peagle-sm:price-bound"] == "at-most"
+    assert "peagle-sm:price-bound" not in plan_for(spec, session).tags()
+    deploy(dear, session=session, pacing=pacing)
+    (row,) = list_endpoints(session)
+    assert (row.price_at_most, row.usd_per_hour) == (True, pytest.approx(142.416))
+    assert status("demo", session=session).summary.price_at_most
+    (going,) = deletable(["demo"], session=session)
+    assert going.price_at_most
+    pause("demo", session=session, pacing=pacing)
+    offers: list[ResumeOffer] = []
+    resume("demo", session=session, pacing=pacing, confirm=lambda offer: bool(offers.append(offer)) or True)
+    assert offers[0].price_at_most
 
 
 def test_foreign_endpoints_are_listed_only_when_asked_for(aws: FakeAws, session: Session) -> None:

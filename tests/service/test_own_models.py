@@ -14,6 +14,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.downloads import Hub
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.own_models import catalog_for
+from peagle_sm.core.plan.resolve import HeadSize
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.compare.arms import spec_of
 from peagle_sm.service.jumpstart_lock import make_lock, write_lock
@@ -126,6 +127,23 @@ def test_a_bad_config_is_named_with_its_field(
     assert caught.value.message.startswith("model.config: ")
     assert said in caught.value.message
     assert caught.value.next_step
+
+
+def test_the_size_of_an_own_head_is_that_of_its_files(local: Session, tmp_path: Path) -> None:
+    s3, bucket = local.client("s3"), f"own-heads-{next(_numbers)}"
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key="m/config.json", Body=json.dumps(CONFIG).encode())
+    s3.put_object(Bucket=bucket, Key="h/model.safetensors", Body=b"x" * 5000)
+
+    def head_size(prefix: str) -> HeadSize:
+        drafting = {"mode": "eagle3", "draft_head": f"s3://{bucket}/{prefix}"}
+        path = write(tmp_path / "spec.yaml", f"s3://{bucket}/m/", speculation=drafting)
+        return plan_for(load_spec(path), local).draft.head_size
+
+    assert head_size("h") == HeadSize(5000 / 1e9)
+    missing = head_size("gone")
+    assert "estimate" in missing.how
+    assert missing.gb > 0.05
 
 
 def test_from_s3_and_what_s3_lacks(local: Session, tmp_path: Path) -> None:

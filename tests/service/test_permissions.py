@@ -16,7 +16,7 @@ from peagle_sm.aws.readers.permissions import deploy_calls, simulate
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.checks.base import Rights
 from peagle_sm.core.errors import ServiceFault
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service import Pacing, delete, deploy, logs, pause, resume, status, update
 from peagle_sm.service.spec_to_plan import plan_for
 from tests.local.serving import AsOnAws, Server
@@ -51,13 +51,21 @@ class Recording(AsOnAws):
         return client
 
 
-def test_every_call_of_an_endpoint_s_life_is_asked_for(server: Server) -> None:
+LIVES: dict[str, dict[str, Any]] = {
+    "fixed": {},
+    "autoscaling": {"autoscaling": {"max_instances": 2, "target_concurrency": 6}},
+    "scale-to-zero": {"lifecycle": {"idle": "scale-to-zero"}},
+}
+
+
+@pytest.mark.parametrize("kind", LIVES)
+def test_every_call_of_an_endpoint_s_life_is_asked_for(server: Server, kind: str) -> None:
     recording = Recording(server.url)
     session = Session.from_boto3(recording, LocalTarget.from_status(server.status.to_dict()))
     pacing = replace(Pacing.for_session(session), poll_s=0.05)
-    name = "recorded"
+    name = f"recorded-{kind}"
     speculation = {"mode": "p-eagle", "num_speculative_tokens": 7}
-    spec = EndpointSpec(name=name, model="tiny-code", speculation=speculation)
+    spec = EndpointSpec(name=name, model="tiny-code", speculation=speculation, **LIVES[kind])
     asked = {
         action for each in deploy_calls(plan_for(spec, session).draft, ACCOUNT) for action in each.actions
     }
@@ -68,15 +76,18 @@ def test_every_call_of_an_endpoint_s_life_is_asked_for(server: Server) -> None:
     with suppress(ServiceFault):  # the scripted engine's answer is no completion
         endpoint.invoke(prompt="x", max_tokens=2)
     status(name, session=session)
-    changed = EndpointSpec(
-        name=name, model="tiny-code", speculation={**speculation, "num_speculative_tokens": 5}
-    )
-    update(changed, session=session, pacing=pacing, unguarded=True)
+    fewer = {**speculation, "num_speculative_tokens": 5}
+    changed = EndpointSpec(name=name, model="tiny-code", speculation=fewer, **LIVES[kind])
+    # UpdateEndpoint does not change a component's model
+    way: Update = "off-update-on" if kind == "scale-to-zero" else "in-place"
+    update(changed, session=session, pacing=pacing, unguarded=True, strategy=way)
     list(logs(name, session=session))
     pause(name, session=session, pacing=pacing)
     resume(name, session=session, pacing=pacing, unguarded=True)
     delete([name], session=session, pacing=pacing)
     assert {"sagemaker:CreateEndpoint", "scheduler:CreateSchedule"} <= recording.actions
+    scaled = "application-autoscaling:RegisterScalableTarget" in recording.actions
+    assert scaled is (kind != "fixed")
     assert recording.actions - _FREE - asked == set()
 
 

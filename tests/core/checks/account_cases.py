@@ -24,6 +24,13 @@ CASES = [
     ),
     Case("credentials", fact=_ME),
     Case(
+        "region",
+        fact=Identity(problem="No AWS credentials were found.", assumed_region="us-east-1"),
+        severity="warning",
+        said="us-east-1",
+    ),
+    Case("region", fact=_ME),
+    Case(
         "account",
         GPT,
         fact=Identity("999999999999", _USER),

@@ -82,7 +82,7 @@ def test_the_likeliest_ids_come_first_and_those_without_a_word_in_common_not_at_
         (b"[{]", "not JSON at line 1, column 3"),
         (b"{}", "found {}; allowed: a list of rows"),
         (b"[[]]", "row 1: the whole: found []"),
-        (b'[{"model_id": "m", "version": "1"}]', "row 1: \n  field 'min_version' is missing"),
+        (b'[{"model_id": "m", "version": "1"}]', "row 1:\n  field 'min_version' is missing"),
         (
             b'[{"model_id": "m", "version": 1.0, "min_version": "2", "spec_key": "k"}]',
             "row 1: version: found 1.0; allowed: a text",

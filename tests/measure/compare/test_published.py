@@ -37,13 +37,10 @@ STATED = (
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
 MODES: tuple[Mode, ...] = ("none", "eagle3", "p-eagle")
 KS: dict[Mode, int] = {"eagle3": 3, "p-eagle": 7}
-ROLES = ("arn:aws:iam::123456789012:role/a", "arn:aws:iam::123456789012:role/b")
 
 
 def specs(table: PublishedTable = STATED) -> dict[str, Any]:
-    (made,) = specs_for(
-        "demo", table, MODES, KS, CATALOG, artifacts="s3://bucket/p/", roles=ROLES, minutes=60
-    )
+    (made,) = specs_for("demo", table, MODES, KS, CATALOG, artifacts="s3://bucket/p/", minutes=60)
     return {mode: spec.model_dump(mode="json", exclude_unset=True) for mode, spec in made.items()}
 
 

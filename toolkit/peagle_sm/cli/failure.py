@@ -95,7 +95,8 @@ def render_text(failure: Failure) -> str:
     lines += _log_tail(failure)
     if failure.next_step:
         lines.append("  next: " + failure.next_step.replace("\n", "\n        "))
-    return "\n".join(lines)
+    # Messages of other programs can end in blanks or a line break.
+    return "\n".join(row.rstrip() for line in lines for row in line.rstrip().split("\n"))
 
 
 def _log_tail(failure: Failure) -> list[str]:

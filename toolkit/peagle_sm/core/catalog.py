@@ -25,6 +25,8 @@ _LMI = "djl-inference"
 GPU_SHARE = 0.9
 """Share of a GPU's memory that vLLM uses by default."""
 GPU_OVERHEAD_GB = 2.0
+FLOAT32 = ("float32", "float")
+"""Names of the number type in a config.json and in vLLM's dtype argument."""
 
 
 class TagRule(PackagedData):
@@ -207,7 +209,8 @@ class ModelEntry(PackagedData):
     """A target model; unknown fields are None.
 
     ``own`` is True for the spec's own model and for an entry of the user's catalogue file; ``config_place``
-    is where its config.json was read, None before. ``parameters_b`` are billions.
+    is where its config.json was read, None before. ``parameters_b`` are billions. ``number_type`` is that
+    of the config, None if it is quantized. ``most_head_gb`` is an upper estimate of a draft head by mode.
     """
 
     title: str
@@ -223,6 +226,8 @@ class ModelEntry(PackagedData):
     own: bool = False
     architecture: str | None = None
     config_place: str | None = None
+    number_type: str | None = None
+    most_head_gb: Mapping[Mode, float] = Field(default_factory=dict)
     vocabulary: Vocabulary | None = None
     attention: tuple[AttentionGroup, ...] | None = None
     attention_heads: int | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeGuard
 
+from peagle_sm.core.catalog import FLOAT32
 from peagle_sm.core.engines import read_data
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.validation import show
@@ -61,7 +62,7 @@ class ConfigFacts:
     """What a config.json says; ``parameters`` is None for an unknown architecture.
 
     ``weights_gb`` and ``bytes_per_parameter`` are None if the quantization is unknown. ``shrinks_by`` is 2
-    for float32 files, which vLLM loads with 16 bits. ``attention`` has the fields of the catalogue's
+    for float32 files, which vLLM loads with 16 bits (0.32.0: config/model.py, _resolve_auto_dtype). ``attention`` has the fields of the catalogue's
     `AttentionGroup`, and is None if no shape of the KV cache is known.
     """
 
@@ -77,6 +78,7 @@ class ConfigFacts:
     quantization: str | None
     bytes_per_parameter: float | None
     shrinks_by: int
+    number_type: str
 
 
 @cache
@@ -130,7 +132,8 @@ def read_config(config: Any, place: str) -> ConfigFacts:
         max_context=_context(sizes),
         quantization=str(quantization.get("quant_method") or "unknown") if quantization else None,
         bytes_per_parameter=_each_bytes(sizes, quantization),
-        shrinks_by=2 if quantization is None and _number_type(sizes) in ("float32", "float") else 1,
+        shrinks_by=2 if quantization is None and _number_type(sizes) in FLOAT32 else 1,
+        number_type=_number_type(sizes),
     )
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from peagle_sm.core.catalog import AttentionGroup, Catalog, HeadEntry, ModelEntry, Provenance, load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
 from peagle_sm.core.spec.validation import explain, show
 
@@ -83,6 +83,8 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
         own=True,
         architecture=config.architecture if config else None,
         config_place=facts.place or None,
+        number_type=config.number_type if config and config.quantization is None else None,
+        most_head_gb=_most_head_gb(config) if config else {},
         attention=tuple(AttentionGroup(**group) for group in config.attention)
         if config and config.attention is not None
         else None,
@@ -92,6 +94,21 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
         default_num_speculative_tokens=_DRAFT_TOKENS,
         provenance={"weights_gb": Provenance(source=facts.place or "the spec", date="")},
     )
+
+
+_HEAD_LAYERS: Mapping[Mode, int] = {"eagle3": 1, "p-eagle": 4}
+"""Most layers of a head in the catalogue."""
+
+
+def _most_head_gb(config: ConfigFacts) -> dict[Mode, float]:
+    """Estimate the largest draft head of a target in GB, with 16 bits a number.
+
+    Embeddings and output rows of the whole vocabulary, the projection of three hidden states, and layers
+    with twice the hidden size at their input and up to five times that size inside: 22 h^2 (assumed).
+    """
+    hidden = config.hidden_size
+    ends = 2 * config.vocabulary * hidden + 3 * hidden**2
+    return {mode: 2 * (ends + layers * 22 * hidden**2) / 1e9 for mode, layers in _HEAD_LAYERS.items()}
 
 
 def _size_text(billions: float) -> str:

@@ -178,7 +178,12 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
     Raises:
         SpecError: the model is not in the catalogue.
     """
-    draft = resolve(spec, context, catalog or load_catalog())
+    return plan_of(resolve(spec, context, catalog or load_catalog()))
+
+
+def plan_of(draft: Draft) -> Plan:
+    """Make the plan of a resolved spec."""
+    spec, context = draft.spec, draft.context
     digest = spec_hash(draft)
     names = names_for(spec.name, digest, component=draft.scales_to_zero)
     cost = cost_of(draft)

@@ -100,11 +100,11 @@ def when_to(moment: datetime | None, now: datetime) -> str:
     return "-" if moment is None else f"{when(moment)} ({relative(moment, now)})"
 
 
-def usd(amount: float | None, per: str = "") -> str:
-    """Format money: `12.34 USD/hour`; None is `unknown`, never zero."""
+def usd(amount: float | None, per: str = "", *, at_most: bool = False) -> str:
+    """Format money: `12.34 USD/hour`; None is `unknown`, never zero. An upper bound begins with `at most`."""
     if amount is None:
         return "unknown"
-    return f"{amount:,.2f} USD{'/' + per if per else ''}"
+    return f"{'at most ' if at_most else ''}{amount:,.2f} USD{'/' + per if per else ''}"
 
 
 def speculation_text(mode: str | None, tokens: int | None) -> str:

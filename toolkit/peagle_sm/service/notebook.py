@@ -129,17 +129,17 @@ def doctor(
     """Check account, spec and this machine before a deploy, as `peagle-sm doctor`.
 
     ``timeout_s`` limits all look-ups together; a slower one has the status unknown. Failed checks raise no
-    error: see ``Checkup.ok``.
+    error: see ``Checkup.ok``. Without a region the checks have `plan`'s default, and a warning says so.
 
     Raises:
         SpecError: the spec is invalid, or ``skip_checks`` has an unknown id.
-        CredentialsError: no region is set, or the spec has another region.
+        CredentialsError: the spec has another region.
     """
     from peagle_sm.service.preflight import read_machine
 
     chosen = None if spec is None else as_spec(spec)
     in_spec = chosen.placement.region if chosen else None
-    place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec)
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec, DEFAULT_REGION)
     more = {"machine": read_machine}
     found = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
     return Checkup(found)

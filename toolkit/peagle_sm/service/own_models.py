@@ -59,6 +59,24 @@ def with_own_entries(
     return spec.with_own_facts(facts)
 
 
+def with_head_size(spec: EndpointSpec, session: Session) -> EndpointSpec:
+    """Return the spec of an own model with the size of the weights at its `head_uri`, where S3 shows them.
+
+    Preflight reports a prefix that cannot be read; here the size stays unknown.
+    """
+    facts = spec.own_facts
+    if spec.own_model is None or facts is None or facts.head_bytes is not None:
+        return spec
+    if spec.head_uri is None or spec.speculation.mode == "none":
+        return spec
+    try:
+        folder = s3_folder(session, spec.head_uri)
+    except PeagleError:
+        return spec
+    size = sum(folder.sizes[name] for name in shards(folder.sizes))
+    return spec.with_own_facts(replace(facts, head_bytes=size or None))
+
+
 def _catalogue(path: Path) -> OwnFacts:
     step = "Write a YAML file with `models:` and `heads:`, each a mapping of names to entries."
     try:

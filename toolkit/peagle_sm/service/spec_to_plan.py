@@ -11,7 +11,7 @@ from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context, resolve
 from peagle_sm.core.plan.tags_and_schedules import partition
-from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.planning import Plan, make_plan, plan_of
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.spec.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock
 
@@ -86,35 +86,36 @@ def plan_for(
         SpecError: the catalogue lacks something that the spec names.
         NotFound, ServiceFault: the config of the spec's own model cannot be read.
     """
+    from peagle_sm.service.own_models import with_head_size
+
     _same_region(spec, session)
-    spec = _with_own_entries(spec, Path(), session)
+    spec = with_head_size(_with_own_entries(spec, Path(), session), session)
     local = session.local
     account, assumed = (
         _account_or_placeholder(spec, session) if without_credentials else (session.account(), ())
     )
     if session.region_is_default:
         assumed = (_default_region_note(session.region), *assumed)
-    roles = (local.role_arn, local.scheduler_role_arn) if local else guards_roles(account, session.region)
-    context = Context(
-        account=account,
-        region=session.region,
+    context = replace(
+        _context(account, session.region, assumed),
         now=session.now(),
-        image_uris=dict(local.image_uris) if local else {},
-        artifacts=dict(local.artifacts) if local else {},
-        local=local is not None,
-        role_arn=roles[0] or None,
-        scheduler_role_arn=roles[1] or None,
         stack=endpoint_stack(spec.name) if stack else None,
-        assumed=assumed,
     )
-    if local is None:
-        from peagle_sm.aws.control.prices import find_listed
-
-        types = resolve(spec, context, load_catalog()).instance_types
+    if local is not None:
         context = replace(
-            context, prices={name: find_listed(session, name, session.region) for name in types}
+            context,
+            local=True,
+            image_uris=dict(local.image_uris),
+            artifacts=dict(local.artifacts),
+            role_arn=local.role_arn or None,
+            scheduler_role_arn=local.scheduler_role_arn or None,
         )
-    return make_plan(spec, context)
+        return make_plan(spec, context)
+    from peagle_sm.aws.control.prices import find_listed
+
+    draft = resolve(spec, context, load_catalog())
+    prices = {name: find_listed(session, name, session.region) for name in draft.instance_types}
+    return plan_of(draft.with_prices(prices))
 
 
 def plan_without_session(spec: EndpointSpec, problem: PeagleError) -> Plan:
@@ -126,16 +127,14 @@ def plan_without_session(spec: EndpointSpec, problem: PeagleError) -> Plan:
     account, assumed = _placeholder(spec, problem)
     if spec.placement.region is None:
         assumed = (_default_region_note(region), *assumed)
-    role_arn, scheduler_role_arn = guards_roles(account, region)
-    return make_plan(
-        spec,
-        Context(
-            account=account,
-            region=region,
-            role_arn=role_arn,
-            scheduler_role_arn=scheduler_role_arn,
-            assumed=assumed,
-        ),
+    return make_plan(spec, _context(account, region, assumed))
+
+
+def _context(account: str, region: str, assumed: tuple[str, ...]) -> Context:
+    """Return the context of an account's region, with the guard's roles."""
+    execution, scheduler = guards_roles(account, region)
+    return Context(
+        account=account, region=region, role_arn=execution, scheduler_role_arn=scheduler, assumed=assumed
     )
 
 

@@ -108,7 +108,8 @@ def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:
         return "Cost unknown: the plan had no price."
     spent = spent_usd(lifecycle, record, now)
     budget = "" if lifecycle.budget_usd is None else f" of a budget of {lifecycle.budget_usd:.2f} USD"
-    return f"It has cost about {spent:.2f} USD so far{budget} (the plan's price, not the bill)."
+    bound = "at most" if lifecycle.price_at_most else "about"
+    return f"It has cost {bound} {spent:.2f} USD so far{budget} (the plan's price, not the bill)."
 
 
 def _at(moment: datetime) -> str:

@@ -48,6 +48,8 @@ class Lifecycle:
     max_lifetime: timedelta = timedelta(hours=8)
     budget_usd: float | None = None
     usd_per_hour: float | None = None
+    # The price is an upper bound: SageMaker's was not known to the plan.
+    price_at_most: bool = False
     hours: Hours | None = None
     stack: str | None = None
     scales_to_zero: bool = False
@@ -247,6 +249,7 @@ def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
         max_lifetime=timedelta(hours=lifetime_hours),
         budget_usd=positive("budget-usd"),
         usd_per_hour=positive("usd-per-hour"),
+        price_at_most=PREFIX + "price-bound" in tags,
         hours=_timetable(tags.get(HOURS), faults),
         stack=stack_of(tags),
         publish=timedelta(seconds=publish_s),

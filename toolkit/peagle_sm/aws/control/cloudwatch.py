@@ -156,17 +156,27 @@ def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
     session.api("cloudwatch").put_metric_alarm(**parameters)
 
 
-def metric_minutes(session: Session, namespace: str, metric: str, since: datetime) -> list[float]:
-    """Return the averages of the minutes that have data since a moment, in no order."""
+def metric_minutes(
+    session: Session,
+    namespace: str,
+    metric: str,
+    since: datetime,
+    until: datetime | None = None,
+    *,
+    statistic: str = "Average",
+    dimensions: Mapping[str, str] | None = None,
+) -> list[float]:
+    """Return a statistic of each minute that has data since a moment, until now or another, in no order."""
     found = session.api("cloudwatch").get_metric_statistics(
         Namespace=namespace,
         MetricName=metric,
+        Dimensions=[{"Name": name, "Value": value} for name, value in (dimensions or {}).items()],
         StartTime=since,
-        EndTime=session.now(),
+        EndTime=until or session.now(),
         Period=60,
-        Statistics=["Average"],
+        Statistics=[statistic],
     )
-    return [float(point["Average"]) for point in found.get("Datapoints", [])]
+    return [float(point[statistic]) for point in found.get("Datapoints", [])]
 
 
 def has_alarm(session: Session, name: str) -> bool:
@@ -176,16 +186,18 @@ def has_alarm(session: Session, name: str) -> bool:
 
 def invocations(session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime) -> float:
     """Return how many requests a variant or a component got in the minutes of a period."""
-    found = session.api("cloudwatch").get_metric_statistics(
-        Namespace="AWS/SageMaker",
-        MetricName="Invocations",
-        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
-        StartTime=since.replace(second=0, microsecond=0),
-        EndTime=until,
-        Period=60,
-        Statistics=["Sum"],
+    begins = since.replace(second=0, microsecond=0)
+    return math.fsum(
+        metric_minutes(
+            session,
+            "AWS/SageMaker",
+            "Invocations",
+            begins,
+            until,
+            statistic="Sum",
+            dimensions=dimensions,
+        )
     )
-    return math.fsum(float(point["Sum"]) for point in found.get("Datapoints", []))
 
 
 def remove_alarms(session: Session, names: Sequence[str]) -> None:

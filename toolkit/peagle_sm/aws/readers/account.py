@@ -23,11 +23,12 @@ def identity(session: Session, _: Draft | None) -> Identity:
     Raises:
         ServiceFault: STS does not answer.
     """
+    assumed = session.region if session.region_is_default else None
     before = session.wall_clock()
     try:
         answer = session.api("sts").get_caller_identity()
     except CredentialsError as error:
-        return Identity(problem=error.message, next_step=error.next_step or "")
+        return Identity(problem=error.message, next_step=error.next_step or "", assumed_region=assumed)
     after = session.wall_clock()
     sent = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     skew = None
@@ -36,7 +37,7 @@ def identity(session: Session, _: Draft | None) -> Identity:
         # The header has whole seconds, from a time between the two readings.
         here = before + (after - before) / 2
         skew = (here - parsedate_to_datetime(sent)).total_seconds()
-    return Identity(str(answer["Account"]), str(answer["Arn"]), skew_s=skew)
+    return Identity(str(answer["Account"]), str(answer["Arn"]), skew_s=skew, assumed_region=assumed)
 
 
 def taken(session: Session, draft: Draft) -> Taken:

@@ -69,6 +69,21 @@ def credentials(fact: Identity, _: Draft | None) -> Findings:
 
 
 @check(
+    "region",
+    reads="identity",
+    why="A deploy needs a region by choice; only plans and checks assume one.",
+    source="this project: the region that `peagle-sm plan` assumes",
+    remedy="Give --region, placement.region in the spec, AWS_REGION, or a region in the profile.",
+    severity="warning",
+    needs_spec=False,
+)
+def region(fact: Identity, _: Draft | None) -> Findings:
+    """No AWS region is set."""
+    if fact.assumed_region is not None:
+        yield f"No AWS region is set; plan and doctor assume {fact.assumed_region}"
+
+
+@check(
     "account",
     reads="identity",
     why="CreateModel refuses roles of another account.",

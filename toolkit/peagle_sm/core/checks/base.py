@@ -104,7 +104,8 @@ def check(
 class Identity:
     """Caller's identity; if ``problem`` is set, account and ARN are None.
 
-    ``skew_s`` is this machine's clock minus AWS's, in seconds.
+    ``skew_s`` is this machine's clock minus AWS's, in seconds. ``assumed_region`` is the region of the checks
+    if no region is set.
     """
 
     account: str | None = None
@@ -112,6 +113,7 @@ class Identity:
     problem: str | None = None
     next_step: str = ""
     skew_s: float | None = None
+    assumed_region: str | None = None
 
 
 @dataclass(frozen=True)

@@ -177,13 +177,18 @@ def draft_dropped(draft: Draft) -> Findings:
 
 
 class Advisory(PackagedData):
-    """One fault: ``what`` happens, below which vLLM, for which models and modes."""
+    """One fault: ``what`` happens, below which vLLM, for which models and modes.
+
+    ``models`` are catalogue ids, ``architectures`` those of the same family in a config.json, which a user's
+    own model has.
+    """
 
     id: str
     what: str
     security: bool = False
     fixed_in: str | None = None
     models: tuple[str, ...] | None = None
+    architectures: tuple[str, ...] = ()
     modes: tuple[Mode, ...] | None = None
     min_context: int | None = None
     remedy: str | None = None
@@ -202,10 +207,13 @@ class Advisory(PackagedData):
         return (
             version is not None
             and self.concerns(version)
-            and (self.models is None or draft.spec.model_name in self.models)
+            and self._of_family(draft.model.architecture, draft.spec.model_name)
             and (self.modes is None or draft.mode in self.modes)
             and (self.min_context is None or (draft.max_model_len or 0) >= self.min_context)
         )
+
+    def _of_family(self, architecture: str | None, model: str) -> bool:
+        return self.models is None or model in self.models or architecture in self.architectures
 
 
 @cache

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.catalog import GPU_OVERHEAD_GB, GPU_SHARE, InstanceEntry, kv_cache_gb
+from peagle_sm.core.catalog import FLOAT32, GPU_OVERHEAD_GB, GPU_SHARE, InstanceEntry, kv_cache_gb
 from peagle_sm.core.plan.resolve import Draft
 
 HOST_OVERHEAD_GB = 1.5
@@ -31,6 +31,7 @@ class MemoryFit:
     fits: bool
     lines: tuple[str, ...]
     limit: CacheLimit | None = None
+    head_estimated: bool = False
 
     @property
     def free_gb(self) -> float:
@@ -107,8 +108,10 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     # the local engine, on a CPU, ignores the setting
     dtype = draft.spec.serving.kv_cache_dtype if entry.gpu_count else None
     cache = kv_cache_gb(model.attention or (), tokens, dtype, draft.spec.serving.tensor_parallel_size)
-    head = (draft.head.weights_gb or 0.0) if draft.head else 0.0
-    known_head = not draft.speculating or (draft.head is not None and draft.head.weights_gb is not None)
+    if _computes_in_float32(draft, entry):
+        weights *= 2
+        cache *= 2 if dtype in (None, "auto") else 1
+    head = draft.head_size.gb
     room = _room(draft, name, entry)
     spare = room.available_gb - room.overhead_gb - weights - head
     limit = cache_limit(draft, tokens, cache)
@@ -123,9 +126,9 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         + (f"; {offloaded:g} GB more in host memory" if offloaded else ""),
         f"draft head   {_size(head)}  "
         + (
-            draft.head_id or "none"
-            if known_head
-            else f"{draft.head_id or 'head'}: size not known, counted as 0"
+            f"{draft.head_id or 'head'}: {draft.head_size.how}"
+            if draft.head_size.how
+            else draft.head_id or "none"
         ),
         f"KV cache     {_size(cache)}  one sequence of {tokens} tokens{aside}",
         *room.lines,
@@ -142,7 +145,22 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         fits=fits,
         lines=lines,
         limit=limit,
+        head_estimated=head > 0 and bool(draft.head_size.how),
     )
+
+
+def _computes_in_float32(draft: Draft, entry: InstanceEntry) -> bool:
+    """Return whether the engine holds 4 bytes a number where the model's entry counts 2.
+
+    On a GPU vLLM does so only if the spec's dtype says it: with auto it loads float32 files with 16 bits
+    (vLLM 0.32.0: config/model.py, _resolve_auto_dtype). The local engine, on a CPU, keeps float32.
+    """
+    if draft.model.number_type is None:
+        return False
+    if entry.gpu_count == 0:
+        return draft.model.number_type in FLOAT32
+    dtype = _given(draft, "dtype")
+    return dtype is not None and dtype[1] in FLOAT32
 
 
 def memory_fit(draft: Draft) -> MemoryFit | None:

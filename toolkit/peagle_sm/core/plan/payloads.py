@@ -208,7 +208,8 @@ def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
 
 def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     """Return the tags of all created resources, the spec's own tags last."""
-    spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).usd_per_hour
+    spec, lifecycle, cost = draft.spec, draft.spec.lifecycle, cost_of(draft)
+    price = cost.usd_per_hour
     least, most = spec.instance_bounds
     ours = {
         keys.MANAGED_BY: keys.MANAGER,
@@ -230,6 +231,7 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.PUBLISH_SECONDS: str(every) if every != _DEFAULT_PUBLISH_S else None,
         keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
         keys.USD_PER_HOUR: keys.number(price) if price else None,
+        keys.PRICE_BOUND: "at-most" if price and cost.at_most else None,
         keys.HOURS: spec.hours,
         keys.STACK: draft.context.stack,
         keys.IDLE: lifecycle.idle if draft.scales_to_zero else None,

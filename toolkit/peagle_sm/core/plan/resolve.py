@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from peagle_sm.core.catalog import (
@@ -38,8 +38,8 @@ JUMPSTART_HEAD = "jumpstart"
 """Name for a draft head of a JumpStart config that is not in the catalogue."""
 
 _LONGEST_WAIT_S = 3600
-_HEAD_ROOM_GB = 1.0
-"""Memory for a draft head when an instance is chosen: most heads of small models need less."""
+_REPLICA_GPUS = (1, 2, 4, 8)
+"""Tensor parallel sizes that are tried for an own model, if the spec names neither size nor instance."""
 _SIZES = ("2xlarge", "4xlarge", "xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "48xlarge")
 """Sizes of instances with equal GPUs, best first: with 2xlarge the host's memory holds the weights."""
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
@@ -83,6 +83,18 @@ class MissingField:
 
 
 @dataclass(frozen=True)
+class HeadSize:
+    """GB of a draft head's weights, 0 if unknown.
+
+    ``how`` is empty for a size from the catalogue or the files; else it says that the size is an upper
+    estimate, or unknown.
+    """
+
+    gb: float = 0.0
+    how: str = ""
+
+
+@dataclass(frozen=True)
 class Draft:
     """A spec with all defaults resolved; missing facts are None and named in ``missing_fields``."""
 
@@ -95,6 +107,7 @@ class Draft:
     jumpstart: JumpStartEntry | None
     head_id: str | None
     head: HeadEntry | None
+    head_size: HeadSize
     num_speculative_tokens: int | None
     instance_types: tuple[str, ...]
     image: ImageFacts | None
@@ -159,6 +172,10 @@ class Draft:
     def has_own_image(self) -> bool:
         """True for an image of this project's container/, which has the gate and the plugins."""
         return self.source == "container" and not self.image_published_by_aws
+
+    def with_prices(self, prices: Mapping[str, ListedPrice]) -> Draft:
+        """Return this draft with what AWS's price list says, by instance type."""
+        return replace(self, context=replace(self.context, prices=prices))
 
     def listed_price(self, name: str) -> ListedPrice:
         """Return what AWS's price list says about an instance type."""
@@ -334,45 +351,71 @@ class _Resolver:
             )
         return head_id, entry
 
-    def instance_types(self) -> tuple[str, ...]:
+    def head_size(self, head: HeadEntry | None) -> HeadSize:
+        mode, facts = self.spec.speculation.mode, self.spec.own_facts
+        if mode == "none":
+            return HeadSize()
+        if facts is not None and facts.head_bytes is not None:
+            return HeadSize(facts.head_bytes / 1e9)
+        if head is not None and head.weights_gb is not None:
+            return HeadSize(head.weights_gb)
+        if mode in self.model.most_head_gb:
+            return HeadSize(self.model.most_head_gb[mode], "upper estimate, its files were not read")
+        others = self.catalog.heads_for(self.spec.model_name).values()
+        largest = max((other.weights_gb or 0.0 for other in others), default=0.0)
+        if largest:
+            return HeadSize(largest, f"size unknown, counted as the largest known of {self.spec.model_name}")
+        return HeadSize(0.0, "size unknown, counted as 0")
+
+    def instance_types(self, head_gb: float) -> tuple[str, ...]:
+        """Return the spec's instance types, else the default; this may set the tensor parallel size."""
         if self.spec.placement.instance_types:
             return tuple(self.spec.placement.instance_types)
         if self.jumpstart is not None:
             return (self.jumpstart.default_instance_type,)
-        return self.model.default_instance_types or (self._smallest_instance(),)
+        return self.model.default_instance_types or (self._smallest_instance(head_gb),)
 
-    def _smallest_instance(self) -> str:
-        """Return the instance with the least GPU memory on which the model fits; else that with the most."""
-        serving, model = self.spec.serving, self.model
-        gpus = serving.tensor_parallel_size
+    def _smallest_instance(self, head_gb: float) -> str:
+        """Return the instance with the least GPU memory on which the model fits; else that with the most.
+
+        If the spec has no tensor parallel size, the one with which it fits there becomes the spec's.
+        """
+        given = "tensor_parallel_size" in self.spec.serving.model_fields_set
+        sizes = (self.spec.serving.tensor_parallel_size,) if given else self._even_sizes()
+        instances = self.catalog.instances
+        fitting = [(name, gpus) for name in instances for gpus in sizes if self._fits(name, gpus, head_gb)]
+
+        def order(choice: tuple[str, int]) -> tuple[float, int, int, str]:
+            name, gpus = choice
+            entry, size = instances[name], name.rpartition(".")[2]
+            rank = _SIZES.index(size) if size in _SIZES else len(_SIZES)
+            return entry.gpu_count * entry.gpu_memory_gb, gpus, rank, name
+
+        if not fitting:
+            enough = [name for name in instances if instances[name].gpu_count >= sizes[0]]
+            return max(enough or instances, key=lambda name: instances[name].gpu_memory_gb)
+        name, gpus = min(fitting, key=order)
+        serving = self.spec.serving.model_copy(update={"tensor_parallel_size": gpus})
+        self.spec = self.spec.model_copy(update={"serving": serving})
+        return name
+
+    def _even_sizes(self) -> tuple[int, ...]:
+        """Return the tensor parallel sizes over which vLLM can split the model's heads; at least 1."""
+        queries = self.model.attention_heads or 1
+        groups = [group.kv_heads for group in self.model.attention or ()]
+        return tuple(
+            gpus
+            for gpus in _REPLICA_GPUS
+            if queries % gpus == 0 and all(heads % gpus == 0 or gpus % heads == 0 for heads in groups)
+        )
+
+    def _fits(self, name: str, gpus: int, head_gb: float) -> bool:
+        serving, model, entry = self.spec.serving, self.model, self.catalog.instances[name]
         tokens = serving.max_model_len or model.default_max_model_len or 0
         cache = kv_cache_gb(model.attention or (), tokens, serving.kv_cache_dtype, gpus)
-        needed = (
-            (model.weights_gb or 0.0)
-            + cache
-            + (_HEAD_ROOM_GB if self.spec.speculation.mode != "none" else 0.0)
-        )
-        enough = {
-            name: entry
-            for name, entry in self.catalog.instances.items()
-            if entry.gpu_count >= gpus * serving.data_parallel_size
-        }
-
-        def order(name: str) -> tuple[float, int, str]:
-            entry, size = enough[name], name.rpartition(".")[2]
-            rank = _SIZES.index(size) if size in _SIZES else len(_SIZES)
-            return entry.gpu_count * entry.gpu_memory_gb, rank, name
-
-        fitting = [
-            name
-            for name, entry in enough.items()
-            if gpus * (entry.gpu_memory_gb * GPU_SHARE - GPU_OVERHEAD_GB) >= needed
-        ]
-        if fitting:
-            return min(fitting, key=order)
-        return max(
-            enough or self.catalog.instances, key=lambda name: self.catalog.instances[name].gpu_memory_gb
-        )
+        enough = entry.gpu_count >= gpus * serving.data_parallel_size
+        room = gpus * (entry.gpu_memory_gb * GPU_SHARE - GPU_OVERHEAD_GB)
+        return enough and room >= (model.weights_gb or 0.0) + head_gb + cache
 
     def _registry(self) -> str | None:
         entry = self.catalog.regions.get(self.region)
@@ -515,7 +558,9 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
     catalog = catalog_for(spec, catalog)
     chosen = _Resolver(spec, context, catalog)
     head_id, head = chosen.head()
-    types = chosen.instance_types()
+    head_size = chosen.head_size(head)
+    types = chosen.instance_types(head_size.gb)
+    spec = chosen.spec
     tokens = spec.speculation.num_speculative_tokens
     mode = spec.speculation.mode
     if mode == "none":
@@ -533,6 +578,7 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
         jumpstart=chosen.jumpstart,
         head_id=head_id,
         head=head,
+        head_size=head_size,
         num_speculative_tokens=tokens,
         instance_types=types,
         image=chosen.image(types[0]),

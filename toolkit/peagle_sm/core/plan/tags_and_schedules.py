@@ -44,6 +44,8 @@ USD_PER_HOUR = "peagle-sm:usd-per-hour"
 
 Absent if unknown, or if nothing is billed.
 """
+PRICE_BOUND = "peagle-sm:price-bound"
+"""`at-most`: the planned price is an upper bound, since SageMaker's is not known; absent otherwise."""
 HOURS = "peagle-sm:hours"
 """Timetable in the format of `peagle_sm.core.spec.hours`."""
 STACK = "peagle-sm:stack"

@@ -57,11 +57,12 @@ ModelField = Annotated[
 
 @dataclass(frozen=True)
 class OwnFacts:
-    """What was read for a spec: the config.json of its own model, and its catalogue file.
+    """What was read for a spec: the config.json of its own model, its catalogue file, its head's size.
 
     ``weights_bytes`` is the size of the weights' files, or the index's figure; None without either.
     ``parameters`` is the index's figure, if it has one. ``place`` names the source. ``models`` and ``heads``
-    are entries of the catalogue file, not validated yet.
+    are entries of the catalogue file, not validated yet. ``head_bytes`` is the size of the weights at
+    `head_uri`; None if it was not read.
     """
 
     config: Any = None
@@ -71,3 +72,4 @@ class OwnFacts:
     licence: str | None = None
     models: Mapping[str, Any] = field(default_factory=dict)
     heads: Mapping[str, Any] = field(default_factory=dict)
+    head_bytes: int | None = None

@@ -320,7 +320,7 @@ def _step(field: str, given: Any, allowed: str) -> str:
 
 
 def _message(origin: str, problems: Sequence[str]) -> str:
-    return f"{origin}: " + (problems[0] if len(problems) == 1 else "\n  " + "\n  ".join(problems))
+    return f"{origin}: {problems[0]}" if len(problems) == 1 else "\n  ".join((f"{origin}:", *problems))
 
 
 def with_lines(error: SpecError, text: str, origin: str) -> SpecError:

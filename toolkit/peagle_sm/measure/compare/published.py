@@ -128,7 +128,6 @@ def specs_for(
     catalog: Catalog,
     *,
     artifacts: str,
-    roles: tuple[str, str],
     minutes: float,
     deployments: int = 1,
     instance_type: str | None = None,
@@ -143,7 +142,6 @@ def specs_for(
         ks: num_speculative_tokens of each mode that speculates.
         catalog: the catalogue.
         artifacts: S3 prefix, filled as `staging` says.
-        roles: ARNs of the execution and the scheduler role.
         minutes: estimate of one deployment, for the lifetime.
         deployments: their number.
         instance_type: None is the table's.
@@ -161,8 +159,6 @@ def specs_for(
         "placement": {"instance_types": [instance_type or table.instance_type]},
         "lifecycle": {"max_lifetime_hours": lifetime_hours(minutes)},
         "model_uri": f"{artifacts}{table.model}/",
-        "execution_role_arn": roles[0],
-        "scheduler_role_arn": roles[1],
     }
     base = EndpointSpec(**fields, **({"image": image} if image else {}))
     heads = {str(mode): head for mode, head in table.used_heads(catalog).items() if mode in modes}

@@ -103,11 +103,12 @@ def _instances_now(each: EndpointSummary) -> str:
 
 
 def _price(each: EndpointSummary) -> str:
-    hourly = usd(each.usd_per_hour, "hour")
+    bound = each.price_at_most
+    hourly, spent = usd(each.usd_per_hour, "hour", at_most=bound), usd(each.spent_usd, at_most=bound)
     if each.off_why is not None:
         return f"{hourly} when it is on\noff: {rest_costs(each.stack, each.usd_per_hour)}"
     if each.instance_bounds is None:
-        return f"{hourly}, {usd(each.spent_usd)} spent so far"
+        return f"{hourly}, {spent} spent so far"
     return f"{hourly}, about {usd(each.spent_usd)} spent so far (at autoscaling's initial instance count)"
 
 

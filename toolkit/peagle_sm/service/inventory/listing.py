@@ -129,7 +129,8 @@ class EndpointSummary:
     ``usd_per_hour`` of a paused endpoint is its price after a resume. ``expires_at`` is the end of its
     lifetime; None if no schedule can delete it. ``stack`` is the CloudFormation stack that owns it,
     ``keep_until`` the end of the lease of `keep`. With ``instance_bounds`` ("1-4"), ``instance_count`` is
-    the count at which autoscaling starts, and both prices are for that count.
+    the count at which autoscaling starts, and both prices are for that count. ``price_at_most``: SageMaker's
+    price is not known, and both are upper bounds.
     """
 
     name: str
@@ -154,6 +155,7 @@ class EndpointSummary:
     off_why: str | None = None
     off_since: datetime | None = None
     instance_bounds: str | None = None
+    price_at_most: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
@@ -225,7 +227,7 @@ def summary_of(
     serving = _read(session, one) if serving is None else serving
     created = one.endpoint.created_at if one.endpoint else None
     age_s = None if created is None else max(0.0, (now - created).total_seconds())
-    hourly = _price(session, one, serving) if one.endpoint or rest else None
+    hourly, at_most = _price(session, one, serving) if one.endpoint or rest else (None, False)
     lease = entry.keep_until if entry is not None and entry.is_of(created) else None
     limit = one.lifetime.expires_at if one.lifetime and one.lifetime.enabled else None
     return EndpointSummary(
@@ -251,6 +253,7 @@ def summary_of(
         off_why=rest.why if rest else None,
         off_since=rest.since if rest else None,
         instance_bounds=one.tags.get(keys.INSTANCE_BOUNDS),
+        price_at_most=at_most,
     )
 
 
@@ -274,10 +277,10 @@ def _by_tags(one: Belongings) -> ServingFacts:
     )
 
 
-def _price(session: Session, one: Belongings, serving: ServingFacts) -> float | None:
-    """Return USD per hour without asking AWS, or the planned price without a type."""
+def _price(session: Session, one: Belongings, serving: ServingFacts) -> tuple[float | None, bool]:
+    """Return USD per hour without asking AWS, or the planned price without a type; and if it is a bound."""
     if serving.instance_type is None and not session.is_local:
-        return amount(one.tags, keys.USD_PER_HOUR)
+        return amount(one.tags, keys.USD_PER_HOUR), keys.PRICE_BOUND in one.tags
     return _usd_per_hour(session, one.tags, serving.instance_type, serving.instance_count, ask=False)
 
 
@@ -300,27 +303,35 @@ def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def price_per_hour(session: Session, one: Belongings, config: ConfigFacts | None) -> float | None:
-    """Return USD per hour for an endpoint's config; 0 locally; None if unknown."""
+def price_per_hour(
+    session: Session, one: Belongings, config: ConfigFacts | None
+) -> tuple[float | None, bool]:
+    """Return USD per hour for an endpoint's config, and whether it is an upper bound.
+
+    The price is 0 locally, and None if unknown.
+    """
     kind, count = (config.instance_type, config.instance_count) if config else (None, None)
     return _usd_per_hour(session, one.tags, kind, count, ask=True)
 
 
 def _usd_per_hour(
     session: Session, tags: Mapping[str, str], instance_type: str | None, count: int | None, *, ask: bool
-) -> float | None:
+) -> tuple[float | None, bool]:
     """Price instances; the plan's price in the tag counts as the spec's own figure does."""
     if session.is_local:
-        return 0.0
+        return 0.0, False
     if instance_type is None:
-        return None
+        return None, False
     from peagle_sm.aws.control.prices import find_listed
 
     planned = amount(tags, keys.USD_PER_HOUR)
     given = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
     listed = find_listed(session, instance_type, session.region, ask=ask)
     price = choose_price(instance_type, session.region, load_catalog(), listed, given)
-    return None if price is None else price.counted_usd_per_hour * (count or 1)
+    if price is None:
+        return None, False
+    at_most = price.at_most or (price.kind == "spec" and keys.PRICE_BOUND in tags)
+    return price.counted_usd_per_hour * (count or 1), at_most
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts | None:

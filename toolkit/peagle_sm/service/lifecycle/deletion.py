@@ -17,6 +17,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
 from peagle_sm.core.plan.tags_and_schedules import (
+    PRICE_BOUND,
     USD_PER_HOUR,
     alarm_names,
     hard_schedule_name,
@@ -56,7 +57,7 @@ class Deletable:
 
     ``status`` is "Paused" or "Orphaned" if there is no endpoint. ``log_group`` is the name of its log group,
     if it exists; it is deleted only on request. ``usd_per_hour`` is the planned price; None if no price is
-    known or nothing runs. ``gone_stack`` is the stack that created it, if that stack no longer exists.
+    known or nothing runs. ``price_at_most``: it is an upper bound. ``gone_stack`` is the stack that created it, if that stack no longer exists.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Deletable:
     resources: tuple[str, ...]
     log_group: str | None = None
     usd_per_hour: float | None = None
+    price_at_most: bool = False
     gone_stack: str | None = None
 
 
@@ -228,7 +230,13 @@ def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_
     groups = groups_of(session, components, assume=logs_alone)
     rows = tuple(
         Deletable(
-            one.name, _status(one), one.resources, groups.get(one.name), _price(session, one), one.stack
+            one.name,
+            _status(one),
+            one.resources,
+            groups.get(one.name),
+            _price(session, one),
+            PRICE_BOUND in one.tags,
+            one.stack,
         )
         for one in chosen
     )

@@ -117,7 +117,8 @@ class ResumeOffer:
     """Price of a resume: USD per hour and for the whole lifetime; None if unknown.
 
     ``expires_at`` is the end of the new lifetime, or of an earlier lease of `keep` if that is later.
-    ``is_on``: the endpoint is already on, so that no new cost begins.
+    ``is_on``: the endpoint is already on, so that no new cost begins. ``price_at_most``: the price is an
+    upper bound.
     """
 
     name: str
@@ -129,6 +130,7 @@ class ResumeOffer:
     expires_at: datetime
     hours: str | None
     is_on: bool = False
+    price_at_most: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
@@ -221,7 +223,7 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
 def _offer(
     session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
 ) -> ResumeOffer:
-    hourly = price_per_hour(session, one, config)
+    hourly, at_most = price_per_hour(session, one, config)
     now = now.replace(microsecond=0)
     hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
     expires_at = max(now + timedelta(hours=hours), lease or now)
@@ -235,6 +237,7 @@ def _offer(
         max_usd=None if hourly is None else round(hourly * most_hours, 2),
         expires_at=expires_at,
         hours=one.tags.get(keys.HOURS),
+        price_at_most=at_most,
         is_on=one.endpoint is not None and one.endpoint.status not in ("Creating", "Deleting", "Failed"),
     )
 

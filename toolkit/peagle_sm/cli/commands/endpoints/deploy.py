@@ -118,10 +118,14 @@ def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...
         note(state, render_deploy_notes(notable) + "\n")
 
 
+def _hourly(made: Plan) -> str:
+    return usd(made.usd_per_hour, "hour", at_most=made.price_at_most)
+
+
 def question(found: str, made: Plan) -> str:
     """Return the confirmation prompt for the state of an endpoint with this name."""
     name = made.names.endpoint
-    price = " (price unknown)" if made.usd_per_hour is None else f" for {usd(made.usd_per_hour, 'hour')}"
+    price = " (price unknown)" if made.usd_per_hour is None else f" for {_hourly(made)}"
     questions = {
         "creating": f"An earlier run began to create {name}. Continue{price}?",
         "failed": f"{name} has failed. Delete it and create it again{price}?",

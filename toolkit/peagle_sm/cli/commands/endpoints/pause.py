@@ -105,7 +105,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
             yes,
             "resume",
             render_offer,
-            lambda offer: f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?",
+            lambda offer: f"Resume {name} for {usd(offer.usd_per_hour, 'hour', at_most=offer.price_at_most)}?",
             before=follow.pause,
         )
 
@@ -154,9 +154,10 @@ def _length(text: str) -> timedelta:
 def render_running(running: EndpointSummary) -> str:
     """Render what is paused, and what it costs while it is on."""
     owner = f", turned off by its stack {running.stack}" if running.stack else ""
+    bound = running.price_at_most
     return (
-        f"{running.name} is {running.status} and costs {usd(running.usd_per_hour, 'hour')} "
-        f"({usd(running.spent_usd)} so far){owner}."
+        f"{running.name} is {running.status} and costs {usd(running.usd_per_hour, 'hour', at_most=bound)} "
+        f"({usd(running.spent_usd, at_most=bound)} so far){owner}."
     )
 
 
@@ -175,7 +176,7 @@ def render_offer(offer: ResumeOffer) -> str:
     fields = [
         ("resume", f"{offer.name} with config {offer.config}"),
         ("stack", offer.stack or ""),
-        ("price", usd(offer.usd_per_hour, "hour")),
+        ("price", usd(offer.usd_per_hour, "hour", at_most=offer.price_at_most)),
         ("at most", f"{usd(offer.max_usd)} in its lifetime of {offer.lifetime_hours:g} h"),
         ("lifetime", f"deleted at {when(offer.expires_at)} even if in use"),
         ("hours", f"{offer.hours}: the guard turns it off when they next end" if offer.hours else ""),
@@ -293,7 +294,8 @@ def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
     """Render each endpoint with its status, its price and the resources to delete."""
     lines = ["To be deleted:"]
     for each in going:
-        lines.append(f"  {each.name} ({each.status}, {usd(each.usd_per_hour, 'hour')})")
+        price = usd(each.usd_per_hour, "hour", at_most=each.price_at_most)
+        lines.append(f"  {each.name} ({each.status}, {price})")
         if each.gone_stack is not None:
             lines.append(f"    remains of stack {each.gone_stack}, which no longer exists")
         lines.extend(f"    {resource}" for resource in each.resources)

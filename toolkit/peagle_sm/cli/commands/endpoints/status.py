@@ -147,10 +147,11 @@ def _short_mode(each: EndpointSummary) -> str:
 
 
 def _amount(each: EndpointSummary, value: float | None) -> str:
-    """Render an amount of USD; `~` marks an estimate, because of autoscaling."""
+    """Render an amount of USD; `~` marks an estimate, because of autoscaling, `at most` an upper bound."""
     if value is None:
         return "-"
-    return f"~{value:,.2f}" if each.instance_bounds else f"{value:,.2f}"
+    bound = "at most " if each.price_at_most else ""
+    return f"{bound}{'~' if each.instance_bounds else ''}{value:,.2f}"
 
 
 def change_line(status: EndpointStatus) -> str:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from peagle_sm.measure.workloads import Workload
 
 _PLACEHOLDER = "s3://your-bucket/published/"
-_DOCUMENTATION_ACCOUNT = "123456789012"
 _PROMPTS_OF_AN_ESTIMATE = 80  #: where the source does not state the number of prompts
 STAND_INS = (
     "these are the small stand-in weights on this machine's CPU, not the published model. The run shows that "
@@ -152,7 +151,6 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.deployments import refuse_not_staged
     from peagle_sm.measure.compare.published import staging
-    from peagle_sm.service.spec_to_plan import guards_roles
 
     modes, ks = _modes_and_ks(table, options)  # first: what was typed wrongly needs no session
     artifacts = None if state.local else _artifacts(name, table, modes, options["artifacts"], state.flags)
@@ -160,13 +158,11 @@ def _measured(state: State, name: str, table: PublishedTable, options: dict[str,
     workload = _workload(table, scale, options)
     setup = scale.setup(workload.items)
     session = open_session(state)
-    roles = None
     if artifacts is not None:
         refuse_not_staged(session, staging(table, modes, artifacts, load_catalog()))
-        roles = guards_roles(session.account(), session.region)
     else:
         note(state, f"warning: {STAND_INS}\n")
-    specs = _specs(name, table, modes, ks, setup, options, artifacts, roles)
+    specs = _specs(name, table, modes, ks, setup, options, artifacts)
     config = {
         "published": name,
         "seed": options["seed"],
@@ -203,7 +199,6 @@ def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, 
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.published import staging
     from peagle_sm.measure.load import WorkItem
-    from peagle_sm.service.spec_to_plan import guards_roles
 
     modes, ks = _modes_and_ks(table, options)
     scale = _scale(state, table, options)
@@ -213,8 +208,7 @@ def _dry_run(state: State, name: str, table: PublishedTable, options: dict[str, 
     setup = scale.setup(items)
     artifacts = None if state.local else (options["artifacts"] or _PLACEHOLDER).removesuffix("/") + "/"
     session = open_session(state)
-    roles = None if state.local else guards_roles(_DOCUMENTATION_ACCOUNT, session.region)
-    specs = _specs(name, table, modes, ks, setup, options, artifacts, roles)
+    specs = _specs(name, table, modes, ks, setup, options, artifacts)
     plans = plans_of(specs[0], session, without_credentials=True)
     found = estimated(plans, specs, setup, options)
     stage = [] if artifacts is None else list(staging(table, modes, artifacts, load_catalog()).values())
@@ -312,13 +306,12 @@ def _specs(
     setup: Setup,
     options: Mapping[str, Any],
     artifacts: str | None,
-    roles: tuple[str, str] | None,
 ) -> list[dict[SpecMode, EndpointSpec]]:
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.measure.compare.published import minutes_of_deployment, specs_for, stand_in_specs
 
     count = options["deployments"]
-    if artifacts is None or roles is None:
+    if artifacts is None:
         return stand_in_specs(name, modes, ks, load_catalog(), deployments=count)
     return specs_for(
         name,
@@ -327,7 +320,6 @@ def _specs(
         ks,
         load_catalog(),
         artifacts=artifacts,
-        roles=roles,
         minutes=minutes_of_deployment(setup, len(modes) + bool(options["control"])),
         deployments=count,
         instance_type=options["instance_type"],

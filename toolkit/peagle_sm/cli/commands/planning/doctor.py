@@ -72,11 +72,12 @@ def doctor(
     SPEC is a YAML file (default: peagle.yaml if it exists; - reads stdin). Without a spec, only credentials,
     guard and this machine are checked. The status of a check is ok, warning, error, or unknown if it could
     not run, for example for lack of a permission, which is named. Exit code 3 if a check has an error; 5 if
-    there are no valid credentials.
+    there are no valid credentials. If no region is set, the checks have us-east-1, as `plan` does, and say so.
 
     Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
     price of those that cost money, and asks first.
     """
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
     from peagle_sm.service.preflight import planned, read_machine, without_session
     from peagle_sm.service.spec_to_plan import plan_without_session
 
@@ -84,7 +85,7 @@ def doctor(
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
     spec = read_spec(path) if path is not None else None
     try:
-        session = open_session(state, spec.placement.region if spec else None)
+        session = open_session(state, spec.placement.region if spec else None, DEFAULT_REGION)
     except CredentialsError as error:  # the checks of the spec and of this machine need no session
         offline = plan_without_session(spec, error) if spec else None
         _show(state, without_session(error, offline, read_machine(), skip=skip), verbose)
