@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from peagle_guard.aws import Aws, Page, arn_key, same_arn, same_time
-from peagle_guard.decide import track
+from peagle_guard.decide import repriced, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.records import (
     BUSY,
@@ -207,7 +207,7 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
         if why is not None:
             others.append(_foreign(endpoint, why, tuple(faults)))
             continue
-        read = replace(record or Record(name=endpoint.name), tags=_kept(found))
+        read = repriced(record or Record(name=endpoint.name), _kept(found), now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
             lifecycle = lifecycle_of(described, found)
