@@ -215,6 +215,22 @@ def test_a_killed_deploy_is_completed_by_the_next(
     assert account.everything() == []
 
 
+@pytest.mark.parametrize("last", ["lifetime", "model"])
+def test_a_deploy_that_was_killed_before_its_config_leaves_no_schedule_to_a_deletion(
+    local: Session, server: Server, pacing: Pacing, last: str
+) -> None:
+    """Only tags show that an endpoint has a component, and nothing has them yet."""
+    spec = _spec(TO_ZERO)
+    plan, account = plan_for(spec, local), Account(server, spec.name)
+    for schedule in plan.schedules:
+        server.client("scheduler").create_schedule(**schedule)
+    if last == "model":
+        server.client("sagemaker").create_model(**plan.parameters("create_model"))
+    assert len(account.schedules()) == 2
+    delete([spec.name], session=local, pacing=pacing)
+    assert account.everything() == []
+
+
 def _on_phase(phase: str, status: str | None, act: Callable[[], None]) -> Callable[[Event], None]:
     left = [act]
 
