@@ -169,6 +169,23 @@ def test_an_update_of_autoscaling_alone_starts_nothing(
     assert account.everything() == []
 
 
+def test_an_endpoint_that_scales_no_more_returns_to_its_number_of_instances(
+    local: Session, server: Server, pacing: Pacing
+) -> None:
+    """Autoscaling had started two more: without it nothing ends them, and each is billed."""
+    spec = _spec(SCALING)
+    account, sagemaker = Account(server, spec.name), server.client("sagemaker")
+    with deploy(spec, session=local, pacing=pacing, unguarded=True):
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=spec.name,
+            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}],
+        )
+        server.until(spec.name, "InService")
+        update(_spec({}, spec.name), session=local, pacing=pacing, unguarded=True)
+        (variant,) = server.until(spec.name, "InService")["ProductionVariants"]
+        assert (variant["CurrentInstanceCount"], account.targets()) == (1, [])
+
+
 def test_a_component_is_replaced_and_not_updated_in_place(
     local: Session, server: Server, pacing: Pacing
 ) -> None:
