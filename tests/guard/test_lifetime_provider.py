@@ -280,8 +280,10 @@ class FakeEndpoints:
         refusal: str = "",
         status: str = "",
         config: str = "chat-1",
+        http_status: int = 400,
     ) -> None:
         self.config = config
+        self.http_status = http_status
         self.scheduler = scheduler
         self.refusal = refusal
         self.status = status
@@ -302,7 +304,11 @@ class FakeEndpoints:
         assert "peagle-chat-lifetime" in self.scheduler.schedules, "armed first"
         if self.refusal:
             raise ClientError(
-                {"Error": {"Code": "ValidationException", "Message": self.refusal}}, "CreateEndpoint"
+                {
+                    "Error": {"Code": "ValidationException", "Message": self.refusal},
+                    "ResponseMetadata": {"HTTPStatusCode": self.http_status},
+                },
+                "CreateEndpoint",
             )
         self.created.append(parameters)
         return {}
@@ -350,6 +356,25 @@ def test_waking_that_aws_refuses_leaves_no_schedule() -> None:
     endpoints = FakeEndpoints(scheduler, "Could not find endpoint configuration")
     answer = wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
     assert (answer["state"], scheduler.schedules) == ("refused", {})
+
+
+def test_waking_without_a_clear_answer_keeps_the_schedules() -> None:
+    """The endpoint may have been created: without its schedule nothing would end it."""
+    scheduler = FakeScheduler()
+    endpoints = FakeEndpoints(scheduler, "internal", http_status=500)
+    with pytest.raises(ClientError):
+        wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
+    assert list(scheduler.schedules) == ["peagle-chat-lifetime"]
+
+
+@pytest.mark.parametrize("tag", ["peagle-sm:scaling", "peagle-sm:component"])
+def test_waking_refuses_what_scales(tag: str) -> None:
+    """The endpoint of a component would be billed, would serve nothing, and would not count as idle."""
+    scheduler, aws = FakeScheduler(), known()
+    endpoints, record = FakeEndpoints(scheduler), aws.register.records["chat"]
+    aws.register.records["chat"] = replace(record, tags={**record.tags, tag: "1-3 6.0 10"})
+    answer = wake(scheduler, endpoints, aws.register, SETTINGS, WAKE)
+    assert (answer["state"], endpoints.created, scheduler.schedules) == ("refused", [], {})
 
 
 def test_waking_refuses_what_the_guard_never_saw() -> None:

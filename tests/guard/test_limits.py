@@ -8,7 +8,18 @@ from datetime import datetime, timedelta
 import pytest
 
 from peagle_guard.decide import DRAIN, budget_ends_at, decide, spent_usd, usd_per_hour
-from peagle_guard.records import Action, Decision, Endpoint, Evidence, Kind, Lifecycle, OffBy, Record, Tell
+from peagle_guard.records import (
+    Action,
+    Decision,
+    Endpoint,
+    Evidence,
+    Kind,
+    Lifecycle,
+    OffBy,
+    Record,
+    Tell,
+    lifecycle_from_tags,
+)
 from peagle_guard.sweeper import sweep
 from peagle_sm.core.spec.hours import parse_hours
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
@@ -101,6 +112,32 @@ def test_the_budget_is_spent_at_the_price_of_the_instances_there_are() -> None:
     assert budget_ends_at(life, scaled) == START + 7 * HOUR
     off = decide(replace(ENDPOINT, instances=4), life, scaled, UNKNOWN, START + 7 * HOUR)
     assert (off.action, off.off_by) == (Action.TURN_OFF, OffBy.BUDGET)
+
+
+@pytest.mark.parametrize("planned", [1, 2, 4])
+def test_the_price_is_for_the_planned_instances_however_many_are_seen_first(planned: int) -> None:
+    """Autoscaling had scaled out before the first sweep: four instances cost four times one's price."""
+    tags = {"peagle-sm:usd-per-hour": f"{25.0 * planned:g}", "peagle-sm:instance-count": str(planned)}
+    life = lifecycle_from_tags(tags)
+    for seen in (1, 4):
+        record = decide(replace(ENDPOINT, instances=seen), life, Record(name="chat"), TRAFFIC, START).record
+        assert usd_per_hour(life, record) == 25.0 * seen
+
+
+def test_what_an_update_makes_cheaper_or_dearer_counts_from_then_on() -> None:
+    """Four hours at 100 USD an hour, then an update to one instance at 10: 400 USD are spent."""
+    aws = FakeAws()
+    aws.add("chat", age=4 * HOUR, usd_per_hour="100", instance_count="1", budget_usd="450")
+    aws.traffic_points("chat", START - 10 * MINUTE, START + 2 * HOUR)
+    sweep(aws, SETTINGS, START)
+    held = aws.endpoints["chat"]
+    held.tags = {**held.tags, "peagle-sm:usd-per-hour": "10"}
+    for minutes in (5, 60):
+        aws.now = START + minutes * MINUTE
+        sweep(aws, SETTINGS, aws.now)
+    record = aws.register.records["chat"]
+    life = lifecycle_from_tags(record.tags)
+    assert spent_usd(life, record, START + HOUR) == pytest.approx(400 + 100 * 5 / 60 + 10 * 55 / 60)
 
 
 def test_without_a_price_there_is_no_budget_to_keep() -> None:

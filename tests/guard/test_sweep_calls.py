@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from peagle_guard.sweeper import sweep
@@ -48,6 +49,18 @@ def test_250_endpoints_of_which_10_are_ours() -> None:
     aws.change("ours-003", instances=2)
     aws.change("others-003", instances=2)
     assert calls(aws) == {**few, "DescribeEndpoint": 1, "UpdateItem": 1}
+
+
+def test_what_sagemaker_itself_scales_is_described_in_each_sweep() -> None:
+    """A component's instances: its cost follows their number, also where LastModifiedTime stays."""
+    aws = FakeAws()
+    aws.add("chat", usd_per_hour="10", instance_count="1", idle="scale-to-zero")
+    calls(aws)
+    held = aws.endpoints["chat"]
+    held.view = replace(held.view, instances=3)
+    aws.now += 5 * MINUTE
+    calls(aws)
+    assert aws.register.records["chat"].instances == 3
 
 
 def test_the_pages_are_followed_whatever_their_size() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
@@ -152,6 +153,15 @@ def test_the_price_is_shown_before_and_a_no_costs_nothing(aws: FakeAws, pacing: 
     with pytest.raises(PeagleError, match="Nothing was paused"):
         pause("demo", session=session, pacing=pacing, confirm=lambda row: False)
     assert "demo" in aws.endpoints
+
+
+def test_the_most_that_a_resume_can_cost_is_with_all_instances(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws, lifecycle={"max_lifetime_hours": 4})
+    config = control.describe_endpoint_config(session, plan_for(make_spec(), session).names.config)
+    assert config is not None
+    control.add_tags(session, config.arn, {"peagle-sm:instance-bounds": "1-3"})
+    offer = resume("demo", session=session, pacing=pacing)
+    assert (offer.usd_per_hour, offer.max_usd) == (4.2, 50.4)
 
 
 def test_what_is_on_is_not_resumed_again(aws: FakeAws, pacing: Pacing) -> None:

@@ -169,6 +169,23 @@ def test_an_update_of_autoscaling_alone_starts_nothing(
     assert account.everything() == []
 
 
+def test_an_endpoint_that_scales_no_more_returns_to_its_number_of_instances(
+    local: Session, server: Server, pacing: Pacing
+) -> None:
+    """Autoscaling had started two more: without it nothing ends them, and each is billed."""
+    spec = _spec(SCALING)
+    account, sagemaker = Account(server, spec.name), server.client("sagemaker")
+    with deploy(spec, session=local, pacing=pacing, unguarded=True):
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=spec.name,
+            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}],
+        )
+        server.until(spec.name, "InService")
+        update(_spec({}, spec.name), session=local, pacing=pacing, unguarded=True)
+        (variant,) = server.until(spec.name, "InService")["ProductionVariants"]
+        assert (variant["CurrentInstanceCount"], account.targets()) == (1, [])
+
+
 def test_a_component_is_replaced_and_not_updated_in_place(
     local: Session, server: Server, pacing: Pacing
 ) -> None:
@@ -212,6 +229,22 @@ def test_a_killed_deploy_is_completed_by_the_next(
             )
         deploy(spec, session=local, pacing=pacing, unguarded=True)
         _serves(account, changes)
+    assert account.everything() == []
+
+
+@pytest.mark.parametrize("last", ["lifetime", "model"])
+def test_a_deploy_that_was_killed_before_its_config_leaves_no_schedule_to_a_deletion(
+    local: Session, server: Server, pacing: Pacing, last: str
+) -> None:
+    """Only tags show that an endpoint has a component, and nothing has them yet."""
+    spec = _spec(TO_ZERO)
+    plan, account = plan_for(spec, local), Account(server, spec.name)
+    for schedule in plan.schedules:
+        server.client("scheduler").create_schedule(**schedule)
+    if last == "model":
+        server.client("sagemaker").create_model(**plan.parameters("create_model"))
+    assert len(account.schedules()) == 2
+    delete([spec.name], session=local, pacing=pacing)
     assert account.everything() == []
 
 

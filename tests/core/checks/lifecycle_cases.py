@@ -12,7 +12,14 @@ _NEURON = "\nplacement: {instance_types: [ml.inf2.xlarge]}"
 _PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
 _RESERVED = f"placement: {{capacity_reservation_arn: '{_PLAN}'}}"
 
+_HOURS = "hours: Mon-Fri 07:00-19:00 UTC"
+_SCALES = "autoscaling: {max_instances: 3}"
+
 CASES = [
+    Case("hours-scaling", GPT, f"{_HOURS}\n{_TO_ZERO}", severity="error", said="scale-to-zero"),
+    Case("hours-scaling", GPT, f"{_HOURS}\n{_SCALES}", severity="error", said="autoscaling"),
+    Case("hours-scaling", GPT, f"{_HOURS}\n{_SCALES}", context=STACK),
+    Case("hours-scaling", GPT, _HOURS),
     Case(
         "price",
         CONTAINER,

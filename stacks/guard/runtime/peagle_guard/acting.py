@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
-from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, spent_usd, track
+from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, repriced, spent_usd, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.lifetime_provider import HARD_AFTER
 from peagle_guard.looking import Inventory, Ours, is_foreign, lifecycle_of
@@ -286,7 +286,7 @@ class Actor:
         if why is not None:
             return replace(_stood_down(decision, ours.read, why), action=Action.FOREIGN), ()
         lifecycle = lifecycle_of(found, true_tags)
-        record = replace(record, tags=ours.read.tags)
+        record = repriced(record, ours.read.tags, self.now)
         evidence, faults = self._look_again(replace(ours, endpoint=found, lifecycle=lifecycle, read=record))
         decision = decide(found, lifecycle, record, evidence, self.now)
         if decision.action is not Action.TURN_OFF:

@@ -10,12 +10,13 @@ endpoint's grace). The lifetime schedule does not check metrics and does not wai
 ``DRAIN`` before the end of the lifetime.
 
 Costs use the price in the tag ``peagle-sm:usd-per-hour``. It is the plan's price for the number of
-instances that the endpoint was first seen with, and is scaled by the number of instances. It is an estimate
-for the budget; AWS's bill is the truth.
+instances in the tag ``peagle-sm:instance-count`` (without that tag: with which the endpoint was first seen),
+and is scaled by the number of instances. It is an estimate for the budget; AWS's bill is the truth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -33,6 +34,7 @@ from peagle_guard.records import (
     OffBy,
     Record,
     Tell,
+    lifecycle_from_tags,
 )
 from peagle_sm.core.spec import hours
 
@@ -43,9 +45,10 @@ def usd_per_hour(lifecycle: Lifecycle, record: Record) -> float | None:
     """Return the endpoint's present price per hour; None if unknown."""
     if lifecycle.usd_per_hour is None:
         return None
-    if record.instances is None or not record.base_instances:
+    planned = lifecycle.instances or record.base_instances
+    if record.instances is None or not planned:
         return lifecycle.usd_per_hour
-    return lifecycle.usd_per_hour * record.instances / record.base_instances
+    return lifecycle.usd_per_hour * record.instances / planned
 
 
 def spent_usd(lifecycle: Lifecycle, record: Record, now: datetime) -> float:
@@ -59,6 +62,15 @@ def spent_usd(lifecycle: Lifecycle, record: Record, now: datetime) -> float:
 def settled(lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
     """Return the record with the cost up to ``now``, before the rate changes."""
     return replace(record, spent_usd=round(spent_usd(lifecycle, record, now), 6), spent_at=now)
+
+
+def repriced(record: Record, tags: Mapping[str, str], now: datetime) -> Record:
+    """Return the record with these tags; what was spent under other tags keeps their price."""
+    before, after = lifecycle_from_tags(record.tags), lifecycle_from_tags(tags)
+    changed = (before.usd_per_hour, before.instances) != (after.usd_per_hour, after.instances)
+    if changed and before.usd_per_hour is not None and record.spent_at is not None and record.gone_at is None:
+        record = settled(before, record, now)
+    return replace(record, tags=tags)
 
 
 def budget_ends_at(lifecycle: Lifecycle, record: Record) -> datetime | None:

@@ -19,12 +19,14 @@ from botocore.exceptions import ClientError
 from peagle_guard import records
 from peagle_guard import settings as environment
 from peagle_guard.aws import Register
-from peagle_guard.boto_aws import client, described
+from peagle_guard.boto_aws import client, described, is_refusal
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 from peagle_guard.records import Record
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings
 from peagle_sm.core.plan.tags_and_schedules import (
+    COMPONENT,
+    SCALING,
     hard_name,
     sagemaker_target,
     schedule_name,
@@ -238,6 +240,10 @@ def wake(
     kept = register.get(name).tags
     if not records.is_ours(name, kept):
         return {"state": "refused", "detail": f"the register holds no tags of {name}: the guard never saw it"}
+    if SCALING in kept or COMPONENT in kept:
+        # Alone it would be billed without its component, and would not scale.
+        detail = f"{name} scales: the guard creates endpoints, not their components and autoscaling"
+        return {"state": "refused", "detail": detail}
     arming = Arming(
         name=schedule_name(name),
         endpoint=name,
@@ -255,6 +261,8 @@ def wake(
         message = error.response["Error"].get("Message", "")
         if "already existing" in message.lower():
             return {"state": "done", "detail": f"{name} exists already"}
+        if not is_refusal(error):
+            raise  # it may exist all the same, and needs its schedules
         disarm_all(scheduler, arming.name)
         return {"state": "refused", "detail": f"CreateEndpoint: {message}"}
     return {"state": "done", "detail": f"{name} is being created from {config}"}

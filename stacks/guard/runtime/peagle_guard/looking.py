@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from peagle_guard.aws import Aws, Page, arn_key, same_arn, same_time
-from peagle_guard.decide import track
+from peagle_guard.decide import repriced, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.records import (
     BUSY,
@@ -26,7 +26,7 @@ from peagle_guard.records import (
     lifecycle_from_tags,
 )
 from peagle_guard.training import TrainingEntry
-from peagle_sm.core.plan.tags_and_schedules import MANAGED_BY, PUBLISH_SECONDS
+from peagle_sm.core.plan.tags_and_schedules import IDLE, MANAGED_BY, PUBLISH_SECONDS
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
         if why is not None:
             others.append(_foreign(endpoint, why, tuple(faults)))
             continue
-        read = replace(record or Record(name=endpoint.name), tags=_kept(found))
+        read = repriced(record or Record(name=endpoint.name), _kept(found), now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
             lifecycle = lifecycle_of(described, found)
@@ -281,8 +281,13 @@ def _kept(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:
-    """Return the endpoint's description, from the register if unchanged; None if it was just deleted."""
-    same = same_time(record.created_at, endpoint.created_at) and same_time(
+    """Return the endpoint's description, from the register if unchanged; None if it was just deleted.
+
+    AWS does not say whether the number of instances changes LastModifiedTime where SageMaker itself scales
+    them, for components. The cost depends on it, so these endpoints are described in each sweep.
+    """
+    managed = record.tags.get(IDLE) == "scale-to-zero"
+    same = not managed and same_time(record.created_at, endpoint.created_at) and same_time(
         record.described_at, endpoint.modified_at
     )
     # An older version of the guard did not record the interval: describe the endpoint once more.

@@ -47,9 +47,11 @@ class Lifecycle:
     grace: timedelta = timedelta(minutes=10)
     max_lifetime: timedelta = timedelta(hours=8)
     budget_usd: float | None = None
+    # Price of ``instances`` instances; older endpoints have no tag with their number.
     usd_per_hour: float | None = None
     # The price is an upper bound: SageMaker's was not known to the plan.
     price_at_most: bool = False
+    instances: float | None = None
     hours: Hours | None = None
     stack: str | None = None
     scales_to_zero: bool = False
@@ -98,7 +100,8 @@ class Record:
     config_name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     stack: str = ""
-    # Spent up to ``spent_at``; from then on at the rate of ``instances`` of ``base_instances``.
+    # Spent up to ``spent_at``; from then on at the rate of ``instances``. ``base_instances`` is the number
+    # that was seen first, for endpoints without a tag that says for how many the price is.
     spent_usd: float = 0.0
     spent_at: datetime | None = None
     instances: int | None = None
@@ -250,6 +253,7 @@ def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
         budget_usd=positive("budget-usd"),
         usd_per_hour=positive("usd-per-hour"),
         price_at_most=PREFIX + "price-bound" in tags,
+        instances=positive("instance-count"),
         hours=_timetable(tags.get(HOURS), faults),
         stack=stack_of(tags),
         publish=timedelta(seconds=publish_s),

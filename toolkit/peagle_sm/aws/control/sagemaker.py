@@ -109,6 +109,14 @@ def update_endpoint(
     )
 
 
+def set_instance_count(session: Session, endpoint: str, variant: str, count: int) -> None:
+    """Send UpdateEndpointWeightsAndCapacities: the variant gets ``count`` instances."""
+    session.api("sagemaker").update_endpoint_weights_and_capacities(
+        EndpointName=endpoint,
+        DesiredWeightsAndCapacities=[{"VariantName": variant, "DesiredInstanceCount": count}],
+    )
+
+
 def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
     """Return whether the variant is a target of Application Auto Scaling."""
     try:

@@ -314,7 +314,12 @@ def _sagemaker_calls(draft: Draft, account: str) -> Iterator[Question]:
     yield Question(("sagemaker:CreateEndpointConfig",), config, {**new, **hardware})
     yield Question(("sagemaker:CreateEndpoint",), endpoint, new)
     yield Question(("sagemaker:CreateEndpoint",), config, {**new, **existing})
-    yield Question(("sagemaker:UpdateEndpoint",), endpoint, existing, later=True)
+    yield Question(
+        ("sagemaker:UpdateEndpoint", "sagemaker:UpdateEndpointWeightsAndCapacities"),
+        endpoint,
+        existing,
+        later=True,
+    )
     yield Question(("sagemaker:UpdateEndpoint",), config, existing, later=True)
     for kind, arn in (("Model", model), ("EndpointConfig", config), ("Endpoint", endpoint)):
         yield Question((f"sagemaker:Describe{kind}", f"sagemaker:Delete{kind}"), arn, existing)

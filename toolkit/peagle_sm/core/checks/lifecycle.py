@@ -53,6 +53,21 @@ def scale_to_zero(draft: Draft) -> Findings:
 
 
 @check(
+    "hours-scaling",
+    why="The guard's timetable creates the endpoint alone: without its component it is billed and serves "
+    "nothing, and without its autoscaling it does not scale.",
+    source="this project",
+    remedy="Leave hours out, or deploy as a stack (`cdk deploy`), which creates all of it again.",
+)
+def hours_scaling(draft: Draft) -> Findings:
+    """A timetable for an endpoint that scales and has no stack."""
+    spec = draft.spec
+    if draft.context.stack is None and spec.hours and (draft.scales_to_zero or spec.autoscaling):
+        field = "lifecycle.idle: scale-to-zero" if draft.scales_to_zero else "autoscaling"
+        yield f"hours: found {spec.hours!r} with {field}; without a stack only one of the two is allowed"
+
+
+@check(
     "second-fleet",
     why="UpdateEndpoint starts the new fleet beside the old one: quota, capacity and price count twice.",
     source="SageMaker API: UpdateEndpoint (blue/green)",

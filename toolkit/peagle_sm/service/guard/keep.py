@@ -19,7 +19,7 @@ from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
 from peagle_sm.service.inventory.inspection import absent
-from peagle_sm.service.inventory.listing import EndpointSummary, plain, summary_of
+from peagle_sm.service.inventory.listing import EndpointSummary, most_per_hour, plain, summary_of
 from peagle_sm.service.inventory.resources import Belongings, amount, belongings_of, component_of
 from peagle_sm.service.progress import Pacing
 
@@ -38,10 +38,11 @@ class Lease:
     """Effect of `keep`: the end of the lease, the new lifetime and its cost.
 
     ``keep_until`` ends the lease, ``expires_at`` the lifetime; ``expired_at`` is the previous end.
-    ``more_usd`` is the most that the longer lifetime can add; None if no price is known. The guard still
-    turns the endpoint off at ``budget_usd``. ``guarded`` is False if no guard is installed: then nothing
-    turns an idle endpoint off, and `keep` only extends the lifetime. ``limit_acts`` is False if the lifetime
-    schedule cannot delete the endpoint, because its role was removed with the guard.
+    ``more_usd`` is the most that the longer lifetime can add, with autoscaling's maximum of instances; None
+    if no price is known. The guard still turns the endpoint off at ``budget_usd``. ``guarded`` is False if
+    no guard is installed: then nothing turns an idle endpoint off, and `keep` only extends the lifetime.
+    ``limit_acts`` is False if the lifetime schedule cannot delete the endpoint, because its role was removed
+    with the guard.
     """
 
     name: str
@@ -219,6 +220,7 @@ def _lease(
     expires_at = max(expired_at, until)
     held = entry.keep_until if entry is not None and entry.is_of(summary.created_at) else None
     hourly = summary.usd_per_hour
+    most = most_per_hour(one.tags, hourly, summary.instance_count)
     more_h = (expires_at - expired_at) / timedelta(hours=1)
     return Lease(
         name=one.name,
@@ -226,7 +228,7 @@ def _lease(
         expires_at=expires_at,
         expired_at=expired_at,
         usd_per_hour=hourly,
-        more_usd=None if hourly is None else round(hourly * more_h, 2),
+        more_usd=None if most is None else round(most * more_h, 2),
         spent_usd=summary.spent_usd,
         budget_usd=amount(one.tags, keys.BUDGET_USD),
         guarded=entry is not None,

@@ -149,6 +149,8 @@ def delete(
     for pattern in choice.absent:
         if _GLOB.isdisjoint(pattern):  # a deletion that was stopped near its end left them
             _remove_alarms(session, pattern)
+            with suppress(PeagleError):  # free, and the next deploy of the name deletes it, too
+                lifetime.remove_hard(session, pattern)
             forget(session, pattern)
     if choice.absent and not missing_ok:
         raise next(iter(choice.absent.values()))
@@ -326,11 +328,15 @@ def _stack_of(one: Belongings) -> str | None:
 
 
 def _remove_extras(session: Session, one: Belongings, removed: Removed) -> None:
-    """Delete the alarms of an endpoint's updates, and the second schedules of a gone stack."""
+    """Delete the alarms of an endpoint's updates, and the second schedules that no tag shows.
+
+    Those are of a gone stack, or of a component whose deploy was killed before the endpoint config.
+    """
     _remove_alarms(session, one.name)
     stack = _stack_of(one)
     try:
-        if stack is not None and stack_status(session, stack) is None:
+        untagged = stack is None and not one.tags
+        if untagged or (stack is not None and stack_status(session, stack) is None):
             lifetime.remove_hard(session, one.name)
     except PeagleError as error:
         removed.left[f"schedule/{hard_schedule_name(one.name)}"] = error.message

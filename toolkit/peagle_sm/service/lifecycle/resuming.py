@@ -42,7 +42,7 @@ from peagle_sm.service.inventory.guard_state import (
     unpaused,
 )
 from peagle_sm.service.inventory.inspection import kept_config, not_ours
-from peagle_sm.service.inventory.listing import plain, price_per_hour
+from peagle_sm.service.inventory.listing import most_per_hour, plain, price_per_hour
 from peagle_sm.service.inventory.resources import (
     Belongings,
     amount,
@@ -116,6 +116,7 @@ def resume_plan(
 class ResumeOffer:
     """Price of a resume: USD per hour and for the whole lifetime; None if unknown.
 
+    ``max_usd`` is with autoscaling's maximum of instances, ``usd_per_hour`` with those at the start.
     ``expires_at`` is the end of the new lifetime, or of an earlier lease of `keep` if that is later.
     ``is_on``: the endpoint is already on, so that no new cost begins. ``price_at_most``: the price is an
     upper bound.
@@ -224,6 +225,7 @@ def _offer(
     session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
 ) -> ResumeOffer:
     hourly, at_most = price_per_hour(session, one, config)
+    most = most_per_hour(one.tags, hourly, config.instance_count)
     now = now.replace(microsecond=0)
     hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
     expires_at = max(now + timedelta(hours=hours), lease or now)
@@ -234,7 +236,7 @@ def _offer(
         stack=one.stack,
         usd_per_hour=hourly,
         lifetime_hours=hours,
-        max_usd=None if hourly is None else round(hourly * most_hours, 2),
+        max_usd=None if most is None else round(most * most_hours, 2),
         expires_at=expires_at,
         hours=one.tags.get(keys.HOURS),
         price_at_most=at_most,

@@ -30,12 +30,13 @@ from peagle_sm.core.plan.payloads import (
     stale_tags,
     update_alarm,
 )
+from peagle_sm.core.plan.scaling import VARIANT
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of, to_remove
-from peagle_sm.service.lifecycle.deployment import Deploy, arm_schedules, bring_up, create_free
+from peagle_sm.service.lifecycle.deployment import Deploy, arm_schedules, bring_up, create_free, follow
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
@@ -329,10 +330,34 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     one = belongings_of(session, run.name)
     bring_up_scaling(run)
     if one.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
-        Teardown(session, run.pacing, run.report).remove_scaling(to_remove(run.name, one.tags), Removed())
+        _end_scaling(run, to_remove(run.name, one.tags))
     _write_tags(run, one, offer)
     _remove_old(run, one)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
+
+
+def _end_scaling(run: Deploy, old: ToRemove) -> None:
+    """Remove the autoscaling, and return to the plan's number of instances.
+
+    Application Auto Scaling leaves the number as it is, and nothing else would lower it.
+    """
+    gone, count = Removed(), run.plan.spec.placement.instance_count
+    Teardown(run.session, run.pacing, run.report).remove_scaling(old, gone)
+    if gone.left:
+        left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
+        raise PeagleError(
+            f"Endpoint {run.name} is updated, but its old autoscaling is left and may start more instances: "
+            f"{left}",
+            next_step="Run the update again: it deletes it.",
+            details={"left": sorted(gone.left)},
+        )
+    facts = control.describe_endpoint(run.session, run.name)
+    variants = () if facts is None else facts.raw.get("ProductionVariants") or ()
+    counts = {row.get("CurrentInstanceCount") for row in variants} - {None}
+    if old.component is None and counts - {count}:
+        control.set_instance_count(run.session, run.name, VARIANT, count)
+        run.report("endpoint", f"endpoint {run.name} returns to {count} instances", status="Updating")
+        follow(run)
 
 
 def _end_the_pause(run: Deploy, limit: Lifetime | None) -> None:
