@@ -65,6 +65,16 @@ def evidence(counts: dict[str, int]) -> SetEvidence:
     return set_evidence(Results(header, ARMS, tuple(requests(counts))), 0.95)
 
 
+def test_requests_that_the_serving_head_failed_are_counted_not_only_left_out() -> None:
+    """It may fail just those on which the candidate is worse: what fails is no random choice."""
+    every = [
+        replace(each, error="StreamError") if each.arm == SERVING and each.prompt_id == "prose-0" else each
+        for each in requests({"code": 20, "prose": 20})
+    ]
+    found = set_evidence(Results(Header("run", "compare", {}, {}, True), ARMS, tuple(every)), 0.95)
+    assert (found.prompts, found.failed, found.serving_failed) == (39, 0, 1)
+
+
 def proof(held_out: SetEvidence) -> Proof:
     fine = replace(held_out, acceptance=Ratio(1.2, 1.1, 1.3), speed=Ratio(1.1, 1.0, 1.2))
     found = ProofEvidence(

@@ -94,6 +94,8 @@ def general(**more: Any) -> ProofEvidence:
         (replace(GOOD, held_out=None), "held-out prompts were not measured"),
         (replace(GOOD, general=None), "general prompts were not measured"),
         (held_out(failed=1), "held-out prompts: 1 requests of the candidate failed"),
+        (held_out(serving_failed=2), "held-out prompts: 2 requests of the serving head failed"),
+        (general(serving_failed=2), "general prompts: 2 requests of the serving head failed"),
         (held_out(prompts=7), "held-out prompts: 7 were measured; at least 8 are needed"),
         (
             held_out(acceptance=None),

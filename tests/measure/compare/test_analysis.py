@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from peagle_sm.measure.compare.analysis import (
@@ -12,6 +14,7 @@ from peagle_sm.measure.compare.analysis import (
     pairs_of,
 )
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
+from peagle_sm.measure.load.points import with_doubts
 from peagle_sm.measure.results.records import ArmRecord, Load, Mode, RequestRecord
 from tests.measure.compare.simulating import ALONE, EIGHT, request
 
@@ -79,15 +82,39 @@ def test_one_deployment_at_one_request_in_flight_is_over_prompts() -> None:
 
 
 def test_each_category_has_its_own_ratio() -> None:
-    found = compare(PAIR, [turns()], temperature=0)
+    found = compare(PAIR, [turns(prompts=16)], temperature=0)
     assert {name: round(one.value, 3) for name, one in found.categories.items()} == {
         "code": 2.0,
         "prose": 1.5,
     }
 
 
-def test_a_category_of_one_prompt_is_left_out() -> None:
-    assert set(compare(PAIR, [turns(prompts=3)], temperature=0).categories) == {"prose"}
+def test_a_category_of_fewer_prompts_than_a_verdict_needs_is_left_out() -> None:
+    assert set(compare(PAIR, [turns(prompts=15)], temperature=0).categories) == {"prose"}
+
+
+@pytest.mark.parametrize("load", [ALONE, EIGHT], ids=["alone", "eight"])
+def test_only_conversations_that_both_arms_answered_are_counted(load: Load) -> None:
+    """The slower arm fails 7 of 10 prompts: three are compared, too few for a verdict."""
+    measured = turns(prompts=10)
+    plain = [
+        replace(each, error="StreamError" if number >= 3 else None)
+        for number, each in enumerate(measured.requests("none"))
+    ]
+    runs = {"none": plain, "p-eagle": measured.requests("p-eagle")}
+    halves = [
+        window_run(arm, load, [replace(each, block=block) for each in records[block::2]], block, -1.0, 99.0)
+        for arm, records in runs.items()
+        for block in (0, 1)
+    ]
+    half = Measured(load)
+    for run in halves:
+        half.take(run)
+    row = compare(PAIR, [half], temperature=0)
+    assert row.conversations == 3
+    (judged,) = with_doubts((), [row])
+    assert judged.doubt is not None
+    assert not judged.significant
 
 
 def test_sampled_outputs_are_not_compared() -> None:

@@ -45,13 +45,40 @@ def test_a_text_that_begins_another_is_of_the_same_conversation(tmp_path: Path) 
 
 
 def test_the_users_own_ids_decide_and_are_not_sent(tmp_path: Path) -> None:
-    lines = [{**chat("a"), "conversation": "x"}, {**chat("b"), "conversation": "x"}, chat("a", "b", "c")]
+    lines = [{**chat("a"), "conversation": "x"}, {**chat("b"), "conversation": "x"}, chat("d", "e", "f")]
     assert units(tmp_path, *lines) == ["x", "x", ""]
     items = load_workload(str(tmp_path / "own.jsonl")).items
     assert conversations_in(items) == 2
     assert all("conversation" not in item.body for item in items)
     with pytest.raises(SpecError, match="conversation is an id"):
         units(tmp_path, {**chat("a"), "conversation": ["x"]})
+
+
+def test_a_request_without_an_id_is_of_the_conversation_that_it_continues(tmp_path: Path) -> None:
+    """Ids that only a part of the lines has made a conversation out of the rest."""
+    given = [{**chat(text), "conversation": f"id {text}"} for text in "ab"]
+    later = [chat("a", "-", "c"), chat("a", "-", "c", "-", "d"), chat("z")]
+    assert units(tmp_path, *given, *later) == ["id a", "id b", "id a", "id a", ""]
+
+
+def test_conversations_of_a_file_that_was_read_twice_count_once(tmp_path: Path) -> None:
+    """Else 4 conversations, eight times with new ids, are 32 units whose interval is far too narrow."""
+    dialogues = [[chat(text), chat(text, "-", text)] for text in "abcd"]
+    lines = [
+        {**each, "id": f"{copy}/{number}/{turn}", "conversation": f"{copy}/{number}"}
+        for copy in range(8)
+        for number, turns in enumerate(dialogues)
+        for turn, each in enumerate(turns)
+    ]
+    assert len(set(units(tmp_path, *lines))) == 4
+
+
+def test_ids_of_conversations_that_only_begin_alike_stay_apart(tmp_path: Path) -> None:
+    """People greet alike; what follows is their own."""
+    lines = [
+        {**each, "conversation": name} for name in "xyz" for each in (chat("hello"), chat("hello", "-", name))
+    ]
+    assert set(units(tmp_path, *lines, chat("hello"))) == {"x", "y", "z"}
 
 
 def row(**changes: Any) -> ComparisonRecord:

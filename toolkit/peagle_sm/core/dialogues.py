@@ -1,8 +1,9 @@
 """Which requests are turns of one conversation. Pure.
 
 Turns of a conversation resemble each other, so intervals are over conversations. An id that the user gives
-decides. Without one, two requests are of one conversation if the messages of one begin those of the other,
-or if one text to complete begins with the other.
+decides, unless exactly the same was asked under another one. Without an id, two requests are of one
+conversation if the messages of one begin those of the other, or if one text to complete begins with the
+other.
 """
 
 from __future__ import annotations
@@ -55,26 +56,65 @@ class Together:
 def conversation_ids(requests: Sequence[Asked]) -> list[str]:
     """Return the id of each request's conversation; one that is alone in it has none, which is "".
 
-    A conversation without a given id has a hash of its shortest request.
+    A request without a given id gets that of a conversation that it begins or continues. Without such a one
+    the conversation has a hash of its shortest request.
     """
-    free = [place for place, each in enumerate(requests) if each.given is None]
-    chains, texts = [_chain(requests[place]) for place in free], [_text(requests[place]) for place in free]
-    together = Together(len(free))
+    names = _given_ids(requests)
+    chains, texts = list(map(_chain, requests)), list(map(_text, requests))
+    together = Together(len(requests))
+    of_given: list[tuple[int, str]] = []  # a request without an id, and the id that it could have
     for one, other in chain(_begin_others(chains), beginnings(texts)):
-        together.join(one, other)
+        if not names[one] and not names[other]:
+            together.join(one, other)
+        elif not names[one]:
+            of_given.append((one, names[other]))
+        elif not names[other]:
+            of_given.append((other, names[one]))
+    known: dict[int, str] = {}
+    for place, name in of_given:
+        known.setdefault(together.of(place), name)
     members: dict[int, list[int]] = defaultdict(list)
-    for number in range(len(free)):
-        members[together.of(number)].append(number)
-    found = [each.given or "" for each in requests]
-    for numbers in members.values():
-        if len(numbers) > 1:
-            first = min(numbers, key=lambda number: (len(chains[number]), len(texts[number] or "")))
-            said = (
-                chains[first][-1] if chains[first] else (texts[first] or "").encode("utf-8", "surrogatepass")
-            )
-            for number in numbers:
-                found[free[number]] = hashlib.sha256(said).hexdigest()[:16]
+    for place, name in enumerate(names):
+        if not name:
+            members[together.of(place)].append(place)
+    found = list(names)
+    for group, places in members.items():
+        if len(places) > 1 or group in known:
+            name = known.get(group) or _hash_of_shortest(places, chains, texts)
+            for place in places:
+                found[place] = name
     return found
+
+
+def _given_ids(requests: Sequence[Asked]) -> list[str]:
+    """Return the given ids, "" where there is none.
+
+    Two ids under which exactly the same was asked get the first one's name: a file that was read twice, with
+    new ids, has as many conversations as once.
+    """
+    asked: dict[str, set[bytes]] = defaultdict(set)
+    for each in requests:
+        if each.given:
+            asked[each.given].add(_content(each))
+    first: dict[frozenset[bytes], str] = {}
+    names = {given: first.setdefault(frozenset(contents), given) for given, contents in asked.items()}
+    return [names[each.given] if each.given else "" for each in requests]
+
+
+def _content(request: Asked) -> bytes:
+    """Return a hash of everything that a request asks, system messages too."""
+    body = request.body or {}
+    said = [body.get("messages"), body.get("prompt"), list(request.turns)]
+    text = json.dumps(said, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _hash_of_shortest(
+    places: Sequence[int], chains: Sequence[Sequence[bytes]], texts: Sequence[str | None]
+) -> str:
+    first = min(places, key=lambda place: (len(chains[place]), len(texts[place] or "")))
+    said = chains[first][-1] if chains[first] else (texts[first] or "").encode("utf-8", "surrogatepass")
+    return hashlib.sha256(said).hexdigest()[:16]
 
 
 def _begin_others(chains: Sequence[Sequence[bytes]]) -> Iterator[tuple[int, int]]:

@@ -34,7 +34,9 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
     """Compare the candidate with the serving head in a results file; arms by their names."""
     records = _measured(results.requests)
     cells = _cells(records, results.arms)
-    failed = sum(each.arm == CANDIDATE and each.error is not None for each in records)
+    failed, serving_failed = (
+        sum(each.arm == name and each.error is not None for each in records) for name in (CANDIDATE, SERVING)
+    )
     pair = next(
         (each for each in results.comparisons if {each.faster, each.slower} == {SERVING, CANDIDATE}), None
     )
@@ -52,6 +54,7 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
             lengths[CANDIDATE],
             failed,
             conversations=conversations,
+            serving_failed=serving_failed,
         )
     return SetEvidence(
         prompts=len(shared),
@@ -64,6 +67,7 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
         compared=None if pair is None else pair.compared_outputs,
         slices=_slices(records, cells),
         conversations=conversations,
+        serving_failed=serving_failed,
     )
 
 

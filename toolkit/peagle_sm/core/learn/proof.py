@@ -70,7 +70,8 @@ class SetEvidence:
     """What was measured on one set of prompts; None where it was not.
 
     Lengths are acceptance lengths: tokens for each pass of the target. ``failed`` requests are the
-    candidate's. ``identical`` of ``compared`` answers equal those of the serving head.
+    candidate's, ``serving_failed`` those of the serving head: either is left out, and what fails is no
+    random choice. ``identical`` of ``compared`` answers equal those of the serving head.
     """
 
     prompts: int
@@ -83,6 +84,7 @@ class SetEvidence:
     compared: int | None = None
     slices: tuple[SliceEvidence, ...] = ()
     conversations: int | None = None  #: of the prompts, and what intervals are over; None: each is one
+    serving_failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,8 @@ def _set_reasons(name: str, found: SetEvidence | None) -> Iterator[str]:
         return
     if found.failed:
         yield f"{name} prompts: {found.failed:,} requests of the candidate failed"
+    if found.serving_failed:
+        yield f"{name} prompts: {found.serving_failed:,} requests of the serving head failed"
     units = found.prompts if found.conversations is None else found.conversations
     if units < FEWEST_CONVERSATIONS:
         what = f"{found.prompts}" if found.conversations is None else f"{units} conversations"
@@ -267,6 +271,8 @@ def _long_reasons(found: SetEvidence | None, wanted: Thresholds) -> Iterator[str
         return
     if found.failed:
         yield f"long prompts: {found.failed:,} requests of the candidate failed"
+    if found.serving_failed:
+        yield f"long prompts: {found.serving_failed:,} requests of the serving head failed"
     ratio = found.acceptance
     if ratio is None or not ratio.is_sound:
         yield "long prompts: the acceptance is not known"

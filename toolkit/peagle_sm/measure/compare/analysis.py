@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.measure.compare.confidence_intervals import CONFIDENCE, FEWEST_UNITS, Table, ratio
 from peagle_sm.measure.load import LoadRun, Window
 from peagle_sm.measure.load.points import chunks_inside
@@ -356,15 +357,26 @@ class _Counts:
 
 
 def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
-    """Count the conversations and the prompts that an arm of a pair answered."""
-    records = [
-        record
-        for each in measured
-        for side in (pair.faster, pair.slower)
-        for record in each.requests(side.arms[each.deployment].name)
-        if record.phase == "measured" and record.error is None and record.output_tokens
-    ]
-    return _Counts(len({each.unit for each in records}), len({each.prompt_id for each in records}))
+    """Count the conversations and the prompts that both arms of a pair answered: only these are compared."""
+    shared: set[tuple[str, str]] = set()
+    for each in measured:
+        faster, slower = (
+            _answered_prompts(each.requests(side.arms[each.deployment].name))
+            for side in (pair.faster, pair.slower)
+        )
+        shared |= faster & slower
+    return _Counts(len({unit for unit, _ in shared}), len(shared))
+
+
+def _answered_prompts(records: Iterable[RequestRecord]) -> set[tuple[str, str]]:
+    """Return the prompts, each with its unit, of which an arm answered every turn."""
+    asked: dict[tuple[str, str], bool] = {}
+    for record in records:
+        if record.phase == "measured":
+            answered = record.error is None and bool(record.output_tokens)
+            prompt = record.unit, record.prompt_id
+            asked[prompt] = asked.get(prompt, True) and answered
+    return {prompt for prompt, answered in asked.items() if answered}
 
 
 def ratios_of_requests(
@@ -422,7 +434,7 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
     for name in sorted(names):
         parts = [each.only(partial(_is_of_category, name)) for each in measured]
         ratios = ratios_of_requests(pair, parts)
-        if ratios is not None:
+        if ratios is not None and (ratios.conversations or 0) >= FEWEST_CONVERSATIONS:
             found[name] = ratios.rate
     return found
 

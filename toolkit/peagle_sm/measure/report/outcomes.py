@@ -192,6 +192,8 @@ def _control_verdict(one: ComparisonRecord) -> str:
     """Return the A/A test's verdict; a wide interval contains 1 but proves nothing."""
     if one.ratio.shown:
         return "differs from 1: see the note"
+    if one.doubt is not None:
+        return f"no verdict: {one.doubt}"
     if one.ratio.low >= 1 - CONTROL_WITHIN and one.ratio.high <= 1 + CONTROL_WITHIN:
         return "1, as expected"
     return f"{NO_DIFFERENCE}, but too few {one.over} to be sure"

@@ -85,15 +85,16 @@ def _leaders(view: View) -> str:
 
 
 def _first_throughput(view: View, load: Load, rates: Mapping[str, float]) -> str:
-    """Name the fastest arm, and the next one if the difference is not significant."""
+    """Name the fastest arm, and the next one unless a comparison shows the difference."""
     first, second = sorted(rates, key=lambda name: -rates[name])[:2]
-    alike = any(
-        {row.faster, row.slower} == {first, second} and row.load == load and not row.significant
-        for row in view.comparisons
-    )
-    if alike:
-        return f"{view.label(first)} or {view.label(second)} (no significant difference)"
-    return view.label(first)
+    rows = [
+        row for row in view.comparisons if {row.faster, row.slower} == {first, second} and row.load == load
+    ]
+    if any(row.significant for row in rows):
+        return view.label(first)
+    doubted = not rows or any(row.doubt is not None for row in rows)
+    why = "no verdict" if doubted else "no significant difference"
+    return f"{view.label(first)} or {view.label(second)} ({why})"
 
 
 Part = Callable[[Percentiles], float]

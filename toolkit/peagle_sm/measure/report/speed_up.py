@@ -71,8 +71,10 @@ class IntervalAxis:
         kind = "tick one" if tick == 1 else "tick end" if end else "tick"
         return tag("text", formatting.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
 
-    def cell(self, interval: Interval, look: Look, tone: str | None = None) -> Safe:
-        """Draw one interval with its value; the marker is hollow if the interval includes 1.
+    def cell(
+        self, interval: Interval, look: Look, tone: str | None = None, *, doubtful: bool = False
+    ) -> Safe:
+        """Draw one interval with its value; the marker is hollow if it is ``doubtful`` or includes 1.
 
         ``tone`` (good, bad or open) gives it the colour of its result, and shades the two sides of 1.
         """
@@ -84,7 +86,7 @@ class IntervalAxis:
             tag(
                 "g",
                 tag("path", d=f"M{low:.1f} {y - 4}v8m0 -4H{high:.1f}m0 -4v8", class_="interval"),
-                marker(look.shape, x, y, 4.2, hollow=not interval.shown),
+                marker(look.shape, x, y, 4.2, hollow=doubtful or not interval.shown),
                 class_=f"t-{tone}" if tone else look.classes,
             ),
         )
@@ -190,7 +192,10 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         *left,
         ("speed-up", _figure),
         ("95% interval", lambda row: formatting.span(row.ratio)),
-        (axis.head(), lambda row: axis.cell(row.ratio, view.look(row.faster))),
+        (
+            axis.head(),
+            lambda row: axis.cell(row.ratio, view.look(row.faster), doubtful=row.doubt is not None),
+        ),
     ]
     if any(row.acceptance_ratio or row.step_time_ratio for row in rows):
         columns += [
@@ -232,9 +237,14 @@ def _figure(row: ComparisonRecord) -> Safe:
 def _categories(view: View, row: ComparisonRecord) -> Safe:
     axis = IntervalAxis.over(row.categories.values())
     ranked = sorted(row.categories.items(), key=lambda item: -item[1].value)
-    look = view.look(row.faster)
+    look, doubtful = view.look(row.faster), row.doubt is not None
     body = [
-        [name, formatting.ratio(found.value), formatting.span(found), axis.cell(found, look)]
+        [
+            name,
+            formatting.ratio(found.value),
+            formatting.span(found),
+            axis.cell(found, look, doubtful=doubtful),
+        ]
         for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"

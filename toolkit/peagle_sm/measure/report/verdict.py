@@ -306,6 +306,7 @@ def _over_none(view: View) -> Tile | None:
     for row in view.comparisons:
         if row.faster == first.faster and view.arm(row.slower).mode == "none" and row.load == first.load:
             detail = f"{view.label(row.faster)}, {formatting.span(row.ratio)} at {row.load.label}"
+            detail += "" if row.doubt is None else f"; no verdict: {row.doubt}"
             return Tile("speed-up over no speculation", formatting.ratio(row.ratio.value), detail)
     return None
 
@@ -375,7 +376,10 @@ def _best_k(view: View) -> Tile | None:
         return None
     found = sorted({fit.best_k for fit in fits})
     figure = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
-    detail = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
+    detail = ", ".join(
+        f"{fit.best_k} at {fit.load.label}" + (", not certain" if fit.certain is False else "")
+        for fit in fits
+    )
     return Tile(f"best K, {formatting.MODE_NAMES[fits[0].mode]}", figure, detail)
 
 

@@ -220,8 +220,8 @@ class Interval:
 
     @property
     def shown(self) -> bool:
-        """Whether a ratio is significant: its interval excludes 1."""
-        return not self.low <= 1.0 <= self.high
+        """Whether a ratio is significant: its interval excludes 1. One that is not a number shows nothing."""
+        return self.low > 1.0 or self.high < 1.0
 
     def widened(self, other: Interval) -> Interval:
         """Return this ratio with an interval that is at least as wide as the other's, as a factor."""

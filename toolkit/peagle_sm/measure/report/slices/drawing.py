@@ -172,10 +172,14 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
 
     def row(one: SliceRecord) -> list[Content]:
         found, tone = one.speed_up, _TONES.get(verdict(one), "open")
-        drawn = axis.empty() if found is None else axis.cell(found, view.look(one.arm), tone)
+        doubtful = one.doubt is not None
+        drawn = (
+            axis.empty() if found is None else axis.cell(found, view.look(one.arm), tone, doubtful=doubtful)
+        )
         value = formatting.DASH if found is None else formatting.ratio(found.value)
         cells: list[Content] = [drawn, _mark(one, words)]
-        cells += [tag("strong", value) if found is not None and found.shown else value, span(found)]
+        sure = found is not None and found.shown and not doubtful
+        cells += [tag("strong", value) if sure else value, span(found)]
         cells += [f"{one.prompts:,}"]
         cells += [number(one.acceptance_length)] if lengths else []
         return cells + ([alike(one)] if compared else [])
