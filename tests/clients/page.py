@@ -27,25 +27,64 @@ def section(
     command: str,
 ) -> str:
     """The table, and under it the errors by their names."""
-    machine, python = origin["machine"], origin["versions"]["python"]
     lines = [
         BEGIN,
-        f"Written by `{command}` on {origin['date'][:10]}: {streams} streams a cell, on "
-        f"{machine['cores']} cores of {machine['processor']}, Python {python}, revision "
-        f"{origin['git_revision']}.",
+        f"Written by {_run(origin, streams, command)}",
         "",
         "| client | " + " | ".join(column.title for column in columns) + " |",
         "|---" * (len(columns) + 1) + "|",
-        *(f"| {name(client)} | {_row(columns, cells[client.key])} |" for client in clients),
+        *(_figures(client, columns, cells) for client in clients),
         "",
         "The errors, by the names of their classes:",
         "",
         "| client | errors |",
         "|---|---|",
-        *(f"| {client.label} | {_errors(columns, cells[client.key])} |" for client in clients),
+        *(_causes(client, columns, cells) for client in clients),
         END,
     ]
     return "\n".join(lines)
+
+
+def renewed(
+    page: str,
+    clients: Sequence[Client],
+    columns: Sequence[Column],
+    cells: Cells,
+    *,
+    origin: Mapping[str, Any],
+    streams: int,
+    command: str,
+) -> str:
+    """The page's section with other rows for these clients, and a line that says which run wrote them.
+
+    Raises:
+        ValueError: the page has no row of a client.
+    """
+    lines = section_of(page).splitlines()
+    for client in clients:
+        for begin, row in (
+            (f"| {client.label}<br>", _figures(client, columns, cells)),
+            (f"| {client.label} | ", _causes(client, columns, cells)),
+        ):
+            places = [number for number, line in enumerate(lines) if line.startswith(begin)]
+            if not places:
+                raise ValueError(f"the page has no row {begin!r}; run scripts/clients-table without --only")
+            lines[places[0]] = row
+    rows = f"Rows of {' and '.join(client.label for client in clients)}: "
+    lines = [line for line in lines if not line.startswith(rows)]
+    # Two spaces before it end the line above.
+    lines[1] = f"{lines[1].rstrip()}  "
+    lines.insert(2, f"{rows}{_run(origin, streams, command)}")
+    return "\n".join(lines)
+
+
+def section_of(page: str) -> str:
+    """The page's section, with its markers.
+
+    Raises:
+        ValueError: the page has no markers.
+    """
+    return BEGIN + _parts(page)[1] + END
 
 
 def name(client: Client) -> str:
@@ -63,11 +102,34 @@ def replaced(page: str, section: str) -> str:
     Raises:
         ValueError: the page has no markers.
     """
+    before, _, after = _parts(page)
+    return before + section + after
+
+
+def _parts(page: str) -> tuple[str, str, str]:
+    """What is before, between and after the markers."""
     before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    between, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
-    return before + section + after
+    return before, between, after
+
+
+def _run(origin: Mapping[str, Any], streams: int, command: str) -> str:
+    machine, python = origin["machine"], origin["versions"]["python"]
+    return (
+        f"`{command}` on {origin['date'][:10]}: {streams} streams a cell, on "
+        f"{machine['cores']} cores of {machine['processor']}, Python {python}, revision "
+        f"{origin['git_revision']}."
+    )
+
+
+def _figures(client: Client, columns: Sequence[Column], cells: Cells) -> str:
+    return f"| {name(client)} | {_row(columns, cells[client.key])} |"
+
+
+def _causes(client: Client, columns: Sequence[Column], cells: Cells) -> str:
+    return f"| {client.label} | {_errors(columns, cells[client.key])} |"
 
 
 def read(page: str, columns: Sequence[Column]) -> dict[str, dict[str, Counter[str]]]:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from peagle_sm.measure.results import provenance
@@ -29,6 +30,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--streams", type=int, default=300, help="streams a cell (default 300)")
     parser.add_argument("--parallel", type=int, default=4, help="clients at a time (default 4)")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[client.key for client in CLIENTS],
+        metavar="CLIENT",
+        help="run these clients alone, such as `litellm litellm-async`; the other rows stay",
+    )
     parser.add_argument("--page", type=Path, default=ROOT / _PAGE, help="the page whose table to write")
     return parser.parse_args(words)
 
@@ -36,30 +44,33 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Be a command."""
     options = arguments(words)
+    clients = [client for client in CLIENTS if client.key in (options.only or client.key)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = f"{folder}/state"
         weights = Path(folder) / "weights"
         weights.mkdir()
         with contextmanager(running_server)(weights) as server, Bench(server, _say) as bench:
-            cells = _cells(bench, options.streams, options.parallel)
-    section = page.section(
-        CLIENTS,
+            cells = _cells(clients, bench, options.streams, options.parallel)
+    text = options.page.read_text(encoding="utf-8")
+    write = partial(page.renewed, text) if options.only else page.section
+    section = write(
+        clients,
         COLUMNS,
         cells,
         origin=provenance.origin(seed=0),
         streams=options.streams,
         command=" ".join(["scripts/clients-table", *(sys.argv[1:] if words is None else words)]),
     )
-    options.page.write_text(
-        page.replaced(options.page.read_text(encoding="utf-8"), section), encoding="utf-8"
-    )
+    options.page.write_text(page.replaced(text, section), encoding="utf-8")
     print(section)
     return 0
 
 
-def _cells(bench: Bench, streams: int, parallel: int) -> dict[str, dict[str, Cell | None]]:
+def _cells(
+    clients: Sequence[Client], bench: Bench, streams: int, parallel: int
+) -> dict[str, dict[str, Cell | None]]:
     programs: dict[str, list[Client]] = {}
-    for client in CLIENTS:
+    for client in clients:
         client.python(_say)  # one after the other: a build would slow down those who are being timed
         programs.setdefault(client.program, []).append(client)
 

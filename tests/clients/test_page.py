@@ -72,6 +72,39 @@ def test_what_was_written_is_read_back() -> None:
     assert found[page.name(client("ours"))]["plain"] == {"exact": 1, "error": 1, "hang": 1}
 
 
+def test_the_rows_of_some_clients_are_written_anew_and_the_rest_stays() -> None:
+    before = page.replaced(f"# Clients\n{page.BEGIN}\nold\n{page.END}\n", written())
+    rows = {"openai": cells("wrong", "wrong", error="")}
+    section = page.renewed(
+        before, [client("openai")], COLUMNS[:2], rows, origin=ORIGIN, streams=2, command="x --only openai"
+    )
+    after = page.replaced(before, section)
+    name = page.name(client("openai"))
+    found = page.read(after, COLUMNS[:2])
+    assert found[name] == {"plain": {"wrong": 2}, "split": {"wrong": 2}}
+    del found[name]
+    assert found == {key: row for key, row in page.read(before, COLUMNS[:2]).items() if key != name}
+    assert "Written by `scripts/clients-table` on 2026-11-22: 3 streams a cell" in after
+    assert after.count("Rows of OpenAI SDK, OpenAI route: `x --only openai` on 2026-11-22: 2 streams") == 1
+    again = page.renewed(
+        after, [client("openai")], COLUMNS[:2], rows, origin=ORIGIN, streams=2, command="x --only openai"
+    )
+    assert again == section
+
+
+def test_a_client_without_a_row_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no row .*litellm"):
+        page.renewed(
+            written(),
+            [client("litellm")],
+            COLUMNS[:2],
+            {"litellm": cells(EXACT)},
+            origin=ORIGIN,
+            streams=1,
+            command="x",
+        )
+
+
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="no lines"):
         page.replaced("# Clients\n", written())

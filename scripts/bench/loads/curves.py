@@ -99,20 +99,20 @@ def figure(results: Results) -> str:
     view = view_of([results])
     ordered = sorted(results.fits, key=lambda fit: load_value(fit.load))
     panels = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
-    width, height = HALF.width + _GAP, HALF.height + 3 * _GAP
+    height = HALF.height + 3 * _GAP
     mark = f" ({view.watermark})" if view.watermark else ""
     parts = []
     for number, (load, fits) in enumerate(panels):
-        x, y = (number % 2) * width + _GAP, (number // 2) * height
+        y = number * height
         chart = k_chart(view, load, sorted(fits, key=lambda fit: fit.mode))
-        place = f'<svg x="{x}" y="{y + 2 * _GAP}" width="{HALF.width}" height="{HALF.height}" '
-        parts.append(f'<text class="title" x="{x}" y="{y + _GAP}">{load.label}: tokens/s by K{mark}</text>')
+        place = f'<svg x="{_GAP}" y="{y + 2 * _GAP}" width="{HALF.width}" height="{HALF.height}" '
+        parts.append(f'<text class="title" x="{_GAP}" y="{y + _GAP}">{load.label}: tokens/s by K{mark}</text>')
         parts.append(str(chart(HALF, f"c{load.concurrency}")).replace("<svg ", place, 1))
-    rows = (len(panels) + 1) // 2
-    box = f"0 0 {2 * width + _GAP:g} {rows * height:g}"
+    # One below the other: side by side, their text would be 8 px high on a page.
+    box = f"0 0 {HALF.width + 2 * _GAP:g} {len(panels) * height:g}"
     kind = results.header.provenance["machine_kind"]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" width="{HALF.width + 2 * _GAP:g}" role="img" '
         f'aria-label="Output tokens per second by K at each load, {kind}">\n'
         f"<style>\n{_style()}\n</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )

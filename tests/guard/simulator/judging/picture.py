@@ -13,9 +13,9 @@ LEFT = 250
 STYLE = """
   :root { color-scheme: light dark; }
   .paper { fill: #ffffff; }
-  text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
-  .title { font-size: 15px; font-weight: 600; }
-  .small { font-size: 12px; fill: #57606a; }
+  text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
+  .title { font-size: 17px; font-weight: 600; }
+  .small { font-size: 14.5px; fill: #57606a; }
   .axis { stroke: #8c959f; stroke-width: 1; }
   .bound { stroke: #24292f; stroke-width: 1.5; stroke-dasharray: 4 3; }
   .flight { fill: #b42318; }
@@ -45,7 +45,7 @@ def draw(tally: Tally, rules: list[str], guard: str) -> str:
     parts += _above(tally.rules[guard].excess, top=third)
     height = third + 250
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         f'aria-label="The guard and published rules, simulated">'
     )
     body = "\n".join(parts)

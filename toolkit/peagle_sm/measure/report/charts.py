@@ -1,6 +1,7 @@
 """Charts as SVG: line charts and bar charts with their scales, ticks and axes. Pure.
 
-A line's name is at its end, so no legend is needed. Each chart has a description for screen readers.
+Every axis has a title with its unit. A line's name is at its end, so no legend is needed. Each chart has a
+description for screen readers.
 """
 
 from __future__ import annotations
@@ -109,15 +110,15 @@ class Size:
     height: float
 
 
-WIDE, HALF, THIRD, NARROW = Size(620, 310), Size(520, 270), Size(360, 270), Size(350, 270)
+WIDE, HALF, THIRD, NARROW = Size(620, 328), Size(520, 288), Size(360, 288), Size(350, 288)
 
 
 class Chart(Protocol):
     """Chart that can be drawn at any size."""
 
     @property
-    def y_title(self) -> str:
-        """Title of the y axis, with its unit."""
+    def title(self) -> str:
+        """What the chart shows, for its caption."""
 
     @property
     def watermark(self) -> str | None:
@@ -177,6 +178,11 @@ def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: 
     return tag("g", *marks, aria_hidden="true")
 
 
+def y_axis_title(title: str) -> Safe:
+    """Write the title of the y axis above it: a line across, which is easier to read than one upright."""
+    return tag("text", title, x=0, y=12, class_="axis", aria_hidden="true")
+
+
 def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
     """Draw the chart with its caption for wide and narrow pages; the style sheet shows one of them.
 
@@ -185,7 +191,7 @@ def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
     mark = tag("span", chart.watermark, class_="watermark") if chart.watermark else None
     return tag(
         "figure",
-        tag("figcaption", tag("span", chart.y_title), mark),
+        tag("figcaption", tag("span", chart.title), mark),
         tag("div", chart(wide, f"{identity}-w"), class_="wide"),
         tag("div", chart(NARROW, f"{identity}-n"), class_="narrow"),
     )
@@ -243,7 +249,10 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Line chart; ``guides`` are vertical lines with labels (the best K)."""
+    """Line chart; ``guides`` are vertical lines with labels (the best K).
+
+    ``x_title`` and ``y_title`` include the unit.
+    """
 
     title: str
     description: str
@@ -264,7 +273,7 @@ class LineChart:
         return _draw_lines(self, size, identity)
 
 
-_TOP, _BOTTOM = 14.0, 46.0
+_TOP, _BOTTOM = 32.0, 46.0
 
 
 def _draw_lines(chart: LineChart, size: Size, identity: str) -> Safe:
@@ -289,6 +298,7 @@ def _draw_lines(chart: LineChart, size: Size, identity: str) -> Safe:
         chart.title,
         chart.description,
         y_axis(y, ticks, labels, left, right),
+        y_axis_title(chart.y_title),
         x_axis(x, *_x_ticks(chart, x), size.height - _BOTTOM, chart.x_title),
         *_guides(chart.guides, x, size),
         *(_series(series, x, y) for series in chart.series),
@@ -361,12 +371,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Horizontal bar chart with names above the bars and figures at their ends."""
+    """Horizontal bar chart with names above the bars and figures at their ends.
+
+    ``x_title`` includes the unit.
+    """
 
     title: str
     description: str
     bars: tuple[Bar, ...]
-    y_title: str
+    x_title: str
     watermark: str | None = None
 
     def __call__(self, size: Size, identity: str) -> Safe:
@@ -380,7 +393,9 @@ _ROW, _THICK = 50.0, 20.0
 def _draw_bars(chart: BarChart, size: Size, identity: str) -> Safe:
     high = max((bar.high or bar.value for bar in chart.bars), default=1.0) or 1.0
     room = max(text_width(formatting.number(bar.value)) for bar in chart.bars) + 14
-    x = Scale(0.0, high, 0.0, size.width - room)
+    ticks = nice_ticks(0.0, high)
+    edge = text_width(formatting.axis(0.0)) / 2
+    x = Scale(0.0, ticks[-1], edge, size.width - room)
     rows = []
     for at, bar in enumerate(chart.bars):
         top = at * _ROW + 22
@@ -388,8 +403,8 @@ def _draw_bars(chart: BarChart, size: Size, identity: str) -> Safe:
         rows.append(
             tag(
                 "g",
-                tag("text", bar.name, x=0, y=top - 6, class_="name"),
-                tag("rect", x=0, y=top, width=max(end, 1.0), height=_THICK, rx=2, class_="bar"),
+                tag("text", bar.name, x=edge, y=top - 6, class_="name"),
+                tag("rect", x=edge, y=top, width=max(end - edge, 1.0), height=_THICK, rx=2, class_="bar"),
                 _range(bar, x, top),
                 tag(
                     "text",
@@ -401,14 +416,23 @@ def _draw_bars(chart: BarChart, size: Size, identity: str) -> Safe:
                 class_=bar.look.classes,
             )
         )
-    fitted = Size(size.width, _ROW * len(chart.bars))
+    bottom = _ROW * len(chart.bars)
+    fitted = Size(size.width, bottom + _BOTTOM)
+    labels = [formatting.axis(tick) for tick in ticks]
     return svg(
         fitted,
         chart.title,
         chart.description,
+        _grid_lines(x, ticks, bottom),
+        x_axis(x, ticks, labels, bottom, chart.x_title),
         *rows,
         identity=identity,
     )
+
+
+def _grid_lines(x: Scale, ticks: Sequence[float], bottom: float) -> Safe:
+    rules = [tag("line", x1=x(tick), x2=x(tick), y1=0, y2=bottom, class_="grid") for tick in ticks]
+    return tag("g", *rules, aria_hidden="true")
 
 
 def _range(bar: Bar, x: Scale, top: float) -> Safe | None:

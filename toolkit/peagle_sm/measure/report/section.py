@@ -197,7 +197,7 @@ def _bars(view: View, figure: Figure, arms: list[ArmRecord], load: Load) -> BarC
         title=f"{figure.name} at {load.label}",
         description=_description(view, figure, arms, [load]),
         bars=tuple(Bar(view.label(name), view.look(name), *value) for name, value in found if value),
-        y_title=f"{figure.name}, at {load.label}",
+        x_title=figure.name,
         watermark=view.watermark,
     )
 

@@ -48,23 +48,26 @@ class IntervalAxis:
         ticks = tuple(ratio_ticks(low, high))
         return cls(Scale(low, high, _PAD, _WIDTH - _PAD, log=True), ticks)
 
-    def head(self, sides: tuple[str, str] | None = None) -> Safe:
+    def head(self, title: str, sides: tuple[str, str] | None = None) -> Safe:
         """Draw the axis for the column's head; labels that would touch are left out, except 1.
 
-        ``sides``: what the intervals left and right of 1 mean, written above the axis.
+        ``title``: what the axis shows; above it, ``sides``: what the intervals left and right of 1 mean.
         """
         shown: list[float] = []
         for tick in sorted(self.ticks, key=lambda tick: (tick != 1.0, tick)):
             if all(abs(self.scale(tick) - self.scale(other)) >= _LABEL for other in shown):
                 shown.append(tick)
         labels = [self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown]
+        if self.scale.log:
+            title += ", log scale"
+        named = tag("text", title, x=_WIDTH / 2, y=-4, class_="axis", text_anchor="middle")
         if sides is None:
-            return _cell(*labels)
+            return _cell(named, *labels, above=20)
         words = [
-            tag("text", f"\N{LEFTWARDS ARROW} {sides[0]}", x=2, y=-6, class_="side costs"),
-            tag("text", f"{sides[1]} \N{RIGHTWARDS ARROW}", x=_WIDTH - 2, y=-6, class_="side helps last"),
+            tag("text", f"\N{LEFTWARDS ARROW} {sides[0]}", x=2, y=-28, class_="side costs"),
+            tag("text", f"{sides[1]} \N{RIGHTWARDS ARROW}", x=_WIDTH - 2, y=-28, class_="side helps last"),
         ]
-        return _cell(*words, *labels, above=20)
+        return _cell(*words, named, *labels, above=44)
 
     def _label(self, tick: float, *, end: bool) -> Safe:
         # On a phone only 1 and the ends are shown: the others would touch.
@@ -112,7 +115,7 @@ def _cell(*content: Safe, above: float = 0) -> Safe:
         "svg",
         *content,
         viewBox=f"0 {-above:g} {_WIDTH:g} {_HEIGHT + above:g}",
-        class_="cell tall" if above else "cell",
+        class_=f"cell above-{above:g}" if above else "cell",
         aria_hidden="true",
     )
 
@@ -193,7 +196,7 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         ("speed-up", _figure),
         ("95% interval", lambda row: formatting.span(row.ratio)),
         (
-            axis.head(),
+            axis.head("speed-up (ratio)"),
             lambda row: axis.cell(row.ratio, view.look(row.faster), doubtful=row.doubt is not None),
         ),
     ]
@@ -215,7 +218,7 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
 
 
 def _factor(factor: Interval | None) -> str:
-    return formatting.DASH if factor is None else formatting.ratio(factor.value)
+    return formatting.DASH if factor is None else formatting.with_span(factor)
 
 
 def _units(row: ComparisonRecord) -> str:
@@ -249,7 +252,7 @@ def _categories(view: View, row: ComparisonRecord) -> Safe:
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
     caption += "" if row.doubt is None else f"; no verdict: {row.doubt}"
-    return table(["category", "speed-up", "95% interval", axis.head()], body, caption=caption)
+    return table(["category", "speed-up", "95% interval", axis.head("speed-up (ratio)")], body, caption=caption)
 
 
 def _range(view: View) -> str:

@@ -161,7 +161,7 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     compared = any(one.compared_outputs for one in records)
     heads: list[Content] = [
         "slice",
-        axis.head(("slower", "faster")),
+        axis.head("speed-up (ratio)", ("slower", "faster")),
         "result",
         "speed-up",
         "interval",
@@ -190,7 +190,7 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
 def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     axis = IntervalAxis.of_shares(one.identity for one in records if one.identity is not None)
     lengths = any(one.acceptance_length for one in records)
-    heads: list[Content] = ["slice", axis.head(), "result", "identical answers", "interval", "prompts"]
+    heads: list[Content] = ["slice", axis.head("share of identical answers"), "result", "identical answers", "interval", "prompts"]
     heads += ["accepted", "interval"] if lengths else []
 
     def row(one: SliceRecord) -> list[Content]:
@@ -204,7 +204,13 @@ def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Saf
 
 def _of_arm(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     axis = IntervalAxis.over(one.acceptance_length for one in records if one.acceptance_length is not None)
-    heads: list[Content] = ["slice", axis.head(), "acceptance length", "interval", "prompts"]
+    heads: list[Content] = [
+        "slice",
+        axis.head("tokens per pass"),
+        "acceptance length",
+        "interval",
+        "prompts",
+    ]
     heads += ["survival by position"]
 
     def row(one: SliceRecord) -> list[Content]:
