@@ -3,13 +3,14 @@
 ``gradients`` prints a JSON object: loss, gradient and lm_head rows of the library's own loss and of each
 attention and number of partitions, and the counts by depth against the library's accuracy. ``steps`` prints
 what AdamW changes in float32, in bfloat16 and with master weights. ``bfloat16`` runs the job in ROOT with a
-target in bfloat16, as on a GPU, until step STOP. ``rollouts TARGET PROMPTS OUT HELD_OUT`` writes the target's
+target in bfloat16, as on a GPU, until step STOP; ``state FOLDER`` prints what a checkpoint has. ``rollouts TARGET PROMPTS OUT HELD_OUT`` writes the target's
 greedy continuations of the shipped prompts as documents, and other prompts. ``damage HEAD OUT`` adds noise to
 the matrices.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -157,7 +158,6 @@ def steps(count: int = 12, rate: float = 1e-5) -> dict[str, Any]:
             "share_moved": (moved[how] != 0).float().mean().item(),
             "from_float32": ((moved[how] - reference).norm() / reference.norm()).item(),
             "dtypes": sorted({str(each.dtype) for each in after.values()}),
-            "gradient_dtypes": sorted({str(each.dtype) for each in trainer.parameters()}),
         }
     return results
 
@@ -198,6 +198,20 @@ def bfloat16(root: Path, stop: int) -> None:
     except Stopped:
         return
     recipe.write_result()
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """What a checkpoint has of the head: names, types, a hash, the share that bfloat16 would round."""
+    saved = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
+    values = saved["draft"]
+    flat = torch.cat([value.flatten() for value in values.values() if value.is_floating_point()])
+    moments = [value for each in saved["optimizer"]["state"].values() for value in each.values()]
+    return {
+        "names": sorted(values),
+        "dtypes": sorted({str(each.dtype) for each in (*values.values(), *moments)}),
+        "hash": hashlib.sha256(flat.numpy().tobytes()).hexdigest(),
+        "beyond_bfloat16": (flat != flat.bfloat16().float()).float().mean().item(),
+    }
 
 
 @torch.no_grad()
@@ -252,6 +266,8 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(steps()))
     elif what == "bfloat16":
         bfloat16(Path(paths[0]), int(paths[1]))
+    elif what == "state":
+        print(json.dumps(state(Path(paths[0]))))
     elif what == "rollouts":
         target, prompts, documents, held_out = map(Path, paths)
         rollouts(target, prompts, documents, held_out)
