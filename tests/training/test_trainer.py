@@ -97,7 +97,7 @@ def test_only_rows_with_a_loss_reach_the_lm_head(passes: dict[str, dict[str, Any
 
 
 def test_master_weights_keep_the_steps_that_bfloat16_loses(python: Path) -> None:
-    """12 steps of AdamW at 1e-5, with gradient checkpointing and 2 partitions; weights near 1 are compared."""
+    """12 steps of AdamW at 1e-5, with gradient checkpointing and 2 partitions; of weights near 1."""
     results = json.loads(checked(python, CHECK, "steps"))
     plain, masters = results["bfloat16"], results["masters"]
     assert plain["share_moved"] < 0.05

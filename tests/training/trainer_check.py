@@ -1,11 +1,15 @@
-"""Run by the trainer's Python: ``trainer_check.py gradients | steps | bfloat16 ROOT STOP | rollouts … | damage …``.
+"""Run by the trainer's Python: ``trainer_check.py COMMAND …``.
 
-``gradients`` prints a JSON object: loss, gradient and lm_head rows of the library's own loss and of each
-attention and number of partitions, and the counts by depth against the library's accuracy. ``steps`` prints
-what AdamW changes in float32, in bfloat16 and with master weights. ``bfloat16`` runs the job in ROOT with a
-target in bfloat16, as on a GPU, until step STOP; ``state FOLDER`` prints what a checkpoint has. ``rollouts TARGET PROMPTS OUT HELD_OUT`` writes the target's
-greedy continuations of the shipped prompts as documents, and other prompts. ``damage HEAD OUT`` adds noise to
-the matrices.
+- ``gradients``: loss, gradient and lm_head rows of the library's own loss and of each attention and number of
+  partitions, and the counts by depth against the library's accuracy.
+- ``steps``: what AdamW changes in float32, in bfloat16 and with master weights.
+- ``bfloat16 ROOT STOP``: the job in ROOT with a target in bfloat16, as on a GPU, until step STOP.
+- ``state FOLDER``: what a checkpoint has.
+- ``rollouts TARGET PROMPTS OUT HELD_OUT``: the target's greedy continuations of the shipped prompts as
+  documents, and other prompts.
+- ``damage HEAD OUT``: noise on the matrices.
+
+All but ``bfloat16`` and the last two print a JSON object.
 """
 
 from __future__ import annotations
@@ -86,14 +90,16 @@ def gradients() -> dict[str, Any]:
     from peagle_train import on_cpu
     from peagle_train.recipe import CountingTrainer, figures
 
-    batch, first = random_batch(), None
+    batch = random_batch()
+    first: Any = None
     results: dict[str, Any] = {}
     kinds = [("library", PEagleTrainerModule, "dense"), ("library", PEagleTrainerModule, "structured")]
     kinds += [("ours", CountingTrainer, "dense"), ("ours", CountingTrainer, "structured")]
     for name, kind, attention in kinds:
         on_cpu.install(attention)
         for partitions in (1, 8) if name == "library" else (1, 2, 4, 8):
-            trainer, rows = small_trainer(kind, partitions), []
+            rows: list[int] = []
+            trainer = small_trainer(kind, partitions)
             trainer.draft_model.lm_head.register_forward_hook(
                 lambda module, given, logits, rows=rows: rows.append(logits.shape[:-1].numel())
             )
@@ -126,7 +132,8 @@ def steps(count: int = 12, rate: float = 1e-5) -> dict[str, Any]:
     from peagle_train.recipe import CountingTrainer
 
     on_cpu.install()
-    results, moved = {}, {}
+    results: dict[str, Any] = {}
+    moved: dict[str, Any] = {}
     for how in ("float32", "bfloat16", "masters"):
         trainer = small_trainer(CountingTrainer, partitions=2)
         draft, batch = trainer.draft_model, random_batch()

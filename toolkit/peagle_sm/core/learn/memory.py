@@ -30,8 +30,8 @@ _HIDDEN_VALUES, _ATTENTION_VALUES, _MLP_VALUES = 10, 5, 4
 # In float32: weights, gradients and AdamW's two moments. On a GPU also DistributedDataParallel's copy of the
 # gradients, and the weights once more in bfloat16 (container/peagle_train/masters.py).
 _STATE_BYTES = {2: 5 * 4 + 2, 4: 4 * 4}
-# Gradients of one layer in its backward pass, in values of the attention's width. Fitted to the measured points
-# of 2,048 tokens with 1, 4 and 8 partitions (docs/reference/training-memory.md), and assumed of a GPU.
+# Gradients of one layer in its backward pass, in values of the attention's width. Fitted to the points of
+# 2,048 tokens with 1, 4 and 8 partitions, measured on a CPU on 2026-11-26, and assumed of a GPU.
 _GRADIENT_VALUES = 8
 # flex_attention builds the mask of all rows squared, with about four bytes a pair (assumed, not measured).
 _MASK_BYTES = 4
