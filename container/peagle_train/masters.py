@@ -28,9 +28,9 @@ class Rounded(nn.Module):
 def compute_in(dtype: torch.dtype, model: nn.Module) -> None:
     """Let every use of a parameter of ``model`` be a copy in ``dtype``; parameters that have it stay plain.
 
-    A parametrization and not autocast, which would keep embeddings and norms in float32: other values and more
-    memory than the library's own. Copies for one forward pass would not do, since gradient checkpointing reads
-    the weights again in the backward pass.
+    A parametrization and not autocast, which would keep embeddings and norms in float32: other values and
+    more memory than the library's own. Copies for one forward pass would not do, since gradient checkpointing
+    reads the weights again in the backward pass.
     """
     for module in list(model.modules()):
         for name, parameter in list(module.named_parameters(recurse=False)):

@@ -111,6 +111,7 @@ def check(model: str, root: Path, gpus: int) -> dict[str, Any]:
         "read": [each + 1 for each in recipe.target_wrapper.aux_layer_ids],
         "parts": trainer.sequence_partitions,
         "rows": max(len(anchors) for _, anchors, *_ in units),
+        "charged": max(int(charged.sum()) for *_, charged in units),
         "expert_parallel": 1,
         "target_shards": 1,
     }

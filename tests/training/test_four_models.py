@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.learn.memory import TrainingLoad, rows_of
+from peagle_sm.core.learn.memory import TrainingLoad, charged_rows_of, rows_of
 from peagle_sm.core.learn.plan import LearnPlan, make_training_plan
 from peagle_sm.core.learn.price import TrainingPrice
 from peagle_sm.core.learn.recipes import head_sizes, load_recipes
@@ -100,6 +100,7 @@ def test_the_library_builds_what_the_recipe_says(model: str, tmp_path: Path) -> 
     assert found["read"] == list(recipe.auxiliary_layers)
     assert found["parts"] == values["sequence_partitions"]
     assert found["rows"] == pytest.approx(rows_of(TrainingLoad.of(values), head.depths), rel=0.01)
+    assert found["charged"] == pytest.approx(charged_rows_of(TrainingLoad.of(values), head.depths), rel=0.03)
     assert found["expert_parallel"] == values.get("expert_parallel_size", 1)
     assert found["target_shards"] == values.get("target_shards", 1)
     if found["target_shards"] > 1:

@@ -1,15 +1,20 @@
-"""Run by the trainer's Python: ``trainer_check.py gradients | steps | bfloat16 ROOT STOP | rollouts … | damage …``.
+"""Run by the trainer's Python: ``trainer_check.py COMMAND …``.
 
-``gradients`` prints a JSON object: loss, gradient and lm_head rows of the library's own loss and of each
-attention and number of partitions, and the counts by depth against the library's accuracy. ``steps`` prints
-what AdamW changes in float32, in bfloat16 and with master weights. ``bfloat16`` runs the job in ROOT with a
-target in bfloat16, as on a GPU, until step STOP. ``rollouts TARGET PROMPTS OUT HELD_OUT`` writes the target's
-greedy continuations of the shipped prompts as documents, and other prompts. ``damage HEAD OUT`` adds noise to
-the matrices.
+- ``gradients``: loss, gradient and lm_head rows of the library's own loss and of each attention and number of
+  partitions, and the counts by depth against the library's accuracy.
+- ``steps``: what AdamW changes in float32, in bfloat16 and with master weights.
+- ``bfloat16 ROOT STOP``: the job in ROOT with a target in bfloat16, as on a GPU, until step STOP.
+- ``state FOLDER``: what a checkpoint has.
+- ``rollouts TARGET PROMPTS OUT HELD_OUT``: the target's greedy continuations of the shipped prompts as
+  documents, and other prompts.
+- ``damage HEAD OUT``: noise on the matrices.
+
+All but ``bfloat16`` and the last two print a JSON object.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -85,14 +90,16 @@ def gradients() -> dict[str, Any]:
     from peagle_train import on_cpu
     from peagle_train.recipe import CountingTrainer, figures
 
-    batch, first = random_batch(), None
+    batch = random_batch()
+    first: Any = None
     results: dict[str, Any] = {}
     kinds = [("library", PEagleTrainerModule, "dense"), ("library", PEagleTrainerModule, "structured")]
     kinds += [("ours", CountingTrainer, "dense"), ("ours", CountingTrainer, "structured")]
     for name, kind, attention in kinds:
         on_cpu.install(attention)
         for partitions in (1, 8) if name == "library" else (1, 2, 4, 8):
-            trainer, rows = small_trainer(kind, partitions), []
+            rows: list[int] = []
+            trainer = small_trainer(kind, partitions)
             trainer.draft_model.lm_head.register_forward_hook(
                 lambda module, given, logits, rows=rows: rows.append(logits.shape[:-1].numel())
             )
@@ -125,7 +132,8 @@ def steps(count: int = 12, rate: float = 1e-5) -> dict[str, Any]:
     from peagle_train.recipe import CountingTrainer
 
     on_cpu.install()
-    results, moved = {}, {}
+    results: dict[str, Any] = {}
+    moved: dict[str, Any] = {}
     for how in ("float32", "bfloat16", "masters"):
         trainer = small_trainer(CountingTrainer, partitions=2)
         draft, batch = trainer.draft_model, random_batch()
@@ -157,7 +165,6 @@ def steps(count: int = 12, rate: float = 1e-5) -> dict[str, Any]:
             "share_moved": (moved[how] != 0).float().mean().item(),
             "from_float32": ((moved[how] - reference).norm() / reference.norm()).item(),
             "dtypes": sorted({str(each.dtype) for each in after.values()}),
-            "gradient_dtypes": sorted({str(each.dtype) for each in trainer.parameters()}),
         }
     return results
 
@@ -198,6 +205,20 @@ def bfloat16(root: Path, stop: int) -> None:
     except Stopped:
         return
     recipe.write_result()
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """What a checkpoint has of the head: names, types, a hash, the share that bfloat16 would round."""
+    saved = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
+    values = saved["draft"]
+    flat = torch.cat([value.flatten() for value in values.values() if value.is_floating_point()])
+    moments = [value for each in saved["optimizer"]["state"].values() for value in each.values()]
+    return {
+        "names": sorted(values),
+        "dtypes": sorted({str(each.dtype) for each in (*values.values(), *moments)}),
+        "hash": hashlib.sha256(flat.numpy().tobytes()).hexdigest(),
+        "beyond_bfloat16": (flat != flat.bfloat16().float()).float().mean().item(),
+    }
 
 
 @torch.no_grad()
@@ -252,6 +273,8 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(steps()))
     elif what == "bfloat16":
         bfloat16(Path(paths[0]), int(paths[1]))
+    elif what == "state":
+        print(json.dumps(state(Path(paths[0]))))
     elif what == "rollouts":
         target, prompts, documents, held_out = map(Path, paths)
         rollouts(target, prompts, documents, held_out)

@@ -36,8 +36,12 @@ step: weights, libraries and the document itself lie below it. The last column i
 """
 NOT_MEASURED = """\
 
+Only rows with a loss get logits: that is why 8 partitions need less than in the library, which computes them
+for context rows too. AdamW's states are not in these rows, since a step of the optimizer is not measured.
+
 Not measured on a GPU, since none was at hand: neither whether 8 partitions need at most 0.35 times the peak
-activation memory of one there, nor a sequence of 20,480 tokens on one GPU.
+activation memory of one there, nor a sequence of 20,480 tokens on one GPU. There the head has float32 master
+weights and computes in bfloat16.
 """
 
 

@@ -1,13 +1,13 @@
 """Memory of one GPU, or of a host without one, while a head is trained: a sum with its lines. Pure.
 
-Counted from the trainer's code (NeMo AutoModel 0.7.0, `components/speculative/eagle/peagle_trainer.py`) and
-held against the points that this project measured on a CPU (a test allows 13%). On a GPU nothing
-was measured for these models, so a tenth of its memory stays free.
+Counted from the trainer's code (NeMo AutoModel 0.7.0, `components/speculative/eagle/peagle_trainer.py`, and
+`container/peagle_train`) and compared with points that this project measured on a CPU (a test allows 13%). On
+a GPU nothing was measured for these models, so a tenth of its memory stays free.
 
 A sequence of N tokens becomes rows: each token once at depth 0, and at depth d a share of r^d, but at least
-the floor. A partition takes its part of the deeper rows, and all rows of depth 0 up to its end as context:
-the last one has N + deeper / S rows. A row costs the loss's values over the vocabulary, and the layers'
-activations.
+the floor. A partition takes its part of the rows, and all further rows of depth 0 up to its end as context:
+the last one has N + deeper / S rows. Each row costs the layers' activations. A partition's own rows, which
+have a loss, also cost the loss's values over the vocabulary.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from typing import Any
 from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.learn.recipes import HeadSizes, TargetSizes
 
-# The values of one row over the vocabulary, in bytes, at the loss's peak. On a GPU the logits of draft and
-# target have 2 bytes each, with the target's again in the draft's order; log_p, target_p and the divergence
-# have 4. With float32 all six have 4.
-_LOSS_BYTES = {2: 2 + 2 + 2 + 4 + 4 + 4 + 4, 4: 6 * 4}
+# The values of one row over the vocabulary, in bytes, at the loss's peak: logits of draft and target, in the
+# computing type; log_p, target_p and three steps of kl_div in float32. Counted by the sizes of the tensors
+# alive in torch 2.13 while the trainer's loss is computed, on a CPU, 2026-11-26. The backward pass needs 16.
+_LOSS_BYTES = {2: 2 * 2 + 5 * 4, 4: 2 * 4 + 5 * 4}
 # What a layer keeps of a row for its backward pass, counted in the library's forward_peagle: norms, the
 # concatenation and residuals; queries, repeated keys and values, and the attention's result twice; the MLP's
 # four.
 _HIDDEN_VALUES, _ATTENTION_VALUES, _MLP_VALUES = 10, 5, 4
-# Weights, gradients and AdamW's two moments. On a GPU the head has the target's bfloat16 (train_eagle3.py),
-# so each has 2 bytes, and DistributedDataParallel's copy of the gradients too.
-_STATE_BYTES = {2: 5 * 2, 4: 4 * 4}
-# The CPU's attention (container/peagle_train) takes 512 masked rows at a time: scores, softmax and gradient.
-_CPU_ROWS, _CPU_COPIES = 512, 3
+# In float32: weights, gradients and AdamW's two moments. On a GPU also DistributedDataParallel's copy of the
+# gradients, and the weights once more in bfloat16 (container/peagle_train/masters.py).
+_STATE_BYTES = {2: 5 * 4 + 2, 4: 4 * 4}
+# Gradients of one layer in its backward pass, in values of the attention's width. Fitted to the points of
+# 2,048 tokens with 1, 4 and 8 partitions, measured on a CPU on 2026-11-26, and assumed of a GPU.
+_GRADIENT_VALUES = 8
 # flex_attention builds the mask of all rows squared, with about four bytes a pair (assumed, not measured).
 _MASK_BYTES = 4
 _GATHERED_GB = 3.3
@@ -108,6 +109,12 @@ def rows_of(load: TrainingLoad, depths: int) -> float:
     return load.sequence_length * (1.0 + (every - 1.0) / load.partitions)
 
 
+def charged_rows_of(load: TrainingLoad, depths: int) -> float:
+    """Return the rows with a loss of one partition, at most; the others of `rows_of` are context."""
+    every = rows_per_token(depths, load.down_sample_ratio, load.down_sample_ratio_min)
+    return load.sequence_length * every / load.partitions
+
+
 @dataclass(frozen=True)
 class _Sum:
     parts: list[tuple[str, float, str]] = field(default_factory=list)
@@ -135,7 +142,9 @@ def memory_of(
     )
     state = _STATE_BYTES[size]
     total.add(
-        "head", head.parameters(target) * state, f"weights, gradients and AdamW's states: {state} bytes each"
+        "head",
+        head.parameters(target) * state,
+        f"weights, gradients and AdamW's states: {state} bytes a parameter",
     )
     tokens = load.sequence_length * load.micro_batch_size
     total.add(
@@ -143,17 +152,19 @@ def memory_of(
         tokens * (vocabulary + 6 * hidden) * size,
         f"logits and hidden states of {tokens:,} tokens",
     )
-    total.add("loss", rows * vocabulary * _LOSS_BYTES[size], f"{rows:,.0f} rows x {vocabulary:,} tokens")
+    charged = charged_rows_of(load, head.depths)
+    total.add(
+        "loss", charged * vocabulary * _LOSS_BYTES[size], f"{charged:,.0f} rows x {vocabulary:,} tokens"
+    )
     inner = head.attention_heads * head.head_dim
     layer = _HIDDEN_VALUES * hidden + _ATTENTION_VALUES * inner + _MLP_VALUES * head.intermediate_size
     kept = layer + 2 * hidden * (head.layers - 1) if load.checkpointing else layer * head.layers
     how = "one layer at a time, computed again" if load.checkpointing else f"{head.layers} layers"
     total.add("activations", rows * kept * size, f"{rows:,.0f} rows, {how}")
+    total.add("gradients", rows * _GRADIENT_VALUES * inner * size, f"{rows:,.0f} rows, of one layer")
     if on_gpu:
         total.add("attention mask", rows * rows * _MASK_BYTES, f"{rows:,.0f} rows squared (assumed)")
     else:
-        scores = _CPU_ROWS * load.sequence_length * head.attention_heads * size * _CPU_COPIES
-        total.add("attention", scores, f"{_CPU_ROWS} rows at a time")
         total.add("process", HOST_BASE_GB * 1e9, "the trainer before it trains, measured")
     available = machine.memory_gb * (GPU_SHARE if on_gpu else 1.0)
     needed = sum(part for _, part, _ in total.parts)

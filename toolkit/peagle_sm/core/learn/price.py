@@ -97,18 +97,19 @@ def operations_per_token(recipe: Recipe, head: HeadSizes, load: TrainingLoad) ->
     """Return the floating-point operations of one token: the target's forward pass, and the head's both.
 
     Two for each parameter that a forward pass uses, and two such for a backward one; attention over half of
-    the sequence.
+    the sequence. Context rows do not reach the lm_head.
     """
     target = recipe.target
     every = rows_per_token(head.depths, load.down_sample_ratio, load.down_sample_ratio_min)
     # As context, the tokens of depth 0 go through the head again in each further partition: half on average.
-    rows = every + (load.partitions - 1) / 2
+    context = (load.partitions - 1) / 2
     inner = head.attention_heads * head.head_dim
     embedding = target.vocabulary * target.hidden_size
     passes = 6 * (head.parameters(target) - embedding)
     attention = 12 * head.layers * inner * load.sequence_length / 2
     again = 4 / 3 if load.checkpointing else 1.0
-    return 2 * target.active_billions * 1e9 + rows * (passes + attention) * again
+    head_passes = (every + context) * (passes + attention) - context * 6 * embedding
+    return 2 * target.active_billions * 1e9 + head_passes * again
 
 
 def duration_of(
