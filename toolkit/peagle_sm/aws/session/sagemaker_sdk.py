@@ -176,7 +176,7 @@ def _model_id(builder: Any) -> str:
         raise SpecError(
             f"ModelBuilder.model: found {show(asked)}; allowed: a JumpStart id of a model with a P-EAGLE "
             f"head: {', '.join(sorted(ids))}.{near}",
-            next_step=f'Give model={{"name": …, "config": …}} or {{"name": …, "jumpstart": …}}. {_OF_ONES_OWN}',
+            next_step='Give model={"name": …, "config": …} or {"name": …, "jumpstart": …}. ' + _OF_ONES_OWN,
         )
     known = catalog.jumpstart.get(ids[asked])
     for attribute, only in (("model_version", "version"), ("config_name", "config_name")):

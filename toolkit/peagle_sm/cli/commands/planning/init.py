@@ -41,7 +41,7 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.option(
     "--config",
     metavar="PLACE",
-    help="config.json of a model that the catalogue does not have: a folder, s3://… or OWNER/NAME on the hub.",
+    help="config.json of a model that the catalogue lacks: a folder, s3://… or OWNER/NAME on the hub.",
 )
 @click.option("--model-uri", help="S3 prefix of your own model's files.")
 @click.option(
@@ -116,7 +116,9 @@ def _beside(config: str, path: Path) -> str:
 
 def _named_model(model: str | None) -> str:
     if model is None:
-        raise SpecError("no MODEL was given", next_step="Give a name for your model: peagle-sm init NAME --config PLACE")
+        raise SpecError(
+            "no MODEL was given", next_step="Give a name for your model: peagle-sm init NAME --config PLACE"
+        )
     return model
 
 
