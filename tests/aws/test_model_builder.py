@@ -14,6 +14,7 @@ import pytest
 
 from peagle_sm.aws.session.sagemaker_sdk import is_builder, spec_from_builder
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.own_model import OwnModel
 
 ROLE = "arn:aws:iam::123456789012:role/execution"
 GPT_OSS = "openai-reasoning-gpt-oss-20b"
@@ -47,6 +48,22 @@ def test_what_is_a_builder() -> None:
     assert is_builder(ModelBuilder())
     assert not is_builder({"model": GPT_OSS, "env_vars": {}})
     assert not is_builder("peagle.yaml")
+
+
+def test_a_model_that_the_catalogue_does_not_have_is_given_as_a_spec_has_it() -> None:
+    builder = ModelBuilder(model="meta-vlm-llama-4-scout", instance_type="ml.p5.48xlarge")
+    for model, source in (
+        ({"name": "scout.mine", "jumpstart": "meta-vlm-llama-4-scout"}, "jumpstart"),
+        ({"name": "scout.mine", "config": "team/scout"}, "container"),
+        (OwnModel(name="scout.mine", config="team/scout"), "container"),
+    ):
+        spec = spec_from_builder(builder, model=model, speculation={"mode": "none"})
+        assert (spec.name, spec.model_name, spec.source) == ("scout-mine", "scout.mine", source)
+        assert spec.own_model is not None
+        assert spec.placement.instance_types == ["ml.p5.48xlarge"]
+    with pytest.raises(SpecError) as caught:
+        spec_from_builder(builder)
+    assert "model=" in str(caught.value.next_step)
 
 
 def test_all_that_a_spec_has_is_taken_over() -> None:

@@ -51,6 +51,13 @@ def test_each_line_of_a_pipe_is_a_turn(peagle: Run, endpoint: str) -> None:
     assert lines[-1].startswith("2 turns, 6 tokens in ")
 
 
+def test_an_answer_without_figures_prints_no_empty_brackets(peagle: Run, server: Server) -> None:
+    name = server.deploy(SCRIPT_INVOKE="sse", SCRIPT_CHUNKS="3")
+    result = peagle("chat", name, stdin="one\n")
+    assert result.exit_code == 0
+    assert "()" not in result.stderr
+
+
 def test_with_json_each_turn_is_an_object(peagle: Run, endpoint: str) -> None:
     script = '"""\ndef add(a, b):\n    return\n"""\na line that \\\ngoes on\n/exit\nnever said\n'
     result = peagle("chat", endpoint, "--format", "json", stdin=script)

@@ -177,7 +177,7 @@ def test_doctor_on_the_local_sagemaker(peagle: Run, spec: Callable[..., str]) ->
     rows = {row["check"]: row for row in json.loads(peagle("doctor", path, "--format", "json").stdout)}
     assert rows["artifacts-readable"]["status"] == "ok"
     assert rows["python-version"]["status"] == "ok"
-    assert rows["advisories"]["expires"]
+    assert rows["advisories"]["status"] == "ok", "nothing to do about the local SageMaker's own engine"
 
 
 def test_a_check_is_skipped_by_its_id_alone(peagle: Run, spec: Callable[..., str]) -> None:

@@ -33,6 +33,33 @@ def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
         assert spec.speculation.draft_head in load_catalog().heads_for(model)
 
 
+def test_a_model_of_ones_own(in_empty_folder: Path) -> None:
+    (in_empty_folder / "model").mkdir()
+    (in_empty_folder / "sub").mkdir()
+    Path("model/config.json").write_text("{}")
+    heads = ("--draft-head", "mine-head", "--head-uri", "s3://b/h/", "--mode", "eagle3")
+    uri = ("--model-uri", "s3://b/m/")
+    result = run("init", "My.Llama_8B", "--config", "model", *uri, *heads, "-o", "sub/x.yaml")
+    assert result.exit_code == 0, result.stderr
+    spec = parse_spec(Path("sub/x.yaml").read_text())
+    assert spec.own_model is not None
+    assert (spec.own_model.name, spec.own_model.config) == ("My.Llama_8B", "../model")
+    assert (spec.name, spec.source, spec.model_uri) == ("My-Llama-8B-eagle3", "container", "s3://b/m/")
+    assert (spec.head_uri, spec.speculation.draft_head) == ("s3://b/h/", "mine-head")
+    assert spec.speculation.num_speculative_tokens == 3
+    assert spec.placement.instance_types == []
+    plain = run("init", "other", "--config", "Qwen/Qwen3-0.6B", "--mode", "none")
+    assert plain.exit_code == 0, plain.stderr
+    assert parse_spec(Path("peagle.yaml").read_text()).own_model is not None
+
+
+def test_a_model_of_ones_own_needs_its_own_head(in_empty_folder: Path) -> None:
+    result = run("init", "mine", "--config", "Qwen/Qwen3-0.6B")
+    assert result.exit_code == 2
+    assert "--head-uri" in result.stderr
+    assert run("init", "--config", "Qwen/Qwen3-0.6B").exit_code == 2
+
+
 def test_what_it_prints_and_writes(in_empty_folder: Path) -> None:
     result = run("init", "tiny-code")
     wrote = "wrote peagle.yaml and peagle.schema.json\nnext:  peagle-sm plan peagle.yaml --local\n"

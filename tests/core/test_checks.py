@@ -57,7 +57,10 @@ def test_ids_are_unique_and_every_case_is_of_a_check() -> None:
 
 def test_a_plain_local_plan_has_nothing_to_complain_about() -> None:
     plan = plan_of(TINY, context=LOCAL)
-    assert {finding.check for finding in plan.findings} == {"advisories", "stand-in-weights"}
+    assert {finding.check for finding in plan.findings} == {"stand-in-weights"}
+    shown = str(plan)
+    assert "Findings" not in shown
+    assert shown.count("figures say nothing") == 1
 
 
 def test_errors_come_first() -> None:

@@ -60,6 +60,7 @@ def test_what_it_asked_for_itself_is_not_said_to_be_of_an_earlier_run() -> None:
     for key in KEYS:
         assert told.count(f"endpoint cmp-{key} is in service") == 1
         assert told.count(f"endpoint cmp-{key} created") == 1
+    assert len([message for message in told if message.startswith("lifetime schedule")]) == len(KEYS)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,9 @@ class ConfigFacts:
     """What a config.json says; ``parameters`` is None for an unknown architecture.
 
     ``weights_gb`` and ``bytes_per_parameter`` are None if the quantization is unknown. ``shrinks_by`` is 2
-    for float32 files, which vLLM loads with 16 bits (0.32.0: config/model.py, _resolve_auto_dtype). ``attention`` has the fields of the catalogue's
-    `AttentionGroup`, and is None if no shape of the KV cache is known.
+    for float32 files, which vLLM loads with 16 bits (0.32.0: config/model.py,
+    _resolve_auto_dtype). ``attention`` has the fields of the catalogue's `AttentionGroup`, and is None if no
+    shape of the KV cache is known.
     """
 
     architecture: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +20,9 @@ from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
+
+_IN_FIELDS = "stand-in-weights"
+"""Check that the card's field `model` shows."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Plan(Shown):
         blocks = (
             Table(f"Memory: {'fits' if self.memory and self.memory.fits else 'DOES NOT FIT'}", (), memory),
             Table("Requests, in this order", (), requests, folded=True),
-            Table("Findings", (), finding_rows(self.findings)),
+            Table("Findings", (), finding_rows(one for one in self.findings if one.check != _IN_FIELDS)),
         )
         return Card(
             f"Plan for {self.spec.name} in {self.context.region}, {place}",
@@ -304,7 +307,7 @@ def refuse_errors(what: str, findings: Collection[Finding]) -> None:
         )
 
 
-def finding_rows(findings: tuple[Finding, ...]) -> tuple[tuple[str, str], ...]:
+def finding_rows(findings: Iterable[Finding]) -> tuple[tuple[str, str], ...]:
     """Return a row for each finding, errors first: severity, and message with next step and source."""
     return tuple(
         (

@@ -45,9 +45,10 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
 def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = None) -> EndpointSpec:
     if spec.own_model is None and spec.catalog is None:
         return spec
-    from peagle_sm.service.own_models import with_own_entries  # few specs need it
+    from peagle_sm.service.own_models import with_head_size, with_own_entries  # few specs need it
 
-    return with_own_entries(spec, base, session)
+    read = with_own_entries(spec, base, session)
+    return read if session is None else with_head_size(read, session)
 
 
 def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
@@ -86,10 +87,8 @@ def plan_for(
         SpecError: the catalogue lacks something that the spec names.
         NotFound, ServiceFault: the config of the spec's own model cannot be read.
     """
-    from peagle_sm.service.own_models import with_head_size
-
     _same_region(spec, session)
-    spec = with_head_size(_with_own_entries(spec, Path(), session), session)
+    spec = _with_own_entries(spec, Path(), session)
     local = session.local
     account, assumed = (
         _account_or_placeholder(spec, session) if without_credentials else (session.account(), ())

@@ -22,6 +22,7 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.own_model import OwnModel
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import install_command
 
@@ -109,20 +110,24 @@ def spec_from_builder(builder: Any, *, name: str | None = None, **fields: Any) -
     """Return the spec of a JumpStart ModelBuilder's deployment, with P-EAGLE.
 
     It uses the builder's model, instance type and count, role, EULA, image, VPC and environment variables.
-    ``name`` is the endpoint's name, by default the model's catalogue id; ``fields`` are other fields of
-    EndpointSpec, such as ``lifecycle`` and ``speculation``, and override the builder's.
+    ``name`` is the endpoint's name, by default the model's; ``fields`` are other fields of EndpointSpec, such
+    as ``lifecycle`` and ``speculation``, and override the builder's. For a model that the catalogue does not
+    have, give ``model`` as a spec has it: ``{"name": …, "config": …}``, or with its id in ``jumpstart``.
 
     Raises:
-        SpecError: the builder is not JumpStart's, is built, has a setting that specs lack, or its model
-            is not in the catalogue.
+        SpecError: the builder is built, has a setting that specs lack, or its model is neither in the
+            catalogue nor given as ``model``.
     """
     _refuse_what_no_spec_has(builder)
-    model_id = _model_id(builder)
+    model = fields.pop("model", None) or _model_id(builder)
+    if isinstance(model, OwnModel):
+        model = model.model_dump(exclude_none=True)
+    of_jumpstart = isinstance(model, str) or "jumpstart" in model
     serving, speculation = _environment(builder.env_vars or {})
     said: dict[str, Any] = {
-        "name": name or model_id.replace(".", "-"),
-        "model": model_id,
-        "source": "jumpstart",
+        "name": name or (model if isinstance(model, str) else str(model.get("name"))).replace(".", "-"),
+        "model": model,
+        "source": "jumpstart" if of_jumpstart else "container",
         "serving": serving,
         "speculation": speculation,
         "placement": _placement(builder),
@@ -171,7 +176,7 @@ def _model_id(builder: Any) -> str:
         raise SpecError(
             f"ModelBuilder.model: found {show(asked)}; allowed: a JumpStart id of a model with a P-EAGLE "
             f"head: {', '.join(sorted(ids))}.{near}",
-            next_step=_OF_ONES_OWN,
+            next_step='Give model={"name": …, "config": …} or {"name": …, "jumpstart": …}. ' + _OF_ONES_OWN,
         )
     known = catalog.jumpstart.get(ids[asked])
     for attribute, only in (("model_version", "version"), ("config_name", "config_name")):

@@ -109,7 +109,9 @@ def memory(draft: Draft) -> Findings:
         message = f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB"
         if fit.head_estimated and need - fit.head_gb <= fit.available_gb:
             message = f"{message} if the head has {fit.head_gb:.1f} GB, an upper estimate of its size"
-            yield Finding("warning", message, "Compare the size of the head's files; or use a larger instance.")
+            yield Finding(
+                "warning", message, "Compare the size of the head's files; or use a larger instance."
+            )
         else:
             yield message
 

@@ -178,9 +178,14 @@ class Fleet:
 
 
 def _own(progress: Progress, name: str) -> Progress:
-    """Reword deploy's events: an existing endpoint is not an earlier run's but this fleet's own."""
+    """Reword deploy's events: an existing endpoint is not an earlier run's but this fleet's own.
+
+    Its lifetime schedule was reported when it was created.
+    """
 
     def say(event: Event) -> None:
+        if event.phase == "lifetime":
+            return
         if event.phase == "endpoint" and event.resource is None:  # found, not created
             event = replace(event, message=f"endpoint {name}: created above, waiting until InService")
         elif event.phase == "ready":

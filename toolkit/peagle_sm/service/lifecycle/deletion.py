@@ -57,7 +57,8 @@ class Deletable:
 
     ``status`` is "Paused" or "Orphaned" if there is no endpoint. ``log_group`` is the name of its log group,
     if it exists; it is deleted only on request. ``usd_per_hour`` is the planned price; None if no price is
-    known or nothing runs. ``price_at_most``: it is an upper bound. ``gone_stack`` is the stack that created it, if that stack no longer exists.
+    known or nothing runs. ``price_at_most``: it is an upper bound. ``gone_stack`` is the stack that created
+    it, if that stack no longer exists.
     """
 
     name: str

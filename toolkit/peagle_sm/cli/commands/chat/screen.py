@@ -227,7 +227,7 @@ class Screen:
 
     def figures(self, text: str) -> None:
         """Print the metrics of an answer if no status line shows them."""
-        if not self._bar.shown and self._state.format == "table":
+        if text and not self._bar.shown and self._state.format == "table":
             note(self._state, f"({text})")
 
     def turn(self, document: dict[str, Any]) -> None:

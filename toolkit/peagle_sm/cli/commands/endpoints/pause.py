@@ -105,7 +105,9 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
             yes,
             "resume",
             render_offer,
-            lambda offer: f"Resume {name} for {usd(offer.usd_per_hour, 'hour', at_most=offer.price_at_most)}?",
+            lambda offer: (
+                f"Resume {name} for {usd(offer.usd_per_hour, 'hour', at_most=offer.price_at_most)}?"
+            ),
             before=follow.pause,
         )
 

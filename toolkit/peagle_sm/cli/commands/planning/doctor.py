@@ -72,7 +72,7 @@ def doctor(
     SPEC is a YAML file (default: peagle.yaml if it exists; - reads stdin). Without a spec, only credentials,
     guard and this machine are checked. The status of a check is ok, warning, error, or unknown if it could
     not run, for example for lack of a permission, which is named. Exit code 3 if a check has an error; 5 if
-    there are no valid credentials. If no region is set, the checks have us-east-1, as `plan` does, and say so.
+    there are no valid credentials. Without a region the checks use us-east-1, as `plan` does, and say so.
 
     Without --fix, nothing is changed. --fix writes fields into SPEC and offers to run commands; it shows the
     price of those that cost money, and asks first.

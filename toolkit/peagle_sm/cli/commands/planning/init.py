@@ -39,6 +39,12 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.option("--draft-head", help="Draft head.  [default: the catalogue's for the model and mode]")
 @click.option("--head-uri", help="S3 prefix of your own draft head.")
 @click.option(
+    "--config",
+    metavar="PLACE",
+    help="config.json of a model that the catalogue lacks: a folder, s3://… or OWNER/NAME on the hub.",
+)
+@click.option("--model-uri", help="S3 prefix of your own model's files.")
+@click.option(
     "--output",
     "-o",
     "path",
@@ -57,12 +63,15 @@ def init(
     tokens: int | None,
     draft_head: str | None,
     head_uri: str | None,
+    config: str | None,
+    model_uri: str | None,
     path: Path,
     force: bool,
 ) -> None:
     """Write a commented peagle.yaml for a model.
 
-    MODEL is an id in the catalogue (`peagle-sm models`). The file contains every field of the spec; fields
+    MODEL is an id in the catalogue (`peagle-sm models`), or with --config a name for a model of your own. The
+    file contains every field of the spec; fields
     with default values are commented out. The JSON schema is written beside it, for completion and checks in
     editors.
     """
@@ -71,33 +80,46 @@ def init(
     from peagle_sm.core.spec.endpoint_spec import json_schema, parse_spec
 
     catalog = load_catalog()
-    model = _known_model(model, catalog)
+    model = _named_model(model) if config else _known_model(model, catalog)
+    entry = None if config else catalog.models[model]
     speculation = _speculation(model, mode, tokens, draft_head, head_uri, catalog)
+    types = list(entry.default_instance_types) if entry else []
+    region = {"region": state.settings.region} if state.settings.region else {}
     chosen: dict[str, Any] = {
-        "name": name or f"{model}-{mode}"[:63].rstrip("-"),
-        "model": model,
-        "source": catalog.models[model].sources[0],
+        "name": name or f"{model}-{mode}".replace(".", "-").replace("_", "-")[:63].rstrip("-"),
+        "model": {"name": model, "config": _beside(config, path)} if config else model,
+        "source": entry.sources[0] if entry else "container",
         "speculation": speculation,
-        "placement": {"instance_types": list(catalog.models[model].default_instance_types)},
+        "placement": region | ({"instance_types": types} if types else {}),
         "lifecycle": {"idle_minutes": 60, "max_lifetime_hours": 8.0},
+        **{key: uri for key, uri in {"head_uri": head_uri, "model_uri": model_uri}.items() if uri},
     }
-    if state.settings.region:
-        chosen["placement"] = {"region": state.settings.region, **chosen["placement"]}
-    if head_uri:
-        chosen["head_uri"] = head_uri
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
     write_file(schema, to_json(json_schema()) + "\n")
     # The stand-in model is for a first try on this machine.
-    flags = state.flags or (" --local" if catalog.models[model].stand_in else "")
+    flags = state.flags or (" --local" if entry and entry.stand_in else "")
     emit(
         state,
         table=lambda: f"wrote {path} and {schema}\nnext:  peagle-sm plan {path}{flags}",
         data=lambda: {"name": spec.name, "spec": str(path), "schema": str(schema)},
         names=[str(path)],
     )
+
+
+def _beside(config: str, path: Path) -> str:
+    """Return a config's place; a file's is relative to the spec."""
+    return os.path.relpath(config, path.parent) if Path(config).exists() else config
+
+
+def _named_model(model: str | None) -> str:
+    if model is None:
+        raise SpecError(
+            "no MODEL was given", next_step="Give a name for your model: peagle-sm init NAME --config PLACE"
+        )
+    return model
 
 
 def _known_model(model: str | None, catalog: Catalog) -> str:
@@ -125,11 +147,11 @@ def _speculation(
             next_step="give --draft-head NAME and --head-uri s3://…/ of your own head, or another --mode",
             details={"found": mode, "allowed": ["none", *(one for one in MODES if one in methods)]},
         )
-    entry = catalog.models[model]
-    defaults: dict[str, int] = {
-        str(key): value for key, value in entry.default_num_speculative_tokens.items()
-    }
-    default_heads = {str(key): value for key, value in entry.default_heads.items()}
+    entry = catalog.models.get(model)
+    defaults: dict[str, int] = (
+        {str(key): value for key, value in entry.default_num_speculative_tokens.items()} if entry else {}
+    )
+    default_heads = {str(key): value for key, value in entry.default_heads.items()} if entry else {}
     return {
         "mode": mode,
         "num_speculative_tokens": tokens or defaults.get(mode, 3),
