@@ -167,6 +167,23 @@ def test_an_instance_that_the_api_does_not_list() -> None:
     assert "no hosting price for" in (price.note or "")
 
 
+@pytest.mark.parametrize(
+    ("instance", "planned", "counted", "source"),
+    [
+        ("ml.unlisted.xlarge", 7.5, 15.0, "the endpoint's tag peagle-sm:usd-per-hour"),
+        ("ml.p6-b200.48xlarge", 130.0, 260.0, "the endpoint's tag peagle-sm:usd-per-hour"),
+        ("ml.p6-b200.48xlarge", 142.416, 284.832, "as an upper bound"),
+    ],
+)
+def test_the_price_of_the_plan_counts_in_a_measurement_too(
+    instance: str, planned: float, counted: float, source: str
+) -> None:
+    session, _ = answering()
+    price = hourly(session, instance, 2, planned=planned)
+    assert price.usd_per_hour == pytest.approx(counted)
+    assert source in price.source
+
+
 def test_a_price_that_nobody_knows_stays_unknown() -> None:
     unknown = hourly(None, "ml.g9.xlarge", region="eu-west-3")
     assert (unknown.usd_per_hour, unknown.source) == (None, "no price known for ml.g9.xlarge in eu-west-3")

@@ -489,6 +489,23 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
     assert not work.exists()
 
 
+def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
+    spec_of: Any,  # noqa: F811
+    session: Session,  # noqa: F811
+    folder: Path,
+    server: Server,
+) -> None:
+    """No list has the price, so the endpoint's tag counts; many requests at once scale it out."""
+    spec = spec_of([{"prompt": words(random.Random(number), 25)} for number in range(8)], budget_usd=5.0)
+    billed = Billed.from_boto3(session.to_boto3(), session.local)
+    name = plan_data(spec, session, folder / "work").offer.endpoint
+    sagemaker = server.client("sagemaker")
+    arn = sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"]
+    tags = {"peagle-sm:usd-per-hour": "4", "peagle-sm:instance-count": "1", "peagle-sm:instance-bounds": "1-3"}
+    sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    assert plan_data(spec, billed, folder / "work").offer.usd_per_hour == 12.0
+
+
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_data_that_is_killed_at_random_moments_asks_for_each_answer_once(

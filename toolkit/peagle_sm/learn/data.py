@@ -66,6 +66,7 @@ from peagle_sm.measure.verify.engines import EndpointEngine
 from peagle_sm.measure.workloads import limit_of
 from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
+from peagle_sm.service.inventory.listing import most_per_hour
 from peagle_sm.service.progress import Event, Progress
 
 
@@ -197,10 +198,12 @@ def plan_data(
     todo = [each for each in wanted if each.key not in journal.answers and each.key not in journal.left_out]
     tokens = sum((limit_of(each.item) or data.max_tokens) * max(1, len(each.turns)) for each in todo)
     seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
-    hourly = described.arm.usd_per_hour
+    summary = status(endpoint, session=session).summary
+    # Many requests at once scale it out, and the budget pays for all instances.
+    hourly = most_per_hour(summary.instance_bounds, described.arm.usd_per_hour, described.arm.instance_count)
     if todo:
         refuse_without_price(data.budget_usd, hourly, endpoint)
-    now, end = session.now(), turn_off_of(status(endpoint, session=session).summary, session.now())
+    now, end = session.now(), turn_off_of(summary, session.now())
     if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
         raise _too_late(endpoint, end, session)
     general = related(divided.general)

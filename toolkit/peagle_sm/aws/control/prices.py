@@ -29,6 +29,7 @@ from peagle_sm.aws.control.price_file import (
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import NOT_ASKED, Catalog, ListedPrice, PriceEntry, choose_price, load_catalog
 from peagle_sm.core.errors import PeagleError, ServiceFault
+from peagle_sm.core.plan.tags_and_schedules import USD_PER_HOUR
 
 SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
@@ -56,10 +57,12 @@ def hourly(
     *,
     region: str | None = None,
     catalog: Catalog | None = None,
+    planned: float | None = None,
 ) -> HourlyPrice:
     """Price ``instances`` of ``instance_type`` in ``region`` (None: the session's).
 
-    Without a session only the catalogue is used.
+    Without a session only the catalogue is used. ``planned`` is the price of one in the endpoint's tag, which
+    counts as the spec's own figure does.
     """
     if session is not None and session.is_local:
         return HourlyPrice(0.0, LOCAL)
@@ -68,7 +71,14 @@ def hourly(
         missing = "instance type" if instance_type is None else "region"
         return HourlyPrice(None, f"no price: the {missing} is not known")
     listed = NOT_ASKED if session is None else find_listed(session, instance_type, place)
-    price = choose_price(instance_type, place, catalog or load_catalog(), listed)
+    table = catalog or load_catalog()
+    price = choose_price(instance_type, place, table, listed, planned)
+    bound = table.price(instance_type, place)
+    if price is not None and price.kind == "spec":
+        price = price.model_copy(update={"source": f"the endpoint's tag {USD_PER_HOUR}"})
+        # If the plan counted the upper bound, too, then the bound's source says more than the tag.
+        if bound is not None and abs(bound.counted_usd_per_hour - price.usd_per_hour) < 0.005:
+            price = bound
     note = listed.why or None
     if price is None:
         return HourlyPrice(None, f"no price known for {instance_type} in {place}", note)

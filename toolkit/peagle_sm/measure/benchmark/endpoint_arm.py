@@ -110,7 +110,9 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
             code=row.status,
             next_step=f"run {remedy}",
         )
-    price = hourly(session, row.instance_type, row.instance_count or 1)
+    count = row.instance_count or 1
+    planned = None if row.usd_per_hour is None else row.usd_per_hour / count
+    price = hourly(session, row.instance_type, count, planned=planned)
     asked = choose_component(session, name, component)
     arm = ArmRecord(
         name=name if component is None else f"{name}/{component}",
@@ -120,7 +122,7 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
         component=asked,
         transport="sagemaker",
         instance_type=row.instance_type,
-        instance_count=row.instance_count or 1,
+        instance_count=count,
         usd_per_hour=price.usd_per_hour,
         price_source=price.source,
         deployment=row.created_at.isoformat(timespec="seconds") if row.created_at else None,

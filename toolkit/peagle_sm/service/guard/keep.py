@@ -220,7 +220,7 @@ def _lease(
     expires_at = max(expired_at, until)
     held = entry.keep_until if entry is not None and entry.is_of(summary.created_at) else None
     hourly = summary.usd_per_hour
-    most = most_per_hour(one.tags, hourly, summary.instance_count)
+    most = most_per_hour(summary.instance_bounds, hourly, summary.instance_count)
     more_h = (expires_at - expired_at) / timedelta(hours=1)
     return Lease(
         name=one.name,

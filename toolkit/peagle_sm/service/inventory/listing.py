@@ -334,9 +334,12 @@ def _usd_per_hour(
     return price.counted_usd_per_hour * (count or 1), at_most
 
 
-def most_per_hour(tags: Mapping[str, str], hourly: float | None, count: int | None) -> float | None:
-    """Return USD per hour at autoscaling's maximum of instances; ``hourly`` is the price of ``count``."""
-    most = tags.get(keys.INSTANCE_BOUNDS, "").rpartition("-")[2]
+def most_per_hour(bounds: str | None, hourly: float | None, count: int | None) -> float | None:
+    """Return USD per hour at autoscaling's maximum; ``hourly`` is the price of ``count`` instances.
+
+    ``bounds`` is the tag `INSTANCE_BOUNDS` ("1-4"); None without autoscaling.
+    """
+    most = (bounds or "").rpartition("-")[2]
     return hourly if hourly is None or not most.isdigit() else hourly * max(1.0, int(most) / (count or 1))
 
 

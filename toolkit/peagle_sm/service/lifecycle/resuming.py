@@ -225,7 +225,7 @@ def _offer(
     session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
 ) -> ResumeOffer:
     hourly, at_most = price_per_hour(session, one, config)
-    most = most_per_hour(one.tags, hourly, config.instance_count)
+    most = most_per_hour(one.tags.get(keys.INSTANCE_BOUNDS), hourly, config.instance_count)
     now = now.replace(microsecond=0)
     hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
     expires_at = max(now + timedelta(hours=hours), lease or now)
