@@ -51,6 +51,16 @@ def test_two_servers_are_compared(servers: tuple[Running, Running], tmp_path: Pa
     assert results.arms[1].num_speculative_tokens == 3
 
 
+def test_too_few_conversations_for_a_verdict_are_named_first(
+    servers: tuple[Running, Running], tmp_path: Path
+) -> None:
+    arms = [f"none={servers[0].url}", f"p-eagle={servers[1].url}"]
+    options = ("--prompts", "3", "--max-tokens", "4", "--no-control", "--out", tmp_path / "r.jsonl")
+    result = run("compare", *arms, *options)
+    assert "3 prompts of 3 conversations" in result.stderr
+    assert "a verdict needs at least 8" in result.stderr
+
+
 def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running], tmp_path: Path) -> None:
     plain, fast = servers
     options = ("--no-control", *SMALL, "--out", tmp_path / "r.jsonl", "--format", "json")
@@ -120,6 +130,7 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
     declined = peagle(*options, answers="n\n")
     assert declined.exit_code == 15
     assert "cmp-tiny-none     none     0.00 USD/hour" in declined.stderr
+    assert "a verdict needs at least 8" in " ".join(declined.stderr.split()), "before anything is paid"
     assert "all of these at the same time; each is deleted after the measurement" in declined.stderr
     assert "Deploy cmp-tiny-none, cmp-tiny-p-eagle, measure them and delete them? [y/N]" in declined.stderr
     result = peagle(*options, "--yes", "--out", "r.jsonl")

@@ -49,6 +49,24 @@ def test_a_comparison_falls_with_either_side_and_only_at_that_load() -> None:
         assert found.withheld_comparisons == (ROW,)
 
 
+@pytest.mark.parametrize(
+    ("failed", "requests", "doubt"),
+    [
+        (1, 64, None),
+        (2, 64, "2 of 64 requests of p-eagle failed"),
+        (2, 200, None),
+        (3, 200, "3 of 200 requests of p-eagle failed"),
+    ],
+)
+def test_an_arm_that_failed_more_than_a_hundredth_has_no_verdict(
+    failed: int, requests: int, doubt: str | None
+) -> None:
+    """What fails is no random choice: who loses the prompts on which it is slow looks faster."""
+    some = replace(point(FINE), requests=requests, errors={"StreamError": failed})
+    (row,) = separate_withheld([some], [ROW]).comparisons
+    assert (row.doubt, row.significant) == (doubt, doubt is None)
+
+
 def test_each_load_is_told_once_with_its_arms() -> None:
     points = [point(LATE), replace(point(LATE), arm="none"), replace(point(SLOW), arm="eagle3")]
     (late,) = late_lines(points)

@@ -14,7 +14,7 @@ from peagle_sm.measure.results.records import (
     Percentiles,
     PointRecord,
 )
-from tests.measure.compare.simulating import ALONE, request
+from tests.measure.compare.simulating import ALONE, EIGHT, request
 
 ARM = ArmRecord("p-eagle", "p-eagle", 7, "fast")
 FINE = ClientHealth(True, None, 0.1, 0.1, 10)
@@ -65,6 +65,13 @@ def test_failed_requests_are_counted_and_the_first_is_told() -> None:
     )
     assert told.startswith(
         "none: 2 requests failed, so their 1 prompts are left out for all arms; first error: ModelError"
+    )
+
+
+def test_failed_requests_of_a_shared_window_are_missing_in_one_arm() -> None:
+    (told,) = notes(requests=[request("none", "p", error="ModelError", load=EIGHT)])
+    assert told.startswith(
+        "none: 1 requests failed, so their 1 prompts are missing in this arm's rates alone"
     )
 
 

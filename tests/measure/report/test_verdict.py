@@ -113,6 +113,8 @@ def test_a_proof_is_of_the_candidate_over_the_serving_head() -> None:
         headline = said(found)
         assert "1.31x" in headline
         assert headline.index("candidate") < headline.index("serving")
+        limits = verdict(view_of([found])).limits
+        assert any("decides by acceptance" in each for each in limits), "a busy serving head looks slow"
 
 
 def test_all_checks_passed_and_one_failed() -> None:

