@@ -59,7 +59,7 @@ class IntervalAxis:
                 shown.append(tick)
         labels = [self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown]
         if self.scale.log:
-            title += ", log scale"
+            title += " (log)"
         named = tag("text", title, x=_WIDTH / 2, y=-4, class_="axis", text_anchor="middle")
         if sides is None:
             return _cell(named, *labels, above=20)
@@ -74,10 +74,13 @@ class IntervalAxis:
         kind = "tick one" if tick == 1 else "tick end" if end else "tick"
         return tag("text", formatting.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
 
-    def cell(self, interval: Interval, look: Look, tone: str | None = None) -> Safe:
+    def cell(
+        self, interval: Interval, look: Look, tone: str | None = None, *, doubtful: bool = False
+    ) -> Safe:
         """Draw one interval with its value; the marker is hollow if the interval includes 1.
 
-        ``tone`` (good, bad or open) gives it the colour of its result, and shades the two sides of 1.
+        ``doubtful``: there is no verdict, so the marker is hollow. ``tone`` (good, bad or open) gives it the
+        colour of its result, and shades the two sides of 1.
         """
         low, high, x = (self.scale(v) for v in (interval.low, interval.high, interval.value))
         y = _HEIGHT / 2
@@ -87,7 +90,7 @@ class IntervalAxis:
             tag(
                 "g",
                 tag("path", d=f"M{low:.1f} {y - 4}v8m0 -4H{high:.1f}m0 -4v8", class_="interval"),
-                marker(look.shape, x, y, 4.2, hollow=not interval.shown),
+                marker(look.shape, x, y, 4.2, hollow=doubtful or not interval.shown),
                 class_=f"t-{tone}" if tone else look.classes,
             ),
         )
@@ -193,7 +196,10 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         *left,
         ("speed-up", _figure),
         ("95% interval", lambda row: formatting.span(row.ratio)),
-        (axis.head("speed-up (ratio)"), lambda row: axis.cell(row.ratio, view.look(row.faster))),
+        (
+            axis.head("speed-up"),
+            lambda row: _drawn(view, axis, row, row.ratio),
+        ),
     ]
     if any(row.acceptance_ratio or row.step_time_ratio for row in rows):
         columns += [
@@ -210,6 +216,10 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         words=range(len(left)),
         titled=not paired,
     )
+
+
+def _drawn(view: View, axis: IntervalAxis, row: ComparisonRecord, interval: Interval) -> Safe:
+    return axis.cell(interval, view.look(row.faster), doubtful=row.doubt is not None)
 
 
 def _factor(factor: Interval | None) -> str:
@@ -235,14 +245,18 @@ def _figure(row: ComparisonRecord) -> Safe:
 def _categories(view: View, row: ComparisonRecord) -> Safe:
     axis = IntervalAxis.over(row.categories.values())
     ranked = sorted(row.categories.items(), key=lambda item: -item[1].value)
-    look = view.look(row.faster)
     body = [
-        [name, formatting.ratio(found.value), formatting.span(found), axis.cell(found, look)]
+        [
+            name,
+            formatting.ratio(found.value),
+            formatting.span(found),
+            _drawn(view, axis, row, found),
+        ]
         for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
     caption += "" if row.doubt is None else f"; no verdict: {row.doubt}"
-    return table(["category", "speed-up", "95% interval", axis.head("speed-up (ratio)")], body, caption=caption)
+    return table(["category", "speed-up", "95% interval", axis.head("speed-up")], body, caption=caption)
 
 
 def _range(view: View) -> str:

@@ -161,7 +161,7 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     compared = any(one.compared_outputs for one in records)
     heads: list[Content] = [
         "slice",
-        axis.head("speed-up (ratio)", ("slower", "faster")),
+        axis.head("speed-up", ("slower", "faster")),
         "result",
         "speed-up",
         "interval",
@@ -172,7 +172,11 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
 
     def row(one: SliceRecord) -> list[Content]:
         found, tone = one.speed_up, _TONES.get(verdict(one), "open")
-        drawn = axis.empty() if found is None else axis.cell(found, view.look(one.arm), tone)
+        drawn = (
+            axis.empty()
+            if found is None
+            else axis.cell(found, view.look(one.arm), tone, doubtful=one.doubt is not None)
+        )
         value = formatting.DASH if found is None else formatting.ratio(found.value)
         cells: list[Content] = [drawn, _mark(one, words)]
         cells += [tag("strong", value) if found is not None and found.shown else value, span(found)]
@@ -186,7 +190,14 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
 def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     axis = IntervalAxis.of_shares(one.identity for one in records if one.identity is not None)
     lengths = any(one.acceptance_length for one in records)
-    heads: list[Content] = ["slice", axis.head("share of identical answers"), "result", "identical answers", "interval", "prompts"]
+    heads: list[Content] = [
+        "slice",
+        axis.head("identical answers"),
+        "result",
+        "identical answers",
+        "interval",
+        "prompts",
+    ]
     heads += ["accepted", "interval"] if lengths else []
 
     def row(one: SliceRecord) -> list[Content]:
