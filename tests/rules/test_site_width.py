@@ -1,6 +1,6 @@
 """What the documentation site can show beside its sidebars, without a browser.
 
-The site was rendered at 1280 and 400 px. A drawing made of characters cannot wrap: at 1280 px 100 columns fit.
+A drawing made of characters cannot wrap: 100 columns fit at 1280 px, as the site was rendered with Chromium.
 The text of an SVG file is legible where the picture is as wide as the style sheet makes it.
 """
 
