@@ -32,10 +32,14 @@ def section(results: Results) -> str:
         )
     said = verdict(view_of([results]))
     words = f"{said.headline} ({', '.join(said.limits)})"
+    # A picture of a wide page would have text of 4 px on a phone.
+    narrow = "(max-width: 600px)"
     picture = (
         "<picture>\n"
+        f'  <source media="{narrow} and (prefers-color-scheme: dark)" srcset="measure-narrow-dark.png">\n'
+        f'  <source media="{narrow}" srcset="measure-narrow-light.png">\n'
         '  <source media="(prefers-color-scheme: dark)" srcset="measure-dark.png">\n'
-        f'  <img alt="The report: {words}" src="measure-light.png">\n'
+        f'  <img alt="The beginning of the report: {words}" src="measure-light.png">\n'
         "</picture>"
     )
     again = f"```bash\n{command(results.header.config)}\n```"

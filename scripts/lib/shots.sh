@@ -26,10 +26,10 @@ page_height() {
   rm -f "$copy"
 }
 
-# shot PAGE WIDTH light|dark PICTURE: the whole page as a PNG.
+# shot PAGE WIDTH light|dark PICTURE [HEIGHT]: the page as a PNG, whole or its first HEIGHT pixels.
 shot() {
-  local html=$1 width=$2 scheme=$3 picture=$4 height
-  height=$(page_height "$html" "$width")
+  local html=$1 width=$2 scheme=$3 picture=$4 height=${5:-}
+  height=${height:-$(page_height "$html" "$width")}
   local options=(--window-size="$width,${height:-4000}" --screenshot="$picture")
   [[ $scheme == light ]] || options+=(--blink-settings=preferredColorScheme=0)
   headless "${options[@]}" "file://$html" >/dev/null

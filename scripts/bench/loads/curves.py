@@ -106,14 +106,15 @@ def figure(results: Results) -> str:
         y = number * height
         chart = k_chart(view, load, sorted(fits, key=lambda fit: fit.mode))
         place = f'<svg x="{_GAP}" y="{y + 2 * _GAP}" width="{HALF.width}" height="{HALF.height}" '
-        parts.append(f'<text class="title" x="{_GAP}" y="{y + _GAP}">{load.label}: tokens/s by K{mark}</text>')
+        title = f"{load.label}: tokens/s by K{mark}"
+        parts.append(f'<text class="title" x="{_GAP}" y="{y + _GAP}">{title}</text>')
         parts.append(str(chart(HALF, f"c{load.concurrency}")).replace("<svg ", place, 1))
     # One below the other: side by side, their text would be 8 px high on a page.
-    box = f"0 0 {HALF.width + 2 * _GAP:g} {len(panels) * height:g}"
+    width = f"{HALF.width + 2 * _GAP:g}"
     kind = results.header.provenance["machine_kind"]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" width="{HALF.width + 2 * _GAP:g}" role="img" '
-        f'aria-label="Output tokens per second by K at each load, {kind}">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {len(panels) * height:g}" '
+        f'width="{width}" role="img" aria-label="Output tokens per second by K at each load, {kind}">\n'
         f"<style>\n{_style()}\n</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
 

@@ -13,6 +13,9 @@ from peagle_sm.core.display import Safe, join, tag
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.charts import (
     HALF,
+    NARROW,
+    Bar,
+    BarChart,
     LineChart,
     Mark,
     Scale,
@@ -23,8 +26,10 @@ from peagle_sm.measure.report.charts import (
     spread,
 )
 from peagle_sm.measure.report.formatting import Look
+from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.report.speed_up import IntervalAxis
 from peagle_sm.measure.results.records import Interval
+from tests.measure.report import making
 
 VALUES = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 
@@ -120,3 +125,57 @@ def test_money(value: float | None, text: str) -> None:
 def test_text_is_escaped_once() -> None:
     assert tag("p", 'a < b & "c"', title='"<') == '<p title="&quot;&lt;">a &lt; b &amp; "c"</p>'
     assert join(Safe("<b>"), "<b>", None, 1.5) == "<b>&lt;b&gt;1.5"
+
+
+def titles(svg: str) -> list[str]:
+    return re.findall(r'<text[^>]*class="axis"[^>]*>([^<]*)</text>', svg)
+
+
+def test_a_line_chart_has_the_titles_of_both_axes() -> None:
+    chart = LineChart(
+        "t",
+        "d",
+        (Series("n", Look("blue", "circle"), (Mark(1.0, 5.0), Mark(2.0, 9.0))),),
+        "requests in flight",
+        "whole answer, p95, ms",
+        (1.0, 2.0),
+    )
+    assert sorted(titles(chart(HALF, "id"))) == ["requests in flight", "whole answer, p95, ms"]
+
+
+def test_a_bar_chart_has_an_axis_with_its_title_ticks_and_ranges() -> None:
+    look = Look("blue", "circle")
+    chart = BarChart(
+        "t", "d", (Bar("a", look, 90.0, 80.0, 103.0), Bar("b", look, 40.0)), "output tokens per second"
+    )
+    for size in (HALF, NARROW):
+        svg = chart(size, "id")
+        assert titles(svg) == ["output tokens per second"]
+        ticks = [float(text) for text in re.findall(r'class="tick"[^>]*>([\d.]+)<', svg)]
+        assert ticks[0] == 0
+        assert ticks[-1] >= 103
+        assert svg.count('class="range"') == 1
+        places = [float(value) for value in re.findall(r' (?:x|x1|x2)="([-\d.]+)"', svg)]
+        assert min(places) >= 0
+        assert max(places) <= size.width
+
+
+@pytest.mark.parametrize("sides", [None, ("slower", "faster")])
+def test_the_axis_of_intervals_has_its_title_within_the_drawing(sides: tuple[str, str] | None) -> None:
+    head = IntervalAxis.over([Interval(1.3, 1.2, 1.4)]).head("speed-up", sides)
+    assert titles(head) == ["speed-up (log)"]
+    _, top, _, height = (float(value) for value in re.search(r'viewBox="([^"]+)"', head)[1].split())  # type: ignore[index]
+    for y in re.findall(r' y="([-\d.]+)"', head):
+        assert top + 12 <= float(y) <= top + height
+    shares = IntervalAxis.of_shares([Interval(0.97, 0.95, 0.99)]).head("identical answers")
+    assert titles(shares) == ["identical answers"]
+
+
+def test_every_chart_of_a_report_has_the_titles_of_its_axes() -> None:
+    page = html_page([making.compared(), making.tuned()], title="t")
+    charts = re.findall(r'<svg[^>]*class="chart".*?</svg>', page, flags=re.DOTALL)
+    assert len(charts) > 10
+    assert {len(titles(chart)) for chart in charts} == {2}
+    heads = re.findall(r'<th[^>]*><svg[^>]*class="cell.*?</svg>', page)
+    assert heads
+    assert all(len(titles(head)) == 1 for head in heads)

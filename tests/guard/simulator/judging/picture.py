@@ -13,9 +13,9 @@ LEFT = 250
 STYLE = """
   :root { color-scheme: light dark; }
   .paper { fill: #ffffff; }
-  text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
+  text { font: 15.5px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
   .title { font-size: 17px; font-weight: 600; }
-  .small { font-size: 14.5px; fill: #57606a; }
+  .small { font-size: 15.5px; fill: #57606a; }
   .axis { stroke: #8c959f; stroke-width: 1; }
   .bound { stroke: #24292f; stroke-width: 1.5; stroke-dasharray: 4 3; }
   .flight { fill: #b42318; }

@@ -76,7 +76,7 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
 
     \b
     KIND is one of
-      cut                      the connection breaks: in a frame, between events, before the first byte
+      cut                      the connection breaks: in a frame, between events, or at the start
       stall                    the stream pauses for some seconds
       corrupt                  damaged bytes
       split                    the same bytes, split at other places

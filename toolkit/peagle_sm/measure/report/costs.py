@@ -22,7 +22,7 @@ from peagle_sm.core.plan.cost import (
     usd_per_million_tokens,
 )
 from peagle_sm.measure.compare.confidence_intervals import t_quantile
-from peagle_sm.measure.load.points import MOST_FAILED, Objective, is_withheld
+from peagle_sm.measure.load.points import MOST_FAILED, Objective, is_short, is_withheld
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
@@ -45,7 +45,7 @@ class CostRow:
     ``usd_per_hour`` is the arm's share of its endpoint's price. ``usd_per_million`` assumes full use,
     ``usd_low`` and ``usd_high`` are its 95% confidence interval over requests of this deployment (None if the
     file has no requests), ``usd_used`` assumes that only ``used`` of the capacity is used. ``misses`` lists
-    missed objectives and failed requests.
+    missed objectives, failed requests and a window that is too short.
     """
 
     arm: ArmRecord
@@ -132,7 +132,7 @@ def cost_rows(
                 used=used,
                 failed=sum(point.errors.values()) / point.requests if point.requests else 0.0,
                 price_source=note or source,
-                misses=(*_failures(point), *(objective.misses(point) if objective else ())),
+                misses=(*_faults(point), *(objective.misses(point) if objective else ())),
                 fleet=fleet_for(demand, serving) if demand else None,
                 run=run_of(point),
             )
@@ -140,11 +140,13 @@ def cost_rows(
     return tuple(rows)
 
 
-def _failures(point: PointRecord) -> tuple[str, ...]:
+def _faults(point: PointRecord) -> tuple[str, ...]:
+    """List what makes a cost that is too good: failed requests, and a rate that may be too high."""
     failed = sum(point.errors.values())
-    if failed <= MOST_FAILED * point.requests:
-        return ()
-    return (f"{failed} of {point.requests} requests failed",)
+    faults = (
+        [f"{failed} of {point.requests} requests failed"] if failed > MOST_FAILED * point.requests else []
+    )
+    return (*faults, *(["the window is too short"] if is_short(point) else []))
 
 
 def _copies(arm: ArmRecord) -> int:
@@ -175,7 +177,8 @@ def serving_of(
 def cheapest(rows: Sequence[CostRow]) -> CostRow | None:
     """Choose the row with the lowest cost for the demand, or per million tokens without a demand.
 
-    Rows with more than 1% failed requests, a missed objective or no price are excluded; None if none is left.
+    Rows with more than 1% failed requests, a window that is too short, a missed objective or no price are
+    excluded; None if none is left.
     """
     able = [row for row in rows if not row.misses and _money(row) is not None]
     return min(able, key=lambda row: (_money(row) or 0.0, -row.otps), default=None)

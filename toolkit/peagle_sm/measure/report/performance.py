@@ -8,7 +8,7 @@ from itertools import groupby
 
 from peagle_sm.core.display import Content, Safe, join, tag
 from peagle_sm.core.spec.endpoint_spec import k_at, table_text
-from peagle_sm.measure.load.points import late_lines, short_lines
+from peagle_sm.measure.load.points import is_short, late_lines, short_lines
 from peagle_sm.measure.report import formatting, tables
 from peagle_sm.measure.report.charts import HALF, THIRD, WIDE, LineChart, Mark, Series, both
 from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
@@ -62,9 +62,13 @@ def throughput(view: View) -> Section | None:
 
 
 def _leaders(view: View) -> str:
-    """Name the fastest arm at each load; the next section shows which differences are significant."""
+    """Name the fastest arm at each load; the next section shows which differences are significant.
+
+    A load with a window that is too short has none: its rates may be too high.
+    """
     best: list[tuple[str, Load]] = []
-    for load in view.loads():
+    short = {point.load for point in view.points if is_short(point)}
+    for load in (each for each in view.loads() if each not in short):
         rates = {
             arm.name: v[0]
             for arm in view.arms

@@ -168,7 +168,7 @@ def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None
         for arm in arms
     )
     return LineChart(
-        title=f"{figure.name} by {_X_TITLE[kind]}",
+        title=f"{figure.name}, by {_X_TITLE[kind]}",
         description=_description(view, figure, arms, loads),
         series=series,
         x_title=_X_TITLE[kind],
@@ -194,7 +194,7 @@ def _marks(view: View, figure: Figure, arm: str, loads: list[Load]) -> tuple[Mar
 def _bars(view: View, figure: Figure, arms: list[ArmRecord], load: Load) -> BarChart:
     found = ((arm.name, values(view, figure, arm.name, load)) for arm in arms)
     return BarChart(
-        title=f"{figure.name} at {load.label}",
+        title=f"{figure.name}, at {load.label}",
         description=_description(view, figure, arms, [load]),
         bars=tuple(Bar(view.label(name), view.look(name), *value) for name, value in found if value),
         x_title=figure.name,

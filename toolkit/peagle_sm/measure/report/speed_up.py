@@ -59,7 +59,7 @@ class IntervalAxis:
                 shown.append(tick)
         labels = [self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown]
         if self.scale.log:
-            title += ", log scale"
+            title += " (log)"
         named = tag("text", title, x=_WIDTH / 2, y=-4, class_="axis", text_anchor="middle")
         if sides is None:
             return _cell(named, *labels, above=20)
@@ -79,7 +79,8 @@ class IntervalAxis:
     ) -> Safe:
         """Draw one interval with its value; the marker is hollow if it is ``doubtful`` or includes 1.
 
-        ``tone`` (good, bad or open) gives it the colour of its result, and shades the two sides of 1.
+        ``doubtful``: there is no verdict, so the marker is hollow. ``tone`` (good, bad or open) gives it the
+        colour of its result, and shades the two sides of 1.
         """
         low, high, x = (self.scale(v) for v in (interval.low, interval.high, interval.value))
         y = _HEIGHT / 2
@@ -196,8 +197,8 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         ("speed-up", _figure),
         ("95% interval", lambda row: formatting.span(row.ratio)),
         (
-            axis.head("speed-up (ratio)"),
-            lambda row: axis.cell(row.ratio, view.look(row.faster), doubtful=row.doubt is not None),
+            axis.head("speed-up"),
+            lambda row: _drawn(view, axis, row, row.ratio),
         ),
     ]
     if any(row.acceptance_ratio or row.step_time_ratio for row in rows):
@@ -215,6 +216,10 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         words=range(len(left)),
         titled=not paired,
     )
+
+
+def _drawn(view: View, axis: IntervalAxis, row: ComparisonRecord, interval: Interval) -> Safe:
+    return axis.cell(interval, view.look(row.faster), doubtful=row.doubt is not None)
 
 
 def _factor(factor: Interval | None) -> str:
@@ -240,19 +245,18 @@ def _figure(row: ComparisonRecord) -> Safe:
 def _categories(view: View, row: ComparisonRecord) -> Safe:
     axis = IntervalAxis.over(row.categories.values())
     ranked = sorted(row.categories.items(), key=lambda item: -item[1].value)
-    look, doubtful = view.look(row.faster), row.doubt is not None
     body = [
         [
             name,
             formatting.ratio(found.value),
             formatting.span(found),
-            axis.cell(found, look, doubtful=doubtful),
+            _drawn(view, axis, row, found),
         ]
         for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
     caption += "" if row.doubt is None else f"; no verdict: {row.doubt}"
-    return table(["category", "speed-up", "95% interval", axis.head("speed-up (ratio)")], body, caption=caption)
+    return table(["category", "speed-up", "95% interval", axis.head("speed-up")], body, caption=caption)
 
 
 def _range(view: View) -> str:

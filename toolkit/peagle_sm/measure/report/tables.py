@@ -23,6 +23,7 @@ from peagle_sm.measure.report.verdict import checked, scored, verdict
 from peagle_sm.measure.report.view import Shown, View, cautions
 from peagle_sm.measure.results.records import (
     Alternative,
+    ComparisonRecord,
     FitRecord,
     Interval,
     KPoint,
@@ -139,13 +140,19 @@ def ratios(view: View) -> Table | None:
             row.load.label,
             formatting.ratio(row.ratio.value),
             formatting.span(row.ratio),
-            "yes" if row.significant else "no",
+            _significance(row),
             f"{row.units} {row.over}",
             str(row.deployments),
         )
         for row in ordered(view)
     )
     return _with_runs(view, Table("Speed-up", heads, rows, ("speed-up", "deployments")), ordered(view), 3)
+
+
+def _significance(row: ComparisonRecord) -> str:
+    if row.doubt is not None:
+        return f"no verdict: {row.doubt}"
+    return "yes" if row.significant else "no"
 
 
 def best_k(view: View) -> Table | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_sm.core.spec.endpoint_spec import table_text
+from peagle_sm.measure.load.points import is_short
 from peagle_sm.measure.report import formatting
 from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.report.view import View, load_value
@@ -233,6 +234,8 @@ def _of_points(view: View) -> Verdict:
     limits = [name] if (name := workload_name(view)) is not None else []
     if (temperature := temperature_of(view, point.load)) is not None:
         limits.append(f"temperature {temperature:g}")
+    if is_short(point):
+        limits.append("rate may be too high: the window is too short")
     if len({each.arm for each in view.points}) > 1:
         limits.append("no confidence interval: use `peagle-sm compare`")
     headline = f"{_begun(label)}: {figure} at {point.load.label}"

@@ -161,7 +161,7 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     compared = any(one.compared_outputs for one in records)
     heads: list[Content] = [
         "slice",
-        axis.head("speed-up (ratio)", ("slower", "faster")),
+        axis.head("speed-up", ("slower", "faster")),
         "result",
         "speed-up",
         "interval",
@@ -190,7 +190,14 @@ def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
 def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
     axis = IntervalAxis.of_shares(one.identity for one in records if one.identity is not None)
     lengths = any(one.acceptance_length for one in records)
-    heads: list[Content] = ["slice", axis.head("share of identical answers"), "result", "identical answers", "interval", "prompts"]
+    heads: list[Content] = [
+        "slice",
+        axis.head("identical answers"),
+        "result",
+        "identical answers",
+        "interval",
+        "prompts",
+    ]
     heads += ["accepted", "interval"] if lengths else []
 
     def row(one: SliceRecord) -> list[Content]:
