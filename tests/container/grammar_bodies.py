@@ -19,10 +19,23 @@ class Grammars:
         self.chance = chance
         self._names = 0
 
-    def name(self) -> str:
-        """Return a name that no other property has."""
+    def name(self, chars: int = 0) -> str:
+        """Return a name that no other property has; ``chars`` are random letters before its number."""
         self._names += 1
-        return f"k{self._names}"
+        return f"k{self.letters(chars)}{self._names}"
+
+    def letters(self, chars: int) -> str:
+        """Return random letters."""
+        return "".join(self.chance.choices("abcdefghijklmnopqrstuvwxyz_", k=chars))
+
+    def texts(self) -> list[str]:
+        """Return different texts; some begin alike, for a few or thousands of characters."""
+        count = self.chance.choice([1, 2, 3, 8, 30, 200, 1000])
+        chars = self.chance.choice([0, 3, 10, 30, 100, 500, 2000, 4000])
+        chars = min(chars, 60_000 // count)
+        shared = self.chance.choice(["", "", "y", "一", "\x01", '"', "the quick brown fox "])
+        begin = (shared * chars)[:chars]
+        return [f"{begin or self.letters(chars)}{each}" for each in range(count)]
 
     def quantifier(self) -> str:
         """Return one of every kind of repetition."""
@@ -101,6 +114,10 @@ class Grammars:
                 {"enum": list(range(count))},
                 {"const": long},
                 {"enum": ["x" * each for each in range(min(count, 300))]},
+                {"enum": self.texts()},
+                {"anyOf": [{"const": text} for text in self.texts()[:60]]},
+                {"const": {text: each for each, text in enumerate(self.texts())}},
+                {"const": [self.letters(9) for _ in range(count)]},
             ]
         )
 
@@ -108,7 +125,8 @@ class Grammars:
         """Return a schema of an object."""
         count = self.chance.choice([1, 2, 3, 5, 20] if depth else [1, 3, 10, 30, 60, 100, 200, 400, 1200])
         alike = self.schema(depth + 1) if count > 10 else None
-        names = [self.name() for _ in range(count)]
+        chars = self.chance.choice([0, 0, 0, 3, 8, 20, 60, 300])
+        names = [self.name(min(chars, 30_000 // count)) for _ in range(count)]
         many = self.chance.random() < 0.3  # of different schemas
         properties = {name: alike or self.schema(depth + 1) for name in names}
         if many and alike is not None:
@@ -195,7 +213,7 @@ class Grammars:
 
     def tag(self, depth: int = 0) -> dict[str, Any]:
         """Return a format of a structural tag."""
-        kinds = ["json_schema", "regex", "const_string", "any_text", "grammar"]
+        kinds = ["json_schema", "regex", "const_string", "any_text", "grammar", "excludes", "tag", "tags"]
         kinds += ["sequence", "or", "optional", "star", "plus", "repeat"] * (depth < 4)
         kind = self.chance.choice(kinds)
 
@@ -205,7 +223,8 @@ class Grammars:
         fields: dict[str, Callable[[], dict[str, Any]]] = {
             "json_schema": lambda: {"json_schema": self.schema(3)},
             "regex": lambda: {"pattern": self.pattern()},
-            "const_string": lambda: {"value": "x" * self.chance.choice([0, 1, 100])},
+            "const_string": lambda: {"value": self.chance.choice(["", "x", self.texts()[0]])},
+            "tag": lambda: {"begin": self.texts()[0], "content": below(), "end": self.texts()[0]},
             "grammar": lambda: {"grammar": self.ebnf()},
             "sequence": lambda: {"elements": [below() for _ in range(3)]},
             "or": lambda: {"elements": [below() for _ in range(3)]},
@@ -216,7 +235,22 @@ class Grammars:
         }
         if kind in fields:
             return {"type": kind} | fields[kind]()
+        if kind == "excludes":
+            return {"type": "any_text", "excludes": self.texts()}
+        if kind == "tags":
+            return self.tags()
         return {"type": kind} | ({} if kind == "any_text" else {"content": below()})
+
+    def tags(self) -> dict[str, Any]:
+        """Return tags that begin after triggers, or between separators."""
+        begins = [f"<{text}>" for text in self.texts()[:200]]
+        end = self.chance.choice(["</f>", self.letters(40)])
+        tags = [
+            {"type": "tag", "begin": begin, "content": {"type": "any_text"}, "end": end} for begin in begins
+        ]
+        if self.chance.random() < 0.5:
+            return {"type": "triggered_tags", "triggers": ["<"], "tags": tags}
+        return {"type": "tags_with_separator", "separator": ",", "tags": tags}
 
     def grammar(self) -> tuple[str, Any]:
         """Return the kind of a grammar (a field of ``structured_outputs``) and its value."""
@@ -229,6 +263,8 @@ class Grammars:
             return kind, self.ebnf()
         if kind == "structural_tag":
             return kind, {"type": "structural_tag", "format": self.tag()}
+        if kind == "choice" and self.chance.random() < 0.7:
+            return kind, self.texts()
         if kind == "choice":
             return kind, [
                 f"{'y' * (each % 200)}{each}" for each in range(self.chance.choice([1, 20, 300, 2000]))

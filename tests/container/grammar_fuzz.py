@@ -1,9 +1,9 @@
 """Compile, in the engine's own xgrammar, every generated grammar that passes the gate, and measure its cost.
 
-``python -m tests.container.grammar_fuzz --grammars 10000 --seed 1`` in the engine's Python. Each grammar is
-compiled in a process of its own, so that one that ends it is a result. CPU seconds are of the parsing (in
-vLLM: in the API server) and of the compilation (in the engine); a step is one mask of the vocabulary. It
-prints one JSON object; "above" must be empty.
+``python -m tests.container.grammar_fuzz --grammars 10000 --seed 1`` in the engine's Python. It compiles in
+other processes, so that a grammar that ends one is a result. CPU seconds are of the parsing (in vLLM: in the
+API server) and of the compilation (in the engine); a step is one mask of the vocabulary. It prints one JSON
+object; "above" must be empty.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import signal
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,18 @@ from tests.container.grammar_bodies import Grammars
 
 ROOT = Path(__file__).parents[2]
 MOST_CPU_S = 1.0
+_IN_A_PROCESS = 50  # grammars
 _STEPS = 48  # masks for each grammar
 _GIVEN_UP_S = 8  # CPU seconds after which a process is ended
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Grammar to measure: its number or file, its field of ``structured_outputs`` and its value."""
+
+    number: int | str
+    kind: str
+    value: Any
 
 
 def tokenizer_info() -> Any:
@@ -42,32 +55,46 @@ def tokenizer_info() -> Any:
     return xgrammar.TokenizerInfo.from_huggingface(AutoTokenizer.from_pretrained(weights))
 
 
-def measure(kind: str, value: Any, tokens: Any, seed: int = 0) -> dict[str, Any]:
-    """Return the CPU seconds of a grammar in a process of its own, and the signal that ended it, if any."""
+def measure(entries: Sequence[Entry], tokens: Any) -> Iterator[dict[str, Any]]:
+    """Yield the CPU seconds of each grammar, and the signal that ended its process, if any.
+
+    One process compiles them in turn. A grammar that ends it, or takes too long, ends only that process; the
+    next one goes on behind it.
+    """
+    at = 0
+    while at < len(entries):
+        results, status = _in_a_process(entries[at:], tokens)
+        if os.WIFSIGNALED(status):
+            results[-1]["signal"] = signal.Signals(os.WTERMSIG(status)).name
+        yield from results
+        at += len(results)
+
+
+def _in_a_process(entries: Sequence[Entry], tokens: Any) -> tuple[list[dict[str, Any]], int]:
+    """Return the results of grammars up to the one that ends the process, and the process's status."""
     readable, writable = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(readable)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (_GIVEN_UP_S, _GIVEN_UP_S + 1))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        try:
-            _compile(kind, value, tokens, writable, random.Random(seed))
-        except Exception as error:
-            _write(writable, error=f"{type(error).__name__}: {error}"[:200])
+        for entry in entries:
+            _write(writable, number=entry.number)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_s()) + _GIVEN_UP_S, resource.RLIM_INFINITY))
+            try:
+                _compile(entry.kind, entry.value, tokens, writable, random.Random(entry.number))
+            except Exception as error:
+                _write(writable, error=f"{type(error).__name__}: {error}"[:200])
         os._exit(0)
     os.close(writable)
-    content = b""
-    while part := os.read(readable, 65_536):
-        content += part
-    os.close(readable)
-    _, status, used = os.wait4(process, 0)
-    result: dict[str, Any] = {"parse_s": 0.0, "compile_s": 0.0, "step_s": 0.0}
-    for line in content.decode().splitlines():
-        result.update(json.loads(line))
-    if os.WIFSIGNALED(status):
-        result["signal"] = signal.Signals(os.WTERMSIG(status)).name
-    return {**result, "cpu_s": used.ru_utime + used.ru_stime, "memory_mib": used.ru_maxrss // 1024}
+    with os.fdopen(readable) as lines:
+        figures = [json.loads(line) for line in lines]
+    results: list[dict[str, Any]] = []
+    for figure in figures:
+        if "number" in figure:
+            results.append({"parse_s": 0.0, "compile_s": 0.0, "step_s": 0.0})
+        results[-1].update(figure)
+    return results, os.waitpid(process, 0)[1]
 
 
 def _compile(kind: str, value: Any, tokens: Any, out: int, chance: random.Random) -> None:
@@ -115,40 +142,60 @@ def _write(out: int, **figures: Any) -> None:
 
 def campaign(grammars: int, seed: int) -> dict[str, Any]:
     """Measure each of ``grammars`` generated grammars that passes the gate; the same seed makes the same."""
-    tokens, made = tokenizer_info(), Grammars(random.Random(seed))
-    counts = Counter[str]()
+    generator = Grammars(random.Random(seed))
+    counts = Counter[str](grammars=grammars)
+    passed: list[Entry] = []
     above: list[dict[str, Any]] = []
-    slowest = {"parse_s": 0.0, "compile_s": 0.0, "step_s": 0.0, "memory_mib": 0}
+    slowest = {"cpu_s": 0.0, "parse_s": 0.0, "compile_s": 0.0, "step_s": 0.0}
+    tokens = tokenizer_info()
     for number in range(grammars):
-        kind, value = made.grammar()
-        body = {"messages": [{"role": "user", "content": "x"}], "structured_outputs": {kind: value}}
-        counts["grammars"] += 1
-        if judge(json.dumps(body).encode(), Limits()) is not None:
-            continue
-        counts["passed"] += 1
-        counts[f"passed {kind}"] += 1
-        found = measure(kind, value, tokens, number)
-        counts["refused by the engine"] += "error" in found
-        slowest = {name: max(most, round(found[name], 3)) for name, most in slowest.items()}
-        if (
-            "signal" in found
-            or found["parse_s"] + found["compile_s"] > MOST_CPU_S
-            or found["step_s"] > MOST_CPU_S
-        ):
-            above.append({**found, "number": number, kind: json.dumps(value)[:2000]})
-            print(json.dumps(above[-1])[:700], file=sys.stderr, flush=True)
-    return {**counts, "above_count": len(above), "above": above[:20], "slowest": slowest, "seed": seed}
+        entry = Entry(number, *generator.grammar())
+        if passes(entry):
+            passed.append(entry)
+            counts.update(["passed", f"passed {entry.kind}"])
+        if len(passed) == _IN_A_PROCESS or number == grammars - 1:
+            for each, result in zip(passed, measure(passed, tokens), strict=True):
+                result["cpu_s"] = result["parse_s"] + result["compile_s"]
+                counts["refused by the engine"] += "error" in result
+                slowest = {name: max(most, round(result[name], 3)) for name, most in slowest.items()}
+                if "signal" in result or max(result["cpu_s"], result["step_s"]) > MOST_CPU_S:
+                    above.append({**result, each.kind: json.dumps(each.value)[:2000]})
+                    print(json.dumps(above[-1])[:700], file=sys.stderr, flush=True)
+            passed = []
+    engine = {"xgrammar": version("xgrammar"), "vllm": version("vllm"), "cpu": processor()}
+    return {
+        **counts,
+        "above_count": len(above),
+        "above": above[:20],
+        "slowest": slowest,
+        "seed": seed,
+    } | engine
+
+
+def passes(entry: Entry) -> bool:
+    """Return whether a grammar passes the gate."""
+    body = {"messages": [{"role": "user", "content": "x"}], "structured_outputs": {entry.kind: entry.value}}
+    return judge(json.dumps(body).encode(), Limits()) is None
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model\t")]
+    return f"{names[0]}, model {models[0]}" if names and models else "unknown"
 
 
 def real_schemas() -> list[str]:
     """Return the real schemas that xgrammar refuses, or that cost it more than a second of CPU."""
-    tokens, failed = tokenizer_info(), []
-    for line in Path(__file__).with_name("real_schemas.jsonl").read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        found = measure("json", entry["schema"], tokens)
-        if found.keys() & {"error", "signal"} or found["parse_s"] + found["compile_s"] > MOST_CPU_S:
-            failed.append(entry["file"])
-    return failed
+    lines = Path(__file__).with_name("real_schemas.jsonl").read_text(encoding="utf-8").splitlines()
+    schemas = [json.loads(line) for line in lines]
+    entries = [Entry(schema["file"], "json", schema["schema"]) for schema in schemas]
+    return [
+        str(result["number"])
+        for result in measure(entries, tokenizer_info())
+        if result.keys() & {"error", "signal"} or result["parse_s"] + result["compile_s"] > MOST_CPU_S
+    ]
 
 
 def main() -> None:
