@@ -158,6 +158,34 @@ def test_the_smallest_instance_on_which_it_fits_is_the_default() -> None:
     assert large.memory.fits
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "instance"),
+    [
+        ("Llama-3.3-70B-Instruct", 4, "ml.g6e.12xlarge"),
+        ("Mixtral-8x7B-Instruct-v0.1", 4, "ml.g6e.12xlarge"),
+        ("DeepSeek-V3", 8, "ml.p5en.48xlarge"),
+    ],
+)
+def test_a_large_model_is_split_over_gpus_by_default(name: str, gpus: int, instance: str) -> None:
+    """On one GPU Llama 3.3 70B needs a B200: 142 USD an hour with seven idle GPUs, instead of 13."""
+    plan = plan_with(PUBLIC[name]["config"])
+    assert (plan.spec.serving.tensor_parallel_size, plan.draft.instance_types) == (gpus, (instance,))
+    assert errors(plan) == []
+    assert plan.unused_gpus == 0
+    container = plan.parameters("create_model")["PrimaryContainer"]
+    assert container["Environment"]["SM_VLLM_TENSOR_PARALLEL_SIZE"] == str(gpus)
+    assert ("GPUs per replica", str(gpus)) in plan.card().fields
+
+
+def test_a_given_number_of_gpus_or_instance_is_kept() -> None:
+    config = PUBLIC["Llama-3.3-70B-Instruct"]["config"]
+    assert plan_with(config, serving={"tensor_parallel_size": 1}).spec.serving.tensor_parallel_size == 1
+    placed = plan_with(config, placement={"instance_types": ["ml.g6e.12xlarge"]})
+    assert placed.spec.serving.tensor_parallel_size == 1
+    [message] = errors(placed)
+    assert "ml.g6e.12xlarge" in message
+
+
 def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:
     """MLA's latent is whole on each GPU, and so are the 4 KV heads of Qwen3-235B on 8 GPUs, twice."""
     for name, copies in (("DeepSeek-V3", 8), ("Qwen3-235B-A22B", 2), ("Llama-3.3-70B-Instruct", 1)):

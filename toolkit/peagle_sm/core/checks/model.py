@@ -106,7 +106,7 @@ def memory(draft: Draft) -> Findings:
         )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
-        yield f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB"
+        yield f"the model does not fit: needs {need:.1f} GB; available: {fit.place}"
 
 
 def _own_context(draft: Draft) -> Edits:

@@ -21,7 +21,7 @@ _SHARE_VARIABLE = "SM_VLLM_GPU_MEMORY_UTILIZATION"
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """Memory fit of one replica in GB of 10^9 bytes; ``lines`` shows the sum."""
+    """Memory fit of one replica in GB of 10^9 bytes; ``lines`` shows the sum, ``place`` where it runs."""
 
     weights_gb: float
     head_gb: float
@@ -31,6 +31,7 @@ class MemoryFit:
     fits: bool
     lines: tuple[str, ...]
     limit: CacheLimit | None = None
+    place: str = ""
 
     @property
     def free_gb(self) -> float:
@@ -42,6 +43,7 @@ class MemoryFit:
 class _Room:
     available_gb: float
     overhead_gb: float
+    place: str
     lines: tuple[str, ...]
 
 
@@ -79,6 +81,7 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
         return _Room(
             memory,
             HOST_OVERHEAD_GB,
+            f"{memory:g} GB, host memory of {name}",
             (
                 f"overhead     {HOST_OVERHEAD_GB:8.2f} GB  engine processes on a CPU, measured",
                 f"available    {memory:8.2f} GB  host memory of {name}",
@@ -88,13 +91,15 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
     total = gpus * entry.gpu_memory_gb
     share = _gpu_share(draft)
     overhead = gpus * GPU_OVERHEAD_GB + (1 - share) * total
+    place = f"{gpus} x {entry.gpu_memory_gb:g} GB ({entry.gpu}) of {name}"
     return _Room(
         total,
         overhead,
+        place,
         (
             f"overhead     {overhead:8.2f} GB  {1 - share:.0%} that vLLM keeps free + "
             f"{GPU_OVERHEAD_GB:g} GB a GPU for activations (assumed)",
-            f"available    {total:8.2f} GB  {gpus} x {entry.gpu_memory_gb:g} GB ({entry.gpu}) of {name}",
+            f"available    {total:8.2f} GB  {place}",
         ),
     )
 
@@ -141,6 +146,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         available_gb=room.available_gb,
         fits=fits,
         lines=lines,
+        place=room.place,
         limit=limit,
     )
 

@@ -42,6 +42,8 @@ _HEAD_ROOM_GB = 1.0
 """Memory for a draft head when an instance is chosen: most heads of small models need less."""
 _SIZES = ("2xlarge", "4xlarge", "xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "48xlarge")
 """Sizes of instances with equal GPUs, best first: with 2xlarge the host's memory holds the weights."""
+_PARALLEL_SIZES = (1, 2, 4, 8)
+"""GPUs per replica to choose from, if the spec has neither that number nor an instance type."""
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
 
 
@@ -342,37 +344,53 @@ class _Resolver:
         return self.model.default_instance_types or (self._smallest_instance(),)
 
     def _smallest_instance(self) -> str:
-        """Return the instance with the least GPU memory on which the model fits; else that with the most."""
-        serving, model = self.spec.serving, self.model
-        gpus = serving.tensor_parallel_size
-        tokens = serving.max_model_len or model.default_max_model_len or 0
-        cache = kv_cache_gb(model.attention or (), tokens, serving.kv_cache_dtype, gpus)
-        needed = (
-            (model.weights_gb or 0.0)
-            + cache
-            + (_HEAD_ROOM_GB if self.spec.speculation.mode != "none" else 0.0)
-        )
-        enough = {
-            name: entry
-            for name, entry in self.catalog.instances.items()
-            if entry.gpu_count >= gpus * serving.data_parallel_size
-        }
+        """Return the instance with the least GPU memory on which the model fits; else that with the most.
 
-        def order(name: str) -> tuple[float, int, str]:
-            entry, size = enough[name], name.rpartition(".")[2]
-            rank = _SIZES.index(size) if size in _SIZES else len(_SIZES)
-            return entry.gpu_count * entry.gpu_memory_gb, rank, name
+        The spec of the result has the number of GPUs per replica with which it fits.
+        """
+        options = [(size, name) for size in self._parallel_sizes() for name in self._instances_with(size)]
+        fitting = [option for option in options if self._fits(*option)]
+        if not fitting:
+            known = self.catalog.instances
+            most = max((name for _, name in options), key=lambda name: known[name].gpu_memory_gb, default=None)
+            return most or max(known, key=lambda name: known[name].gpu_memory_gb)
 
-        fitting = [
-            name
-            for name, entry in enough.items()
-            if gpus * (entry.gpu_memory_gb * GPU_SHARE - GPU_OVERHEAD_GB) >= needed
+        def order(option: tuple[int, str]) -> tuple[float, bool, int, int, str]:
+            size, name = option
+            entry, host = self.catalog.instances[name], name.rpartition(".")[2]
+            rank = _SIZES.index(host) if host in _SIZES else len(_SIZES)
+            unpriced = self.catalog.price(name, self.region) is None
+            return entry.gpu_count * entry.gpu_memory_gb, unpriced, size, rank, name
+
+        size, name = min(fitting, key=order)
+        if size != self.spec.serving.tensor_parallel_size:
+            serving = self.spec.serving.model_copy(update={"tensor_parallel_size": size})
+            self.spec = self.spec.model_copy(update={"serving": serving})
+        return name
+
+    def _parallel_sizes(self) -> list[int]:
+        """Return the GPUs per replica to choose from: the spec's, else those that can split the heads."""
+        serving, heads = self.spec.serving, self.model.attention_heads
+        if "tensor_parallel_size" in serving.model_fields_set or heads is None:
+            return [serving.tensor_parallel_size]
+        kv_heads = {group.kv_heads for group in self.model.attention or ()}
+        return [
+            size
+            for size in _PARALLEL_SIZES
+            if heads % size == 0 and all(few % size == 0 or size % few == 0 for few in kv_heads)
         ]
-        if fitting:
-            return min(fitting, key=order)
-        return max(
-            enough or self.catalog.instances, key=lambda name: self.catalog.instances[name].gpu_memory_gb
-        )
+
+    def _instances_with(self, size: int) -> list[str]:
+        needed = size * self.spec.serving.data_parallel_size
+        return [name for name, entry in self.catalog.instances.items() if entry.gpu_count >= needed]
+
+    def _fits(self, size: int, name: str) -> bool:
+        serving, model = self.spec.serving, self.model
+        tokens = serving.max_model_len or model.default_max_model_len or 0
+        cache = kv_cache_gb(model.attention or (), tokens, serving.kv_cache_dtype, size)
+        head = _HEAD_ROOM_GB if self.spec.speculation.mode != "none" else 0.0
+        usable = self.catalog.instances[name].gpu_memory_gb * GPU_SHARE - GPU_OVERHEAD_GB
+        return size * usable >= (model.weights_gb or 0.0) + cache + head
 
     def _registry(self) -> str | None:
         entry = self.catalog.regions.get(self.region)
@@ -516,6 +534,7 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
     chosen = _Resolver(spec, context, catalog)
     head_id, head = chosen.head()
     types = chosen.instance_types()
+    spec = chosen.spec
     tokens = spec.speculation.num_speculative_tokens
     mode = spec.speculation.mode
     if mode == "none":

@@ -154,7 +154,12 @@ class SpeculationSpec(SpecPart):
 class ServingSpec(SpecPart):
     """Engine settings."""
 
-    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs per replica.")
+    tensor_parallel_size: int = Field(
+        default=1,
+        ge=1,
+        description="GPUs per replica; left out for a model of your own without instance_types, as many as it "
+        "needs.",
+    )
     data_parallel_size: int = Field(default=1, ge=1, description="Replicas on one instance.")
     max_model_len: int | None = Field(
         default=None, ge=1, description="Longest context in tokens; left out, the catalogue's figure."
