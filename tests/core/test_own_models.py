@@ -198,6 +198,33 @@ def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:
         assert plan.memory.kv_cache_gb == pytest.approx(copies * PUBLIC[name]["kv_bytes"] / 1e6, abs=1e-4)
 
 
+def test_an_unknown_model_type_is_counted_by_its_class() -> None:
+    """Kimi K2 (1,026 billion on its card) has DeepSeek-V3's class and a model_type of its own."""
+    config = {
+        **PUBLIC["DeepSeek-V3"]["config"],
+        "model_type": "kimi_k2",
+        "n_routed_experts": 384,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 64,
+        "first_k_dense_replace": 1,
+        "num_nextn_predict_layers": 0,
+        "vocab_size": 163840,
+    }
+    facts = read_config(config, "kimi")
+    assert facts.parameters is not None
+    assert facts.parameters.total / 1e9 == pytest.approx(1026, rel=0.02)
+
+
+def test_the_advice_for_a_model_of_the_hub_is_a_spec_that_parses() -> None:
+    with pytest.raises(SpecError) as error:
+        load_catalog().model("meta-llama/Llama-3.3-70B-Instruct")
+    advice = str(error.value.next_step)
+    written = advice[advice.index("model: {") : advice.index("}") + 1]
+    spec = parse_spec(f"name: demo\n{written}\n", "peagle.yaml")
+    assert spec.own_model is not None
+    assert spec.own_model.config == "meta-llama/Llama-3.3-70B-Instruct"
+
+
 QUANTIZED = [
     ({"quant_method": "fp8"}, 1.0),
     ({"quant_method": "awq", "bits": 4, "group_size": 128}, 0.5 + 2.5 / 128),

@@ -320,7 +320,11 @@ class _Resolver:
                     "speculation.draft_head",
                     f"speculation.draft_head: found nothing; {needed}",
                     "Set speculation.draft_head"
-                    + ("." if of_mode else ", and head_uri to the S3 prefix of its files."),
+                    + (
+                        "."
+                        if of_mode
+                        else " to the S3 prefix of its files, or to its name with that prefix as head_uri."
+                    ),
                 )
             return None, None
         entry = self.catalog.heads.get(head_id)
@@ -352,7 +356,9 @@ class _Resolver:
         fitting = [option for option in options if self._fits(*option)]
         if not fitting:
             known = self.catalog.instances
-            most = max((name for _, name in options), key=lambda name: known[name].gpu_memory_gb, default=None)
+            most = max(
+                (name for _, name in options), key=lambda name: known[name].gpu_memory_gb, default=None
+            )
             return most or max(known, key=lambda name: known[name].gpu_memory_gb)
 
         def order(option: tuple[int, str]) -> tuple[float, bool, int, int, str]:

@@ -465,7 +465,12 @@ class EndpointSpec(SpecPart):
         if scaling.min_instances is not None and (scaling.min_instances == 0) != to_zero:
             raise ValueError(
                 f"autoscaling.min_instances: found {scaling.min_instances} with lifecycle.idle "
-                f"{self.lifecycle.idle!r}; allowed: {'0' if to_zero else '1 or more'}, or leave it out"
+                f"{self.lifecycle.idle!r}; allowed: "
+                + (
+                    "0, or lifecycle.idle: turn-off"
+                    if to_zero
+                    else "1 or more, or lifecycle.idle: scale-to-zero"
+                )
             )
         least, most = self.instance_bounds
         if not max(1, least) <= count <= most:
