@@ -133,8 +133,8 @@ def _read(own: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
         if _ADAPTER in folder.sizes:
             raise SpecError(
                 f"model.config: {folder.place} is a LoRA adapter ({_ADAPTER}); allowed: a whole model",
-                next_step="Merge the adapter into its base model (PEFT: merge_and_unload), and give the folder of the "
-                "result.",
+                next_step="Merge the adapter into its base model (PEFT: merge_and_unload). "
+                "Give the folder of the result.",
             )
         raise SpecError(
             f"model.config: {folder.place} has no {CONFIG}",

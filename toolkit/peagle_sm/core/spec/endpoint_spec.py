@@ -157,8 +157,8 @@ class ServingSpec(SpecPart):
     tensor_parallel_size: int = Field(
         default=1,
         ge=1,
-        description="GPUs per replica; left out for a model of your own without instance_types, as many as it "
-        "needs.",
+        description="GPUs per replica; left out for a model of your own without instance_types, as many as "
+        "it needs.",
     )
     data_parallel_size: int = Field(default=1, ge=1, description="Replicas on one instance.")
     max_model_len: int | None = Field(

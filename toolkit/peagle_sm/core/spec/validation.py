@@ -273,9 +273,10 @@ def _step_for_unknown(field: str, model: type[BaseModel], siblings: Sequence[str
     if places := _places_of(name, model):
         top = " (not indented)" if places[0] == name else ""
         return f"Move it: the field is {' or '.join(map(repr, places))}{top}."
+    remove = f"Remove {field!r} or correct its name"
     if "extra_args" in siblings:
-        return f"Remove {field!r} or correct its name; an argument of the engine goes below '{parent}.extra_args'."
-    return f"Remove {field!r} or correct its name."
+        return f"{remove}; an argument of the engine goes below '{parent}.extra_args'."
+    return f"{remove}."
 
 
 def _allowed(error: ErrorDetails) -> str:
