@@ -1,4 +1,4 @@
-"""The whole job on one machine: three modes up, compared prompt by prompt, streamed, deleted, proven gone.
+"""Deploy the three modes on this machine, compare them prompt by prompt, stream an answer, and delete them.
 
 Run by ``scripts/quickstart``; writes a results file (``results/quickstart.jsonl``), the report of it
 (``.html``), and the main figures with what became of the endpoints (``.json``).
@@ -45,10 +45,12 @@ _STREAMED_TOKENS = 96
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=56, help="HumanEval prompts (default 56)")
-    parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
-    parser.add_argument("--seed", type=int, default=0, help="chooses prompts (default 0)")
-    parser.add_argument("--one-by-one", action="store_true", help="start an engine when the last one is up")
+    parser.add_argument("--prompts", type=int, default=56, help="number of HumanEval prompts (default 56)")
+    parser.add_argument(
+        "--max-tokens", type=int, default=128, help="maximum output tokens per answer (default 128)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of prompts (default 0)")
+    parser.add_argument("--one-by-one", action="store_true", help="start the engines one after the other")
     parser.add_argument(
         "--output",
         type=Path,

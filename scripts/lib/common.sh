@@ -14,6 +14,14 @@ case " $* " in
   *) ASKS_HELP= ;;
 esac
 
+# Prints the comment at the top of the script, and ends it, if it was called for its help. For scripts whose program
+# has no --help of its own.
+help_from_comment() {
+  [[ -n $ASKS_HELP ]] || return 0
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$ROOT/scripts/${0##*/}"
+  exit 0
+}
+
 # Prints the path of a Python that can build the environment: 3.11 to 3.13 first, then anything newer.
 # A name on PATH proves nothing (version managers put shims there), so each candidate is run.
 find_python() {

@@ -55,7 +55,7 @@ def test_a_local_plan_says_that_weights_are_stand_ins() -> None:
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:
     unpriced = replace(plan(), usd_per_hour=None, usd_per_day=None, max_usd=None)
     text = str(unpriced)
-    assert "price        unknown, unknown" in text
+    assert "price        unknown\n" in text
     assert "at most      unknown" in text
     assert unpriced.to_dict()["usd_per_hour"] is None
 

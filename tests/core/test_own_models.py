@@ -160,11 +160,11 @@ def test_the_smallest_instance_on_which_it_fits_is_the_default() -> None:
 
 
 def test_without_a_placement_the_gpus_of_a_replica_follow_the_weights() -> None:
-    """70B: 141.1 GB and 5.4 GB of cache on 2 of 2 GPUs with 96 GB each, not on 1 of 8 GPUs of a B200."""
+    """70B: 141.1 GB and 5.4 GB of cache on 4 of 4 GPUs with 48 GB each, not on 1 of 8 GPUs of a B200."""
     plan = plan_with(PUBLIC["Llama-3.3-70B-Instruct"]["config"])
-    assert (plan.draft.instance_types, plan.unused_gpus) == (("ml.g7e.12xlarge",), 0)
+    assert (plan.draft.instance_types, plan.unused_gpus) == (("ml.g6e.12xlarge",), 0)
     environment = plan.parameters("create_model")["PrimaryContainer"]["Environment"]
-    assert environment["SM_VLLM_TENSOR_PARALLEL_SIZE"] == "2"
+    assert environment["SM_VLLM_TENSOR_PARALLEL_SIZE"] == "4"
     assert errors(plan) == []
     assert plan_with(LLAMA).spec.serving.tensor_parallel_size == 1
     for name in PUBLIC:
@@ -243,6 +243,34 @@ def test_a_fine_tune_meets_the_known_faults_of_its_family() -> None:
     assert faults["Llama-3.1-8B-Instruct"] == faults["Qwen3-235B-A22B"] == set()
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "instance"),
+    [
+        ("Llama-3.3-70B-Instruct", 4, "ml.g6e.12xlarge"),
+        ("Mixtral-8x7B-Instruct-v0.1", 4, "ml.g6e.12xlarge"),
+        ("DeepSeek-V3", 8, "ml.p5en.48xlarge"),
+    ],
+)
+def test_a_large_model_is_split_over_gpus_by_default(name: str, gpus: int, instance: str) -> None:
+    """On one GPU Llama 3.3 70B needs a B200: 142 USD an hour with seven idle GPUs, instead of 13."""
+    plan = plan_with(PUBLIC[name]["config"])
+    assert (plan.spec.serving.tensor_parallel_size, plan.draft.instance_types) == (gpus, (instance,))
+    assert errors(plan) == []
+    assert plan.unused_gpus == 0
+    container = plan.parameters("create_model")["PrimaryContainer"]
+    assert container["Environment"]["SM_VLLM_TENSOR_PARALLEL_SIZE"] == str(gpus)
+    assert ("GPUs per replica", str(gpus)) in plan.card().fields
+
+
+def test_a_given_number_of_gpus_or_instance_is_kept() -> None:
+    config = PUBLIC["Llama-3.3-70B-Instruct"]["config"]
+    assert plan_with(config, serving={"tensor_parallel_size": 1}).spec.serving.tensor_parallel_size == 1
+    placed = plan_with(config, placement={"instance_types": ["ml.g6e.12xlarge"]})
+    assert placed.spec.serving.tensor_parallel_size == 1
+    [message] = errors(placed)
+    assert "ml.g6e.12xlarge" in message
+
+
 def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:
     """MLA's latent is whole on each GPU, and so are the 4 KV heads of Qwen3-235B on 8 GPUs, twice."""
     for name, copies in (("DeepSeek-V3", 8), ("Qwen3-235B-A22B", 2), ("Llama-3.3-70B-Instruct", 1)):
@@ -253,6 +281,33 @@ def test_more_gpus_than_kv_heads_hold_copies_of_the_cache() -> None:
         )
         assert plan.memory is not None
         assert plan.memory.kv_cache_gb == pytest.approx(copies * PUBLIC[name]["kv_bytes"] / 1e6, abs=1e-4)
+
+
+def test_an_unknown_model_type_is_counted_by_its_class() -> None:
+    """Kimi K2 (1,026 billion on its card) has DeepSeek-V3's class and a model_type of its own."""
+    config = {
+        **PUBLIC["DeepSeek-V3"]["config"],
+        "model_type": "kimi_k2",
+        "n_routed_experts": 384,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 64,
+        "first_k_dense_replace": 1,
+        "num_nextn_predict_layers": 0,
+        "vocab_size": 163840,
+    }
+    facts = read_config(config, "kimi")
+    assert facts.parameters is not None
+    assert facts.parameters.total / 1e9 == pytest.approx(1026, rel=0.02)
+
+
+def test_the_advice_for_a_model_of_the_hub_is_a_spec_that_parses() -> None:
+    with pytest.raises(SpecError) as error:
+        load_catalog().model("meta-llama/Llama-3.3-70B-Instruct")
+    advice = str(error.value.next_step)
+    written = advice[advice.index("model: {") : advice.index("}") + 1]
+    spec = parse_spec(f"name: demo\n{written}\n", "peagle.yaml")
+    assert spec.own_model is not None
+    assert spec.own_model.config == "meta-llama/Llama-3.3-70B-Instruct"
 
 
 QUANTIZED = [

@@ -131,3 +131,41 @@ def test_a_number_with_an_exponent_is_a_number(text: str) -> None:
 @pytest.mark.parametrize("text", ["e5", "1e", "1e-6b", "v1e5", "1e5-2"])
 def test_a_text_that_looks_like_an_exponent_is_a_text(text: str) -> None:
     assert load_yaml(f"name: {text}") == {"name": text}
+
+
+BASE = "name: demo\nmodel: gpt-oss-20b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "next_step"),
+    [
+        # a field at another place of the spec: where it belongs
+        ("speculation: {head_uri: s3://b/p/}", "speculation.head_uri", "'head_uri'"),
+        ("lifecycle: {hours: 9-5}", "lifecycle.hours", "'hours'"),
+        ("region: us-east-1", "region", "'placement.region'"),
+        ("serving: {max_num_seqs: 8}", "serving.max_num_seqs", "serving.extra_args"),
+        # another kind of value: the value as it may be written
+        ("placement: {instance_types: ml.g5.2xlarge}", "a list", "instance_types: [ml.g5.2xlarge]"),
+        ("speculation: p-eagle", "draft_head, ", "speculation"),
+        ('serving: {max_model_len: "4096"}', "4096", "for example 4096"),
+        ('lifecycle: {budget_usd: "12.5"}', "12.5", "for example 12.5"),
+        ("serving: null", "found null", "serving"),
+        (
+            "autoscaling: {min_instances: 0}",
+            "lifecycle.idle: scale-to-zero",
+            "autoscaling.min_instances",
+        ),
+        ("hours: 9-17", "Mon-Fri 08:00-19:00 Europe/Berlin", "hours"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_write(text: str, message: str, next_step: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_spec(f"{BASE}{text}\n", "peagle.yaml")
+    assert message in str(error.value)
+    assert next_step in str(error.value.next_step)
+
+
+def test_a_wrong_field_of_an_own_model_lists_its_fields() -> None:
+    with pytest.raises(SpecError, match="config, jumpstart, license") as error:
+        parse_spec("name: demo\nmodel: {name: x, config: ., licence: mit}\n", "peagle.yaml")
+    assert "Did you mean 'license'?" in str(error.value)

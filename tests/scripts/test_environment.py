@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from scripts.lib import environment
 from scripts.lib.locks import read_pins
 
@@ -46,10 +48,29 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
     assert waiting.communicate(timeout=20)[0] == "held\n"
 
 
-def test_help_of_the_tests_builds_and_runs_nothing(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("test", "--all"),
+        ("reference", "--check"),
+        ("measure-page", "--run"),
+        ("fuzz", "[SECONDS]"),
+        ("fault-matrix", "pause"),
+        ("engine-arguments", "VERSION"),
+        ("engine-matrix", "VERSION"),
+        ("train-tiny", "--quick"),
+        ("learn-safety", "damage"),
+        ("shots", "FOLDER"),
+    ],
+)
+def test_help_of_a_script_builds_and_runs_nothing(name: str, option: str, root: Path, tmp_path: Path) -> None:
+    """From any folder: measure-page wrote a page of the documentation instead of its help."""
     scripts = tmp_path / "scripts"
     shutil.copytree(root / "scripts" / "lib", scripts / "lib")
-    shutil.copy(root / "scripts" / "test", scripts / "test")
-    ended = subprocess.run([scripts / "test", "--help"], capture_output=True, text=True, check=True)
-    assert "--all" in ended.stdout
+    shutil.copy(root / "scripts" / name, scripts / name)
+    help_text = subprocess.run(
+        ["../scripts/" + name, "--help"], cwd=scripts, capture_output=True, text=True, check=True
+    ).stdout
+    assert option in help_text
+    assert "set -" not in help_text
     assert not (tmp_path / ".venv").exists()

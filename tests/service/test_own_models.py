@@ -107,6 +107,7 @@ WRONG: list[tuple[str, dict[str, str], str]] = [
     ("gone/config.json", {}, "no such file"),
     ("model", {}, "has no config.json"),
     ("model", {"m.gguf": "GGUF"}, "GGUF"),
+    ("model", {"adapter_config.json": "{}"}, "LoRA adapter"),
     ("model/m.gguf", {}, "GGUF"),
     ("model", {"config.json": POINTER}, "not JSON"),
     ("model", {"config.json": "[1]"}, "JSON object"),

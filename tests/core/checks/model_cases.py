@@ -102,7 +102,7 @@ CASES = [
         CONTAINER,
         "placement: {instance_types: [ml.g6.xlarge]}\nserving: {max_model_len: 131072}",
         severity="error",
-        said="does not fit: needs 25.0 GB of 24 GB",
+        said="does not fit: needs 25.0 GB; available: 1 x 24 GB (L4) of ml.g6.xlarge",
     ),
     Case(
         "memory",

@@ -429,11 +429,13 @@ class Catalog(PackagedData):
             SpecError: the model is unknown; the message lists the known ones.
         """
         if model_id not in self.models:
+            owner, _, name = model_id.rpartition("/")
+            config = model_id if owner else "FOLDER, s3://… or OWNER/NAME on the hub"
             raise SpecError(
                 f"model: found {model_id!r}; allowed: {', '.join(sorted(self.models))}."
                 f"{suggest(model_id, self.models)}",
-                next_step="Change 'model' to one of these ids. For any other model, write "
-                f"model: {{name: {model_id}, config: FOLDER, s3://… or OWNER/NAME on the hub}}.",
+                next_step="Change 'model' to one of these ids. For any other model, write in the spec "
+                f"model: {{name: {name}, config: {config}}}; `peagle-sm help own-model` has an example.",
                 details={"field": "model", "allowed": sorted(self.models)},
             )
         return self.models[model_id]

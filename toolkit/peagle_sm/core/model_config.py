@@ -150,6 +150,15 @@ def _architecture(config: Mapping[str, Any]) -> str:
     return str(names[0] if isinstance(names, list) and names else config.get("model_type") or "unknown")
 
 
+@cache
+def _kinds_by_class() -> Mapping[str, str]:
+    """Return the known architectures by the name of their class: DeepseekV3ForCausalLM for deepseek_v3."""
+    return {
+        "".join(word.capitalize() for word in kind.split("_")) + "ForCausalLM": kind
+        for kind in _architectures()
+    }
+
+
 class _Sizes:
     """The text part of a config, with the defaults of its architecture and the usual names."""
 
@@ -165,6 +174,10 @@ class _Sizes:
         known = _architectures()
         if self.kind not in known and outer in known:
             self.kind = outer
+        if (
+            self.kind not in known
+        ):  # vLLM goes by the class, too: Kimi-K2 is a DeepSeek-V3 with a name of its own
+            self.kind = _kinds_by_class().get(_architecture(whole), self.kind)
         self.traits: Mapping[str, Any] = known.get(self.kind, {})
         pictured = isinstance(whole.get("vision_config"), Mapping)
         self.known = self.kind in known and (not pictured or "vision" in known.get(outer, {}))

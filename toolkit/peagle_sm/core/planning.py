@@ -229,6 +229,10 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
             "instance",
             f"{spec.placement.instance_count} x {' or '.join(plan.draft.instance_types) or 'unknown'}",
         ),
+        (
+            "GPUs per replica",
+            str(plan.draft.gpus_per_replica) if plan.draft.gpus_per_replica > 1 else "",
+        ),
         ("unused GPUs", f"{plan.unused_gpus} on each instance: billed but not used" * bool(plan.unused_gpus)),
         ("price", _price(plan)),
         ("at most", at_most(plan)),
@@ -246,6 +250,8 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _price(plan: Plan) -> str:
+    if plan.usd_per_hour is None:
+        return "unknown"
     bound = "at most " if plan.price_at_most else ""
     said = f"{bound}{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
     if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
@@ -258,6 +264,8 @@ def _price(plan: Plan) -> str:
 
 def at_most(plan: Plan) -> str:
     """Format the maximum cost: `33.60 USD in its lifetime of 8 h`, or of a lease."""
+    if plan.max_usd is None:
+        return "unknown"
     if plan.kept_until is not None:
         return f"{usd(plan.max_usd)} until {plan.kept_until:%Y-%m-%d %H:%M} UTC, the end of its lease"
     return f"{usd(plan.max_usd)} in its lifetime of {plan.spec.lifecycle.max_lifetime_hours:g} h"

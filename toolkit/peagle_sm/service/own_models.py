@@ -21,6 +21,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
 from peagle_sm.core.spec.validation import load_yaml, show
 
+_ADAPTER = "adapter_config.json"
 _CATALOG_PARTS = ("models", "heads")
 _MOST_BYTES = 10**15
 """More than any model has; also turns down infinity."""
@@ -147,6 +148,12 @@ def _read(own: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
     if CONFIG not in folder.sizes:
         if any(name.lower().endswith(".gguf") for name in folder.sizes):
             raise _no_gguf(folder.place)
+        if _ADAPTER in folder.sizes:
+            raise SpecError(
+                f"model.config: {folder.place} is a LoRA adapter ({_ADAPTER}); allowed: a whole model",
+                next_step="Merge the adapter into its base model (PEFT: merge_and_unload). "
+                "Give the folder of the result.",
+            )
         raise SpecError(
             f"model.config: {folder.place} has no {CONFIG}",
             next_step="Give the folder, prefix or hub id of a model in Hugging Face's format.",

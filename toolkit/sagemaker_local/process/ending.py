@@ -31,7 +31,7 @@ class Ended:
     name: str
     port: int
     pid: int
-    how: Literal["asked", "terminated", "killed", "already gone"]
+    how: Literal["shut down", "terminated", "killed", "already gone"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
@@ -49,20 +49,20 @@ def end_server(known: ServerState) -> list[Ended]:
     for engine in engines:
         left = bool(group_members(engine))
         _end_group(engine)
-        ended.append(Ended("engine", engine.name, known.port, engine.pid, "killed" if left else "asked"))
+        ended.append(Ended("engine", engine.name, known.port, engine.pid, "killed" if left else "shut down"))
     state.forget(known.port)
     shutil.rmtree(state.work_dir(known.port), ignore_errors=True)
     return ended
 
 
-def _end(known: ServerState) -> Literal["asked", "terminated", "killed", "already gone"]:
+def _end(known: ServerState) -> Literal["shut down", "terminated", "killed", "already gone"]:
     server, port = known.server, known.port
     if not server.alive:
         return "already gone"
     with suppress(EngineError):
         client.shut_down(port)
         if _until(lambda: _has_left(known), _ASKED_S):
-            return "asked"
+            return "shut down"
     _signal(server, signal.SIGTERM)
     if _until(lambda: not server.alive, _TERMINATED_S):
         return "terminated"

@@ -89,6 +89,12 @@ def second_fleet(draft: Draft) -> Findings:
     )
 
 
+def _why_not_listed(draft: Draft) -> str:
+    """Return why AWS's price list has no price for the first instance type, in parentheses."""
+    listed = draft.context.prices.get(draft.instance_types[0])
+    return f" ({listed.why.rstrip('.')})" if listed is not None and not listed.fresh and listed.why else ""
+
+
 @check(
     "price",
     why="An endpoint is billed from its first minute to its last, with or without traffic.",
@@ -105,13 +111,13 @@ def price(draft: Draft) -> Findings:
             yield Finding("warning", cost.source, _GIVE_THE_PRICE)
         return
     if cost.at_most:
-        yield f"SageMaker's price is not known; an upper bound counts: {cost.source}"
+        yield f"SageMaker's price is not known; an upper bound counts: {cost.source}{_why_not_listed(draft)}"
     for name in () if draft.context.local else draft.instance_types:
         counted, given = draft.price(name), draft.spec.lifecycle.usd_per_hour
         if counted is None:
             continue
         listed = draft.listed_price(name)
-        if name in draft.context.prices and not listed.fresh and counted.kind != "spec":
+        if name in draft.context.prices and not listed.fresh and counted.kind == "sagemaker":
             yield Finding("info", f"{listed.why.rstrip('.')}; counted: {counted}")
         if (
             given is not None

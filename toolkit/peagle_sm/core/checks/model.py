@@ -106,7 +106,7 @@ def memory(draft: Draft) -> Findings:
         )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
-        message = f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB"
+        message = f"the model does not fit: needs {need:.1f} GB; available: {fit.place}"
         if fit.head_estimated and need - fit.head_gb <= fit.available_gb:
             message = f"{message} if the head has {fit.head_gb:.1f} GB, an upper estimate of its size"
             yield Finding(

@@ -296,7 +296,8 @@ def _every_gpu(draft: Draft) -> Edits:
     "gpus",
     why="All GPUs of an instance are billed; the engine does not start if it needs more.",
     source="AWS EC2 instance pages; vLLM: tensor x pipeline x data parallel size",
-    remedy="Raise serving.data_parallel_size so that all GPUs are used, or use a smaller instance.",
+    remedy="Raise serving.data_parallel_size (more replicas) or serving.tensor_parallel_size (more GPUs for "
+    "each replica) so that all GPUs are used, or use a smaller instance.",
     url="https://aws.amazon.com/ec2/instance-types/",
     fix=Fix("run a replica on every GPU", edits=_every_gpu),
 )

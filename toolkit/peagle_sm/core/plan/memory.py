@@ -21,7 +21,7 @@ _SHARE_VARIABLE = "SM_VLLM_GPU_MEMORY_UTILIZATION"
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """Memory fit of one replica in GB of 10^9 bytes; ``lines`` shows the sum."""
+    """Memory fit of one replica in GB of 10^9 bytes; ``lines`` shows the sum, ``place`` where it runs."""
 
     weights_gb: float
     head_gb: float
@@ -32,6 +32,7 @@ class MemoryFit:
     lines: tuple[str, ...]
     limit: CacheLimit | None = None
     head_estimated: bool = False
+    place: str = ""
 
     @property
     def free_gb(self) -> float:
@@ -43,6 +44,7 @@ class MemoryFit:
 class _Room:
     available_gb: float
     overhead_gb: float
+    place: str
     lines: tuple[str, ...]
 
 
@@ -80,6 +82,7 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
         return _Room(
             memory,
             HOST_OVERHEAD_GB,
+            f"{memory:g} GB, host memory of {name}",
             (
                 f"overhead     {HOST_OVERHEAD_GB:8.2f} GB  engine processes on a CPU, measured",
                 f"available    {memory:8.2f} GB  host memory of {name}",
@@ -89,13 +92,15 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
     total = gpus * entry.gpu_memory_gb
     share = _gpu_share(draft)
     overhead = gpus * GPU_OVERHEAD_GB + (1 - share) * total
+    place = f"{gpus} x {entry.gpu_memory_gb:g} GB ({entry.gpu}) of {name}"
     return _Room(
         total,
         overhead,
+        place,
         (
             f"overhead     {overhead:8.2f} GB  {1 - share:.0%} that vLLM keeps free + "
             f"{GPU_OVERHEAD_GB:g} GB a GPU for activations (assumed)",
-            f"available    {total:8.2f} GB  {gpus} x {entry.gpu_memory_gb:g} GB ({entry.gpu}) of {name}",
+            f"available    {total:8.2f} GB  {place}",
         ),
     )
 
@@ -144,6 +149,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         available_gb=room.available_gb,
         fits=fits,
         lines=lines,
+        place=room.place,
         limit=limit,
         head_estimated=head > 0 and bool(draft.head_size.how),
     )

@@ -335,7 +335,11 @@ class _Resolver:
                     "speculation.draft_head",
                     f"speculation.draft_head: found nothing; {needed}",
                     "Set speculation.draft_head"
-                    + ("." if of_mode else ", and head_uri to the S3 prefix of its files."),
+                    + (
+                        "."
+                        if of_mode
+                        else " to the S3 prefix of its files, or to its name with that prefix as head_uri."
+                    ),
                 )
             return None, None
         entry = self.catalog.heads.get(head_id)
@@ -385,11 +389,12 @@ class _Resolver:
         instances = self.catalog.instances
         fitting = [(name, gpus) for name in instances for gpus in sizes if self._fits(name, gpus, head_gb)]
 
-        def order(choice: tuple[str, int]) -> tuple[float, int, int, str]:
+        def order(choice: tuple[str, int]) -> tuple[float, bool, int, int, str]:
             name, gpus = choice
             entry, size = instances[name], name.rpartition(".")[2]
             rank = _SIZES.index(size) if size in _SIZES else len(_SIZES)
-            return entry.gpu_count * entry.gpu_memory_gb, gpus, rank, name
+            unpriced = self.catalog.price(name, self.region) is None
+            return entry.gpu_count * entry.gpu_memory_gb, unpriced, gpus, rank, name
 
         if not fitting:
             enough = [name for name in instances if instances[name].gpu_count >= sizes[0]]

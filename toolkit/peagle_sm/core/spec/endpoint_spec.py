@@ -154,7 +154,12 @@ class SpeculationSpec(SpecPart):
 class ServingSpec(SpecPart):
     """Engine settings."""
 
-    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs per replica.")
+    tensor_parallel_size: int = Field(
+        default=1,
+        ge=1,
+        description="GPUs per replica; left out for a model of your own without instance_types, as many as "
+        "it needs.",
+    )
     data_parallel_size: int = Field(default=1, ge=1, description="Replicas on one instance.")
     max_model_len: int | None = Field(
         default=None, ge=1, description="Longest context in tokens; left out, the catalogue's figure."
@@ -460,7 +465,12 @@ class EndpointSpec(SpecPart):
         if scaling.min_instances is not None and (scaling.min_instances == 0) != to_zero:
             raise ValueError(
                 f"autoscaling.min_instances: found {scaling.min_instances} with lifecycle.idle "
-                f"{self.lifecycle.idle!r}; allowed: {'0' if to_zero else '1 or more'}, or leave it out"
+                f"{self.lifecycle.idle!r}; allowed: "
+                + (
+                    "0, or lifecycle.idle: turn-off"
+                    if to_zero
+                    else "1 or more, or lifecycle.idle: scale-to-zero"
+                )
             )
         least, most = self.instance_bounds
         if not max(1, least) <= count <= most:

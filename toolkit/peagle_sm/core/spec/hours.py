@@ -182,7 +182,7 @@ def _zone(word: str) -> str:
         raise HoursError(f"a time zone such as Europe/Berlin or UTC at the end, as in {EXAMPLE!r}")
     near = get_close_matches(word.lower(), known, n=1)
     such = f"perhaps {known[near[0]]}" if near else "such as Europe/Berlin or UTC"
-    raise HoursError(f"an IANA time zone, {such} (found {word!r})")
+    raise HoursError(f"an IANA time zone, {such} (found {word!r}); the whole is like {EXAMPLE!r}")
 
 
 @cache

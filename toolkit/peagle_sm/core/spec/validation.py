@@ -245,6 +245,8 @@ def show(value: Any, limit: int = 80) -> str:
 
 
 def _submodel(annotation: Any) -> type[BaseModel] | None:
+    if get_origin(annotation) is Annotated:
+        return _submodel(get_args(annotation)[0])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType):
@@ -260,6 +262,27 @@ def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[st
             return []
         current = _submodel(current.model_fields[str(part)].annotation)
     return sorted(current.model_fields) if current else []
+
+
+def _places_of(name: str, model: type[BaseModel], parent: str = "") -> list[str]:
+    """Return where a model has a field of that name: at the top or in one of its parts."""
+    places = [f"{parent}{name}"] if name in model.model_fields else []
+    for part, info in model.model_fields.items():
+        if (inner := _submodel(info.annotation)) is not None:
+            places += _places_of(name, inner, f"{parent}{part}.")
+    return places
+
+
+def _step_for_unknown(field: str, model: type[BaseModel], siblings: Sequence[str]) -> str:
+    """Return how to correct the name or the place of an unknown field."""
+    parent, _, name = field.rpartition(".")
+    if places := _places_of(name, model):
+        top = " (not indented)" if places[0] == name else ""
+        return f"Move it: the field is {' or '.join(map(repr, places))}{top}."
+    remove = f"Remove {field!r} or correct its name"
+    if "extra_args" in siblings:
+        return f"{remove}; an argument of the engine goes below '{parent}.extra_args'."
+    return f"{remove}."
 
 
 def _allowed(error: ErrorDetails) -> str:
@@ -291,20 +314,22 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
                 f"unknown field {field!r} (found {show(error['input'])}); "
                 f"allowed here: {known}.{suggest(str(location[-1]), fields)}"
             ),
-            f"Remove {field!r} or correct its name.",
+            _step_for_unknown(field, model, fields),
         )
     if error["type"] == "missing":
         return field, f"field {field!r} is missing; allowed: a value for it", f"Add {field!r}."
     allowed = _allowed(error)
+    if error["type"] == "model_type" and (names := _fields_at(model, (*location, ""))):
+        allowed = f"{allowed}: {', '.join(names)}"
     if error["type"] == "value_error" and isinstance(error["input"], dict) and ": found " in allowed:
         # the message of a rule over several fields already has field and value
         named = f"{field}.{allowed}" if location else allowed
         culprit = named.partition(":")[0]
         return culprit, named, f"Change {culprit!r}."
-    options = allowed.split(", ")
+    options = allowed.split(", ") if error["type"] in ("literal_error", "enum") else []
     hint = suggest(error["input"], options) if isinstance(error["input"], str) and len(options) > 1 else ""
     given = error["input"]
-    found = str(given).lower() if isinstance(given, bool) else show(given)
+    found = str(given).lower() if isinstance(given, bool) else "null" if given is None else show(given)
     return field, f"{field}: found {found}; allowed: {allowed}.{hint}", _step(field, given, allowed)
 
 
@@ -313,8 +338,11 @@ def _step(field: str, given: Any, allowed: str) -> str:
     if allowed == "a text" and isinstance(given, bool | int | float):
         reads = "yes, no, on and off as true or false" if isinstance(given, bool) else "it as a number"
         return f"Put the value of {field!r} in quotes: YAML reads {reads}."
+    if allowed == "a list" and isinstance(given, bool | int | float | str):
+        return f"Write a list: {field.rpartition('.')[2]}: [{given}]."
     if isinstance(given, str) and allowed in _KINDS.values():
-        example = {"true or false": "true"}.get(allowed, "8")
+        number = re.fullmatch(r"\d+" if allowed == "a whole number" else r"\d+(\.\d+)?", given)
+        example = "true" if allowed == "true or false" else given if number else "8"
         return f"Write the value of {field!r} without quotes, for example {example}."
     return f"Change {field!r}."
 
