@@ -333,7 +333,7 @@ def least_live(minutes: Sequence[float], share: float) -> float:
     """Return the alarm's threshold: a share of the 10th percentile of the hour's minutes, at least 1.
 
     Simulated (tests/learn/test_live_alarm.py), an equal head is rolled back in at most 1% of promotions. Of
-    heads at 60% of the acceptance length it misses 2% at 20 requests a minute, half at 3, nearly all below 1.
+    heads at 60% of the acceptance length it misses 5% at 20 requests a minute, half at 3, nearly all below 1.
     """
     ordered = sorted(minutes)
     return max(1.0, ordered[len(ordered) // 10] * share)
