@@ -501,7 +501,11 @@ def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
     name = plan_data(spec, session, folder / "work").offer.endpoint
     sagemaker = server.client("sagemaker")
     arn = sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"]
-    tags = {"peagle-sm:usd-per-hour": "4", "peagle-sm:instance-count": "1", "peagle-sm:instance-bounds": "1-3"}
+    tags = {
+        "peagle-sm:usd-per-hour": "4",
+        "peagle-sm:instance-count": "1",
+        "peagle-sm:instance-bounds": "1-3",
+    }
     sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
     assert plan_data(spec, billed, folder / "work").offer.usd_per_hour == 12.0
 

@@ -287,8 +287,10 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
     them, for components. The cost depends on it, so these endpoints are described in each sweep.
     """
     managed = record.tags.get(IDLE) == "scale-to-zero"
-    same = not managed and same_time(record.created_at, endpoint.created_at) and same_time(
-        record.described_at, endpoint.modified_at
+    same = (
+        not managed
+        and same_time(record.created_at, endpoint.created_at)
+        and same_time(record.described_at, endpoint.modified_at)
     )
     # An older version of the guard did not record the interval: describe the endpoint once more.
     interval = record.publish_seconds
