@@ -64,6 +64,20 @@ class Tagging:
         ]
 
 
+class Scaling:
+    """Application Auto Scaling without any target."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def deregister_scalable_target(self, **params: Any) -> Params:
+        def act() -> Params:
+            code = "ObjectNotFoundException"
+            raise client_error("DeregisterScalableTarget", code, f"No target {params['ResourceId']}")
+
+        return self.aws.call("DeregisterScalableTarget", act)
+
+
 class Scheduler:
     def __init__(self, aws: FakeAws) -> None:
         self.aws = aws

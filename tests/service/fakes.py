@@ -18,7 +18,16 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from tests.service.fake_account import CloudWatch, Logs, Pricing, Sts
 from tests.service.fake_errors import Params, client_error
-from tests.service.fake_guard import CloudFormation, DynamoDb, Lambda, ManyPages, Pages, Scheduler, Tagging
+from tests.service.fake_guard import (
+    CloudFormation,
+    DynamoDb,
+    Lambda,
+    ManyPages,
+    Pages,
+    Scaling,
+    Scheduler,
+    Tagging,
+)
 
 __all__ = [
     "ACCOUNT",
@@ -166,6 +175,7 @@ class FakeAws:
 
     def client(self, service: str, **_: Any) -> Any:
         kinds = {
+            "application-autoscaling": Scaling,
             "cloudformation": CloudFormation,
             "cloudwatch": CloudWatch,
             "dynamodb": DynamoDb,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from io import BytesIO
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSResponse
+from urllib3 import HTTPResponse
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import EndpointFailed, Interrupted, PlanRefused
+from peagle_sm.core.errors import CredentialsError, EndpointFailed, Interrupted, PlanRefused
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, delete, deploy, leftovers, pause, plan_for, resume, update
@@ -229,6 +233,60 @@ def test_a_killed_deploy_is_completed_by_the_next(
             )
         deploy(spec, session=local, pacing=pacing, unguarded=True)
         _serves(account, changes)
+    assert account.everything() == []
+
+
+def _refuse(session: Session, service: str, operation: str, codes: list[str | None]) -> None:
+    """Answer the next calls with these errors, the last first; None lets a call pass."""
+
+    def refuse(request: Any, **_: Any) -> AWSResponse | None:
+        code = codes.pop() if codes else None
+        if code is None:
+            return None
+        body = json.dumps({"__type": code, "message": f"{operation} is refused"}).encode()
+        return AWSResponse(request.url, 400, {}, HTTPResponse(BytesIO(body), preload_content=False))
+
+    session.client(service).meta.events.register(f"before-send.*.{operation}", refuse)
+
+
+def test_an_update_that_ends_half_way_leaves_both_schedules_at_the_old_end(
+    local: Session, server: Server, pacing: Pacing
+) -> None:
+    """An endpoint with a component outlives its own schedule, and the component's was extended first."""
+    spec = _spec(TO_ZERO)
+    longer = _spec({"lifecycle": {"idle": "scale-to-zero", "max_lifetime_hours": 72}}, spec.name)
+    scheduler = server.client("scheduler")
+    with deploy(spec, session=local, pacing=pacing, unguarded=True):
+        names = (schedule_name(spec.name), hard_schedule_name(spec.name, 1))
+        before = [scheduler.get_schedule(Name=name)["StartDate"] for name in names]
+        _refuse(local, "scheduler", "UpdateSchedule", ["AccessDeniedException", None])
+        with pytest.raises(CredentialsError) as caught:
+            update(longer, session=local, pacing=pacing, unguarded=True)
+        assert [scheduler.get_schedule(Name=name)["StartDate"] for name in names] == before
+        assert "second fleet" not in str(caught.value.next_step)
+
+
+def test_a_target_that_is_not_visible_yet_is_waited_for(
+    local: Session, server: Server, pacing: Pacing
+) -> None:
+    """AWS documents a brief delay after RegisterScalableTarget; an endpoint that serves must survive it."""
+    refusals = ["ObjectNotFoundException"] * 2
+    _refuse(local, "application-autoscaling", "PutScalingPolicy", refusals)
+    spec = _spec(SCALING)
+    with deploy(spec, session=local, pacing=pacing, unguarded=True):
+        assert refusals == []
+        _serves(Account(server, spec.name), SCALING)
+
+
+def test_what_a_deletion_was_refused_goes_with_the_next_one(
+    local: Session, server: Server, pacing: Pacing
+) -> None:
+    """Endpoint and config are gone by then, and only the name shows the alarm, which is billed."""
+    spec = _spec(TO_ZERO)
+    plan, account = plan_for(spec, local), Account(server, spec.name)
+    server.client("cloudwatch").put_metric_alarm(**plan.parameters("put_metric_alarm"))
+    assert list(account.alarms()) == [f"Peagle-{spec.name}-from-zero"]
+    delete([spec.name], session=local, pacing=pacing, missing_ok=True)
     assert account.everything() == []
 
 

@@ -16,10 +16,12 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
+from peagle_sm.core.plan.scaling import scalable
 from peagle_sm.core.plan.tags_and_schedules import (
     PRICE_BOUND,
     USD_PER_HOUR,
     alarm_names,
+    from_zero_alarm,
     hard_schedule_name,
     schedule_name,
 )
@@ -148,10 +150,8 @@ def delete(
     choice = _choice(session, patterns, reporter, with_logs is True)
     chosen, gone_stacks, groups = choice.chosen, choice.gone_stacks, choice.groups
     for pattern in choice.absent:
-        if _GLOB.isdisjoint(pattern):  # a deletion that was stopped near its end left them
-            _remove_alarms(session, pattern)
-            with suppress(PeagleError):  # free, and the next deploy of the name deletes it, too
-                lifetime.remove_hard(session, pattern)
+        if _GLOB.isdisjoint(pattern):
+            _remove_remains(session, pattern)
             forget(session, pattern)
     if choice.absent and not missing_ok:
         raise next(iter(choice.absent.values()))
@@ -347,6 +347,21 @@ def _remove_alarms(session: Session, name: str) -> None:
     """Delete what an update that was killed left; who may not delete alarms has put none."""
     with suppress(PeagleError):  # an alarm costs a few cents a month
         cloudwatch.remove_alarms(session, alarm_names(name))
+
+
+def _remove_remains(session: Session, name: str) -> None:
+    """Delete what only the name shows, if a deletion was stopped near its end or was refused a part of it.
+
+    Alarms, also those of a scaling policy, cost a few cents a month.
+    """
+    _remove_alarms(session, name)
+    for component in (None, name):
+        with suppress(PeagleError):
+            control.deregister(session, *scalable(name, component))
+    with suppress(PeagleError):
+        cloudwatch.remove_alarms(session, [from_zero_alarm(name)])
+    with suppress(PeagleError):  # free, and the next deploy of the name deletes them, too
+        lifetime.remove_hard(session, name)
 
 
 def _no_match(session: Session, pattern: str) -> NotFound:

@@ -13,12 +13,12 @@ from typing import Any
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import EndpointFailed, PlanRefused
+from peagle_sm.core.errors import EndpointFailed, NotFound, PlanRefused
 from peagle_sm.core.plan.scaling import policy_placeholder
 from peagle_sm.service.inventory.inspection import patience_s, poll_repeatedly
 from peagle_sm.service.inventory.resources import belongs_to
 from peagle_sm.service.lifecycle.teardown import Run
-from peagle_sm.service.progress import create_once, once_visible
+from peagle_sm.service.progress import VISIBLE_ATTEMPTS, create_once, once_visible
 
 
 def bring_up_scaling(run: Run) -> None:
@@ -43,12 +43,27 @@ def bring_up_scaling(run: Run) -> None:
                 resource=f"scalable-target/{request.name}",
             )
         elif request.operation == "put_scaling_policy":
-            arn = control.put_policy(run.session, sent)
+            arn = _put_policy(run, sent)
             policies[policy_placeholder(request.name)] = arn
         elif request.operation == "put_metric_alarm":
             actions = [policies.get(action, action) for action in sent["AlarmActions"]]
             cloudwatch.put_alarm(run.session, {**sent, "AlarmActions": actions})
             run.report("scaling", f"alarm {request.name} created", resource=f"alarm/{request.name}")
+
+
+def _put_policy(run: Run, sent: Mapping[str, Any]) -> str:
+    """Put a scaling policy; retry for about a minute while AWS does not see its new target.
+
+    "There might be a brief delay until the operation achieves eventual consistency" (API reference of
+    RegisterScalableTarget). Without a retry the deploy would delete an endpoint that serves.
+    """
+    for attempt in range(1, VISIBLE_ATTEMPTS):
+        try:
+            return control.put_policy(run.session, sent)
+        except NotFound as error:
+            run.report("scaling", f"AWS does not see the target yet; retrying ({error.message})")
+            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
+    return control.put_policy(run.session, sent)
 
 
 def _bring_up_component(run: Run, sent: Mapping[str, Any]) -> None:

@@ -150,6 +150,10 @@ class InPlace:
         """Restore what can be restored, and raise an error with the present state."""
         run = self._run
         run.report.quiet = True
+        if not self._offer.fleet:
+            with suppress(PeagleError, KeyboardInterrupt):  # then the longer lifetime holds
+                self._put_back_lifetime()
+            self._raise(cause, f"Nothing was started: endpoint {run.name} serves as before.")
         try:
             facts = self._look()
         except (PeagleError, KeyboardInterrupt):
@@ -179,6 +183,17 @@ class InPlace:
                 self._run.pacing.sleep(self._run.pacing.poll_s)
         raise AssertionError("unreachable")
 
+    def _put_back_lifetime(self) -> None:
+        """Restore the end of the lifetime; of a component too, since it keeps its endpoint alive."""
+        run = self._run
+        if self._limit is None:
+            return
+        ends = lifetime.put_back(run.session, self._limit, run.pacing.clock())
+        of_component = lifetime.get(run.session, keys.hard_schedule_name(run.name, 1))
+        if of_component is not None and ends is not None:
+            lifetime.move(run.session, of_component, ends)
+        self._remember(ends)
+
     def _put_back(self, facts: EndpointFacts, cause: BaseException) -> NoReturn:
         run, names, left = self._run, self._run.plan.names, {}
         if isinstance(cause, EndpointFailed):
@@ -192,9 +207,7 @@ class InPlace:
             Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
             left = dict(gone.left)
             cloudwatch.remove_alarms(run.session, keys.alarm_names(run.name))
-            if self._limit is not None:
-                ends = lifetime.put_back(run.session, self._limit, run.pacing.clock())
-                self._remember(ends)
+            self._put_back_lifetime()
         except (PeagleError, KeyboardInterrupt) as error:
             left[f"alarms or lifetime schedule of {run.name}"] = str(error)
         serves = f"Endpoint {run.name} still runs its old config {facts.config_name} ({facts.status})"
