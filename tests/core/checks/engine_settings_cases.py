@@ -215,6 +215,27 @@ CASES = [
         said="config.json: found top_p 0; allowed: a number above 0",
     ),
     Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE}\nserving: {{extra_args: {{chat_template_content_format: text}}}}",
+        severity="error",
+        said="chat_template_content_format: found 'text'; allowed: auto, openai, string",
+    ),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE}\nserving: {{extra_args: {{optimization_level: 5}}}}",
+        severity="error",
+        said="optimization_level: found 5; allowed: 0, 1, 2, 3",
+    ),
+    Case(
+        "extra-arguments",
+        CONTAINER,
+        f"{_MINE}\nserving: {{extra_args: {{attention_config: {{backend: fast}}}}}}",
+        severity="error",
+        said="attention_config.backend: found 'fast'; allowed: AMX_MLA",
+    ),
+    Case(
         "speculation-conflicts",
         CONTAINER,
         _MIN_P,
