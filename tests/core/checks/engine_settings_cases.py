@@ -217,13 +217,6 @@ CASES = [
     Case(
         "extra-arguments",
         CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{chat_template_content_format: text}}}}",
-        severity="error",
-        said="chat_template_content_format: found 'text'; allowed: auto, openai, string",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{optimization_level: 5}}}}",
         severity="error",
         said="optimization_level: found 5; allowed: 0, 1, 2, 3",
