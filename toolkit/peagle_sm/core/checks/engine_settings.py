@@ -121,8 +121,8 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
         elif arguments.is_bare(name) and not isinstance(value, bool):
             yield Finding("error", f"{field}: found {show(value)}; allowed: true or false")
         elif isinstance(value, bool) and arguments.needs_value(name):
-            kind = arguments.number_needed(name, "") or "a value other than true or false"
-            yield Finding("error", f"{field}: found {as_text(value)}; allowed: {kind}")
+            needed = arguments.number_needed(name, "") or "a value other than true or false"
+            yield Finding("error", f"{field}: found {as_text(value)}; allowed: {needed}")
         elif kind := arguments.number_needed(name, value):
             yield Finding("error", f"{field}: found {show(value)}; allowed: {kind}")
         elif (
