@@ -213,9 +213,10 @@ def plan_for(
         stack=guard_names.endpoint_stack(spec.name),
     )
     draft = resolve(spec, context, load_catalog())
-    types = draft.instance_types if environment is not None else ()
-    kept = {name: find_kept(environment, name, context.region) for name in types}
-    plan = plan_of(draft.with_prices({name: each for name, each in kept.items() if each.entry is not None}))
+    if environment is not None:
+        kept = {name: find_kept(environment, name, context.region) for name in draft.instance_types}
+        draft = draft.with_prices({name: price for name, price in kept.items() if price.entry is not None})
+    plan = plan_of(draft)
     errors = plan.errors()
     if errors:
         raise PlanRefused(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.engine_matrix import fetched
-from scripts.lib.engine_values import Sources, choices_in, is_read, ranges_in, variables_in
+from scripts.lib.engine_values import Sources, choices_in, fields_in, is_read, ranges_in, variables_in
 
 TARGET = Path(__file__).resolve().parents[2] / "toolkit/peagle_sm/core/data/arguments.yaml"
 _KINDS = """
@@ -154,6 +154,7 @@ def document(
         "sizes": sorted(name for name in own if kinds[name] == "human_readable_int"),
         "json_values": sorted(name for name in own if kinds[name] == "json"),
         "ranges": {k: v for k, v in sorted(ranges_in(sources[installed]).items()) if k in own},
+        "fields": _fields_of(sources),
         "choices": _choices(names, sources),
         "variables": sorted(always_read),
         "variables_sometimes": {name: _span(name, variables) for name in sorted(all_variables - always_read)},
@@ -170,15 +171,30 @@ def _span(name: str, where: Mapping[str, set[str]]) -> dict[str, str]:
     }
 
 
+def _fields_of(sources: Mapping[str, Sources]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the fields of each argument that takes JSON of a config class, with their spans."""
+    by_version = {version: fields_in(texts) for version, texts in sources.items()}
+    return {
+        name: {
+            field: _span(field, {version: found.get(name, set()) for version, found in by_version.items()})
+            for field in sorted(set().union(*(found.get(name, set()) for found in by_version.values())))
+        }
+        for name in sorted(set().union(*by_version.values()))
+    }
+
+
 def _choices(
     names: Mapping[str, set[str]], sources: Mapping[str, Sources]
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the allowed texts of each argument that has choices in all its versions, with their spans."""
+    """Return the allowed texts of each argument that has choices in its newest version, with their spans.
+
+    A version whose sources allow any text has none of them.
+    """
     by_version = {version: choices_in(texts) for version, texts in sources.items()}
     found = {}
     for name in sorted(set().union(*by_version.values())):
-        having = [version for version in names if name in names[version]]
-        if having and all(name in by_version[version] for version in having):
+        having = [version for version in names if name.partition(".")[0] in names[version]]
+        if having and name in by_version[having[-1]]:
             texts = {version: by_version[version].get(name, set()) for version in names}
             found[name] = {text: _span(text, texts) for text in sorted(set().union(*texts.values()))}
     return found

@@ -14,6 +14,8 @@ _PARSERS = {
     "tool_call_parser": ("vllm/tool_parsers/__init__.py", "_TOOL_PARSERS_TO_REGISTER"),
     "reasoning_parser": ("vllm/reasoning/__init__.py", "_REASONING_PARSERS_TO_REGISTER"),
 }
+_BACKENDS = ("vllm/v1/attention/backends/registry.py", "vllm/attention/backends/registry.py")
+_QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 _OWNERS = (
     *("ModelConfig", "CacheConfig", "ParallelConfig", "SchedulerConfig", "LoRAConfig", "LoadConfig"),
     *("MultiModalConfig", "ObservabilityConfig"),
@@ -25,8 +27,12 @@ _READ = re.compile(r"(?:environ(?:\.get)?[\[(]|getenv\()\s*[\"'](VLLM_\w+)[\"']"
 
 def is_read(name: str) -> bool:
     """Return whether a file of the wheel is one of the sources."""
-    return name in ("vllm/envs.py", *(file for file, _ in _PARSERS.values())) or (
-        name.startswith("vllm/config/") and name.endswith(".py")
+    single = ("vllm/envs.py", *_BACKENDS, _QUANTIZATION, *(file for file, _ in _PARSERS.values()))
+    # the formats of chat templates, which moved twice
+    return (
+        name in single
+        or name.endswith("/chat_utils.py")
+        or (name.startswith("vllm/config/") and name.endswith(".py"))
     )
 
 
@@ -37,6 +43,8 @@ class Types:
         """Parse the sources."""
         self._aliases: dict[str, ast.expr] = {}
         self._fields: dict[str, dict[str, ast.AnnAssign]] = {}
+        self._bases: dict[str, list[str]] = {}
+        self._numbers: dict[str, set[str]] = {}
         for name, text in sources.items():
             if not name.endswith("envs.py"):
                 self._collect(ast.parse(text))
@@ -48,6 +56,14 @@ class Types:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
                 self._aliases.setdefault(node.target.id, node.value)
             elif isinstance(node, ast.ClassDef):
+                self._numbers[node.name] = {
+                    str(item.value.value)
+                    for item in node.body
+                    if isinstance(item, ast.Assign)
+                    and isinstance(item.value, ast.Constant)
+                    and type(item.value.value) is int
+                }
+                self._bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
                 self._fields[node.name] = {
                     item.target.id: item
                     for item in node.body
@@ -63,6 +79,21 @@ class Types:
                         yield name, field
             elif owner.endswith("FrontendArgs"):
                 yield from fields.items()
+
+    def objects(self) -> Iterator[tuple[str, dict[str, ast.AnnAssign]]]:
+        """Yield each argument that takes a config class as JSON, with the fields of the class."""
+        for name, item in self._fields.get("EngineArgs", {}).items():
+            names = [each.id for each in ast.walk(item.annotation) if isinstance(each, ast.Name)]
+            owners = [each for each in names if each.endswith("Config") and each in self._fields]
+            others = {"dict", "str", "int", "float", "bool", "list", "Any"} & set(names)
+            if len(owners) == 1 and not others:
+                yield name, self._with_bases(owners[0])
+
+    def _with_bases(self, owner: str) -> dict[str, ast.AnnAssign]:
+        inherited: dict[str, ast.AnnAssign] = {}
+        for base in self._bases.get(owner, []):
+            inherited |= self._with_bases(base)
+        return inherited | self._fields.get(owner, {})
 
     def _same_name(self, name: str) -> ast.AnnAssign | None:
         owners = (self._fields.get(owner, {}) for owner in _OWNERS)
@@ -92,6 +123,10 @@ class Types:
                 return set().union(*known) if known else None
         return None
 
+    def numbers(self, enumeration: str) -> set[str]:
+        """Return the numbers of an enumeration."""
+        return self._numbers.get(enumeration, set())
+
     def _literals(self, items: list[ast.expr]) -> set[str] | None:
         texts: set[str] = set()
         for item in items:
@@ -112,6 +147,24 @@ def choices_in(sources: Sources) -> dict[str, set[str]]:
         for name, field in types.arguments()
         if (texts := types.choices(field.annotation)) is not None
     }
+    for name, fields in types.objects():
+        for field, item in fields.items():
+            if (texts := types.choices(item.annotation)) is not None:
+                found[f"{name}.{field}"] = texts
+    backends = {
+        item.targets[0].id
+        for file in _BACKENDS
+        for node in ast.parse(sources.get(file, "")).body
+        if isinstance(node, ast.ClassDef) and node.name == "AttentionBackendEnum"
+        for item in node.body
+        if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)
+    }
+    if backends:
+        found["attention_backend"] = found["attention_config.backend"] = backends | {"AUTO"}
+    if levels := types.numbers("OptimizationLevel"):
+        found["optimization_level"] = levels
+    if methods := types.choices(ast.Name("QuantizationMethods")):
+        found["quantization"] = methods
     found.get("all2all_backend", set()).discard("passthrough")  # vLLM's own: its parser refuses it
     for name, (file, table) in _PARSERS.items():
         keys = [
@@ -125,6 +178,14 @@ def choices_in(sources: Sources) -> dict[str, set[str]]:
     return found
 
 
+def fields_in(sources: Sources) -> dict[str, set[str]]:
+    """Return the fields of each argument that takes a config class as JSON."""
+    return {
+        name: {field for field in fields if not field.startswith("_")}
+        for name, fields in Types(sources).objects()
+    }
+
+
 def ranges_in(sources: Sources) -> dict[str, dict[str, float]]:
     """Return the bounds of each argument whose field has some: gt, ge, lt, le."""
     found: dict[str, dict[str, float]] = {}
@@ -132,15 +193,21 @@ def ranges_in(sources: Sources) -> dict[str, dict[str, float]]:
         call = field.value
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Field":
             bounds = {
-                str(each.arg): each.value.value
+                str(each.arg): bound
                 for each in call.keywords
-                if each.arg in _BOUNDS
-                and isinstance(each.value, ast.Constant)
-                and isinstance(each.value.value, int | float)
+                if each.arg in _BOUNDS and (bound := _number_of(each.value)) is not None
             }
             if bounds:
                 found[name] = bounds
     return found
+
+
+def _number_of(node: ast.expr) -> float | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if isinstance(value, int | float) else None
 
 
 def variables_in(sources: Sources) -> set[str]:

@@ -237,3 +237,29 @@ def test_errors_of_credentials_and_settings_have_exit_code_5(kind: type[Exceptio
     with pytest.raises(CredentialsError) as caught, aws_errors("ListEndpoints", profile="p"):
         raise error
     assert caught.value.next_step
+
+
+@pytest.mark.parametrize("url", ["//127.0.0.1:1", "127.0.0.1:1"])
+def test_an_address_without_a_scheme_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    error = _fails(tmp_path, monkeypatch, "p", f"[profile p]\n{KEYS}endpoint_url = {url}\n")
+    assert isinstance(error, CredentialsError)
+    assert "endpoint_url" in error.message
+    assert "http:// or https://" in str(error.next_step)
+
+
+def test_the_password_of_an_address_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("https://me:secret@127.0.0.1:1", "http://me:secret@127.0.0.1:x"):
+        error = _fails(tmp_path, monkeypatch, "p", f"[profile p]\n{KEYS}endpoint_url = {url}\n")
+        assert "secret" not in f"{error.message} {error.next_step} {error.details}"
+        assert "127.0.0.1" in error.message
+
+
+@pytest.mark.parametrize("session", ["", "[sso-session corp]\nsso_region = us-east-1\n"])
+def test_a_session_that_is_missing_is_to_be_corrected_before_the_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: str
+) -> None:
+    profile = "[profile p]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = r\n"
+    error = _fails(tmp_path, monkeypatch, "p", f"{profile}{session}")
+    assert "Correct the sso-session" in str(error.next_step)

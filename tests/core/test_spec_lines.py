@@ -107,7 +107,10 @@ def test_a_value_of_another_kind_is_refused_with_what_to_do(field: str, kinds: s
         with pytest.raises(SpecError) as caught:
             parse_spec(f"{text}{'  ' * len(parents)}{name}: {value}\n", "peagle.yaml")
         assert f"{field}: found" in caught.value.message
-        assert ("without quotes" in str(caught.value.next_step)) == value.startswith('"')
+        readable = value == '"8"' and kinds != {bool}  # what would be right without the quotes
+        assert ("without quotes" in str(caught.value.next_step)) == (
+            readable or (value == '"yes"' and bool in kinds)
+        )
 
 
 @pytest.mark.parametrize(
@@ -169,3 +172,36 @@ def test_a_wrong_field_of_an_own_model_lists_its_fields() -> None:
     with pytest.raises(SpecError, match="config, jumpstart, license") as error:
         parse_spec("name: demo\nmodel: {name: x, config: ., licence: mit}\n", "peagle.yaml")
     assert "Did you mean 'license'?" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("lifecycle: {max_lifetime_hours: 1:30}", "found 1:30, which YAML reads as 90"),
+        ("lifecycle: {max_lifetime_hours: 012}", "found 012, which YAML reads as 10"),
+        ("serving: {max_model_len: 040000}", "found 040000, which YAML reads as 16384"),
+        ("serving: {env: {A: 1:30}}", "found 1:30, which YAML reads as 90"),
+    ],
+)
+def test_a_number_that_yaml_reads_otherwise_is_refused(text: str, why: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(f"name: demo\nmodel: gpt-oss-20b\n{text}\n", "peagle.yaml")
+    assert why in caught.value.message
+    assert "line 3" in caught.value.message
+
+
+@pytest.mark.parametrize("value", ["7", "07", "0x7", "0", "7.0", "+7"])
+def test_a_number_that_yaml_reads_as_one_does_is_read(value: str) -> None:
+    parse_spec(f"name: demo\nmodel: gpt-oss-20b\nserving: {{extra_args: {{seed: {value}}}}}\n", "peagle.yaml")
+
+
+def test_a_date_asks_for_quotes_and_a_text_is_not_told_to_lose_them() -> None:
+    for text, found, step in (
+        ("tags: {day: 2026-11-26}", "found 2026-11-26;", "in quotes: YAML reads it as a date"),
+        ("lifecycle: {max_lifetime_hours: 2h}", "found '2h';", "as a number, for example 8"),
+        ("serving: {max_model_len: 16k}", "found '16k';", "as a whole number, for example 8"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            parse_spec(f"name: demo\nmodel: gpt-oss-20b\n{text}\n", "peagle.yaml")
+        assert found in caught.value.message
+        assert step in str(caught.value.next_step)

@@ -306,7 +306,13 @@ class FakeEndpoints:
             raise ClientError(
                 {
                     "Error": {"Code": "ValidationException", "Message": self.refusal},
-                    "ResponseMetadata": {"HTTPStatusCode": self.http_status},
+                    "ResponseMetadata": {
+                        "HTTPStatusCode": self.http_status,
+                        "RequestId": "",
+                        "HostId": "",
+                        "HTTPHeaders": {},
+                        "RetryAttempts": 0,
+                    },
                 },
                 "CreateEndpoint",
             )

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from peagle_sm.core.plan.payloads import acceptance_alarm
 from peagle_sm.learn.promote import FEWEST_MINUTES, least_live
 
+Minutes = NDArray[numpy.float64]
 LENGTHS = numpy.array([3.8, 2.4, 1.5])  #: greedy code, temperature 0.7, temperature 1
 MIX = numpy.log([0.3, 0.5, 0.2])
 HOUR, CANARY, AFTER = 60, 10, 5  #: minutes: before the promotion, of its canary, of the alarm after it
 
 
-def minutes_of(draws: numpy.random.Generator, rate: float, head: float, *, canary: bool) -> NDArray[float]:
+def minutes_of(draws: numpy.random.Generator, rate: float, head: float, *, canary: bool) -> Minutes:
     """Return the acceptance length of each minute, NaN without a request; ``head`` is the new one's share.
 
     A canary of one of two instances serves half of the requests, then the new head serves all.
@@ -44,7 +45,7 @@ def minutes_of(draws: numpy.random.Generator, rate: float, head: float, *, canar
     return found
 
 
-def rolls_back(minutes: NDArray[float]) -> bool:
+def rolls_back(minutes: Minutes) -> bool:
     """Evaluate the alarm as CloudWatch does: successive minutes below the threshold; none is not below."""
     live = minutes[:HOUR][~numpy.isnan(minutes[:HOUR])]
     if len(live) < FEWEST_MINUTES:

@@ -11,7 +11,7 @@ import pytest
 
 from peagle_sm.core.engines import load_arguments, version_of
 from sagemaker_local.engine.env import ensure_engine
-from scripts.lib.engine_values import choices_in, ranges_in, variables_in
+from scripts.lib.engine_values import choices_in, fields_in, ranges_in, variables_in
 
 SOURCES = {
     "vllm/config/cache.py": """
@@ -21,6 +21,8 @@ class CacheConfig:
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     cache_dtype: CacheDType = "auto"
     block_size: int | None = Field(default=None, gt=0)
+    max_logprobs: int = Field(default=20, ge=-1)
+    _own: int = 0
     mode: CacheDType | str = "auto"
     kind: CacheDType | torch.dtype | None = None
 """,
@@ -31,7 +33,11 @@ class EngineArgs:
     block_size: int | None = None
     mode: str = CacheConfig.mode
     kind: str = get_field(CacheConfig, "kind")
+    max_logprobs: int = CacheConfig.max_logprobs
+    cache_config: CacheConfig | None = None
 """,
+    "vllm/v1/attention/backends/registry.py": "class AttentionBackendEnum(Enum):\n    FLASH_ATTN = 'a'",
+    "vllm/config/vllm.py": "class OptimizationLevel(IntEnum):\n    O0 = 0\n    O1 = 1",
     "vllm/tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = {'hermes': ('a', 'b')}",
     "vllm/reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER = {}",
     "vllm/envs.py": "environment_variables: dict = {'VLLM_A': 1, 'CUDA_HOME': 2}\nos.getenv('VLLM_B')",
@@ -42,10 +48,21 @@ def test_values_are_read_from_the_sources() -> None:
     assert choices_in(SOURCES) == {
         "kv_cache_dtype": {"auto", "fp8"},
         "kind": {"auto", "fp8"},
+        "cache_config.cache_dtype": {"auto", "fp8"},
+        "cache_config.kind": {"auto", "fp8"},
+        "attention_backend": {"AUTO", "FLASH_ATTN"},
+        "attention_config.backend": {"AUTO", "FLASH_ATTN"},
+        "optimization_level": {"0", "1"},
         "tool_call_parser": {"hermes"},
         "reasoning_parser": set(),
     }
-    assert ranges_in(SOURCES) == {"gpu_memory_utilization": {"gt": 0, "le": 1}, "block_size": {"gt": 0}}
+    assert ranges_in(SOURCES) == {
+        "gpu_memory_utilization": {"gt": 0, "le": 1},
+        "block_size": {"gt": 0},
+        "max_logprobs": {"ge": -1},
+    }
+    assert fields_in(SOURCES)["cache_config"] >= {"cache_dtype", "block_size"}
+    assert "_own" not in fields_in(SOURCES)["cache_config"]
     assert variables_in(SOURCES) == {"VLLM_A", "VLLM_B"}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from urllib3 import HTTPResponse
 
 from peagle_sm.aws.session.session import Session
@@ -244,7 +245,8 @@ def _refuse(session: Session, service: str, operation: str, codes: list[str | No
         if code is None:
             return None
         body = json.dumps({"__type": code, "message": f"{operation} is refused"}).encode()
-        return AWSResponse(request.url, 400, {}, HTTPResponse(BytesIO(body), preload_content=False))
+        answer = HTTPResponse(BytesIO(body), preload_content=False)
+        return AWSResponse(request.url, 400, HTTPHeaders(), answer)
 
     session.client(service).meta.events.register(f"before-send.*.{operation}", refuse)
 
@@ -270,7 +272,7 @@ def test_a_target_that_is_not_visible_yet_is_waited_for(
     local: Session, server: Server, pacing: Pacing
 ) -> None:
     """AWS documents a brief delay after RegisterScalableTarget; an endpoint that serves must survive it."""
-    refusals = ["ObjectNotFoundException"] * 2
+    refusals: list[str | None] = ["ObjectNotFoundException"] * 2
     _refuse(local, "application-autoscaling", "PutScalingPolicy", refusals)
     spec = _spec(SCALING)
     with deploy(spec, session=local, pacing=pacing, unguarded=True):

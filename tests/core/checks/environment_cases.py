@@ -33,6 +33,22 @@ CASES = [
     ),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('VLLM_LOGGING_LEVEL', 'DEBUG')}"),
     Case(
+        "environment-unread",
+        CONTAINER,
+        f"{_V30}\n{_env('vllm_logging_level', 'DEBUG')}",
+        severity="warning",
+        said="serving.env.vllm_logging_level: vLLM does not read it; write it in capitals",
+    ),
+    Case(
+        "environment-unread",
+        CONTAINER,
+        f"{_V30}\n{_env('TENSOR_PARALLEL_SIZE', '2')}",
+        severity="warning",
+        said="serving.env.TENSOR_PARALLEL_SIZE: not read; only SM_VLLM_TENSOR_PARALLEL_SIZE would be",
+    ),
+    Case("environment-unread", CONTAINER, f"{_V30}\n{_env('LOG_LEVEL', 'info')}"),
+    Case("environment-unread", CONTAINER, f"{_V30}\n{_env('MASTER_PORT', '29500')}"),
+    Case(
         "environment-limits",
         GPT,
         f"serving: {{env: {{SM_VLLM_X: {_LONG}}}}}",

@@ -147,6 +147,42 @@ BAD: dict[str, Bad] = {
         head_config(draft_vocab_size=VOCAB, tie_word_embeddings=True),
         change=lambda tensors: tensors.update({"embed_tokens.weight": filled((VOCAB, HIDDEN))}),
     ),
+    "no model_type": Bad("format", "model_type: found None", drop(head_config(), "model_type")),
+    "a model_type nobody has": Bad("format", "model_type: found 'eagle3'", head_config(model_type="eagle3")),
+    "a model_type that vLLM turns into another method": Bad(
+        "format", "model_type: found 'deepseek_v3'", head_config(model_type="deepseek_v3")
+    ),
+    "a speculators head with another model_type": Bad(
+        "format",
+        "model_type: found 'llama'; allowed: speculators, or none",
+        speculators_config(model_type="llama"),
+    ),
+    "positions as text": Bad(
+        "config", "max_position_embeddings: found '8192'", head_config(max_position_embeddings="8192")
+    ),
+    "no positions": Bad("config", "max_position_embeddings: found 0", head_config(max_position_embeddings=0)),
+    "key and value heads as text": Bad(
+        "config", "num_key_value_heads: found '1'", head_config(num_key_value_heads="1")
+    ),
+    "the head's width as text": Bad("config", "head_dim: found '8'", head_config(head_dim="8")),
+    "an epsilon as text": Bad("config", "rms_norm_eps: found '1e-5'", head_config(rms_norm_eps="1e-5")),
+    "an epsilon that is no number": Bad(
+        "config", "rms_norm_eps: found nan", head_config(rms_norm_eps=float("nan"))
+    ),
+    "an activation that vLLM's head lacks": Bad(
+        "config", "hidden_act: found 'gelu'", head_config(hidden_act="gelu")
+    ),
+    "a bias as text": Bad("config", "attention_bias: found 'false'", head_config(attention_bias="false")),
+    "a dtype that torch lacks": Bad("config", "dtype: found 'bf16'", head_config(dtype="bf16")),
+    "an unknown scaling of positions": Bad(
+        "config", "rope_type: found 'best'", head_config(rope_parameters={"rope_type": "best"})
+    ),
+    "an eagle_config that is a list": Bad("config", "eagle_config: found [1]", head_config(eagle_config=[1])),
+    "two lists of layers": Bad(
+        "aux-layers",
+        "eagle_aux_hidden_state_layer_ids: found [1, 4, 6], and [1, 3, 5]",
+        head_config(eagle_config={"eagle_aux_hidden_state_layer_ids": [1, 3, 5]}),
+    ),
     # fits another target, or asks too much
     "another target's states": Bad(
         "target-size",

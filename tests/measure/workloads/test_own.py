@@ -235,7 +235,7 @@ LENGTHS = (
     "output_tokens output_len output_length max_new_tokens max_output_tokens expected_output_len osl"
     " max_completion_length max_length response_length gen_len max_gen_len n_predict num_predict"
     " max_tokens_to_sample maxTokens maxOutputTokens maxTokenCount completion_tokens OSL max-new-tokens"
-    " request_output_len tok_output_length"
+    " request_output_len tok_output_length max_gen_toks max_tok out_tokens outlen output_seq_len num_generate"
 )
 
 
@@ -302,6 +302,21 @@ def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
     [
         ('{"prompt": [{"role": "user", "content": "hi"}]}', "prompt is a chat", "write it as messages"),
         ('{"messages": []}', "messages without content", "one per line"),
+        ('{"prompt": "x", "n": "1"}', "n: found '1'; allowed: 1", "leave n out"),
+        ('{"prompt": "x", "n": 0}', "n: found 0; allowed: 1", "leave n out"),
+        ('{"prompt": [1.5, 2.0]}', "prompt: found [1.5, 2.0]", "write"),
+        ('{"prompt": "x", "temprature": 1}', "did you mean 'temperature'?", "write temperature"),
+        ('{"body": {"prompt": "x", "top-p": 1}}', "did you mean 'top_p'?", "write top_p"),
+        ('{"prompt": "x", "nvext": {"guided_json": {}}}', "ignores 'nvext'", "remove it"),
+        ('{"prompt": "x", "guided_options_request": {"a": 1}}', "structured_outputs", "remove it"),
+        ('{"prompt": "x", "generationConfig": {"maxOutputTokens": 9}}', "max_tokens", "remove it"),
+        ('{"prompt": "x", "inferenceConfig": {"maxTokens": 9}}', "max_tokens", "remove it"),
+        (
+            '{"messages": [{"role": "user", "content": "a"}, {"role": "Assistant", "content": "b"}]}',
+            "found the role 'Assistant'",
+            '"role": "assistant"',
+        ),
+        ('{"messages": [{"role": "human", "content": "a"}]}', "found the role 'human'", '"role": "user"'),
         ('{"prompt": ""}', "prompt without content", "one per line"),
         ('{"conversation": [{"role": "user", "content": "hi"}]}', "conversation is an id", "messages"),
         ('{\n  "prompt": "x"\n}\n', "ends on a later line", "jq -c . FILE"),
@@ -318,6 +333,15 @@ def test_the_reason_is_the_right_one(tmp_path: Path, content: str, found: str, n
         load_workload(str(path))
     assert found in raised.value.message
     assert next_step in (raised.value.next_step or "")
+
+
+def test_fields_of_one_s_own_and_harmless_values_are_not_refused(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "x", "n": 1.0, "nvext": {}, "num_tokens": 9, "topic": "a", "users": 3, "steps": 2},
+        {"messages": [ASKED, {"role": "tool", "tool_call_id": "a", "content": "1"}], "stop_reason": "eos"},
+        {"messages": [{"role": "developer", "content": "x"}, ASKED], "response": "y", "tool": "z"},
+    ]
+    assert len(load_workload(str(lines(tmp_path / "own.jsonl", *rows))).items) == len(rows)
 
 
 def test_one_prompt_in_a_list_is_one_prompt_and_an_array_of_bodies_is_read(tmp_path: Path) -> None:

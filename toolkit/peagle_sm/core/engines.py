@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -200,8 +200,9 @@ class EngineArguments(PackagedData):
 
     ``always`` are in all of these versions, ``sometimes`` only in those of a span. ``switches`` take no value
     and have a second name with `no_` in front, ``flags`` take no value, ``optional`` take one or none.
-    ``sizes`` take whole numbers such as 2k and 2K, ``json_values`` JSON. ``variables`` are read by
-    the engine.
+    ``sizes`` take whole numbers such as 2k and 2K, ``json_values`` JSON, those of ``fields`` a JSON object of
+    these fields. ``choices`` are the texts of an argument, or of such a field ("argument.field").
+    ``variables`` are read by the engine.
     """
 
     source: str
@@ -218,6 +219,7 @@ class EngineArguments(PackagedData):
     sizes: frozenset[str] = frozenset()
     json_values: frozenset[str] = frozenset()
     ranges: Mapping[str, Bounds] = Field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, Range]] = Field(default_factory=dict)
     choices: Mapping[str, Mapping[str, Range]] = Field(default_factory=dict)
     variables: frozenset[str] = frozenset()
     variables_sometimes: Mapping[str, Range] = Field(default_factory=dict)
@@ -256,17 +258,42 @@ class EngineArguments(PackagedData):
         text = str(value)
         if name in self.sizes and not _SIZE.fullmatch(text):
             return "a whole number, also as 2k (2,000) or 2K (2,048)"
+        if name in self.fields and not isinstance(value, dict):
+            return "a JSON object"
         if name in self.json_values and not isinstance(value, dict | list):
             return None if _is_json(value) else "JSON"
         bounds = self.ranges.get(name)
         if bounds is not None and not bounds.allow(_number(text.rstrip("kKmMgGtT"))):
             return f"a number {bounds.text}"
+        return self._outside(name, text, version)
+
+    def _outside(self, name: str, text: str, version: Version | None) -> str | None:
+        """Return the texts that an argument, or a field of it, has in a version; None if this is one."""
         spans = self.choices.get(name, {})
         texts = [each for each, span in spans.items() if version is None or span.covers(version)]
-        lower = text.lower().replace("-", "_")  # so does vLLM's parser for backends
-        if texts and text not in texts and not (name.endswith("_backend") and lower in texts):
-            return ", ".join(texts)
-        return None
+        same = {text}
+        if name in ("attention_backend", "attention_config.backend"):
+            same.add(text.upper())  # so does vLLM
+        elif name.endswith("_backend"):
+            same.add(text.lower().replace("-", "_"))  # so does vLLM's parser
+        return None if not texts or same & set(texts) else ", ".join(texts)
+
+    def wrong_fields(
+        self, name: str, value: Mapping[str, Any], version: Version | None
+    ) -> Iterator[tuple[str, Any, str]]:
+        """Yield each wrong field of an argument that takes an object: its name, its value, what is allowed.
+
+        A field whose name is wrong has the value None. ``version`` None takes the fields of all versions.
+        """
+        fields = self.fields.get(name, {})
+        known = {each for each, span in fields.items() if version is None or span.covers(version)}
+        for field, given in value.items():
+            if known and field not in known:
+                yield field, None, ", ".join(sorted(known))
+            elif isinstance(given, str | int) and (
+                texts := self._outside(f"{name}.{field}", str(given), version)
+            ):
+                yield field, given, texts
 
     def reads_variable(self, name: str, version: Version) -> bool:
         """Return whether an engine reads an environment variable."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -139,7 +140,9 @@ def configuration_error(error: Exception, profile: str | None) -> CredentialsErr
     if provider is not None and any(_module(frame) in _CREDENTIAL_MODULES for frame in frames):
         setting, allowed = provider
         step = f"Correct {setting} and check with `aws sts get-caller-identity{_flag(profile)}`."
-        if "sso" in setting or "login" in setting:
+        if isinstance(error, known.InvalidConfigError) and "sso" in setting:
+            step = f"Correct the sso-session of the profile; then run `aws sso login{_flag(profile)}`."
+        elif "sso" in setting or "login" in setting:
             step = f"Run `aws {'sso ' if 'sso' in setting else ''}login{_flag(profile)}`."
         return _broken(profile, setting, f"{_text(error)}; allowed: {allowed}", step)
     if isinstance(error, known.NoCredentialsError):
@@ -185,6 +188,9 @@ def _wrong_url(error: Exception, url: str, profile: str | None) -> CredentialsEr
 
 def _wrong_address(error: Exception, profile: str | None) -> CredentialsError | None:
     """Of the errors of connections: a CA file that cannot be read, and an address that is not a URL."""
+    address = str(getattr(error, "kwargs", {}).get("endpoint_url", "http://"))
+    if isinstance(error, known.EndpointConnectionError) and not address.startswith(("http://", "https://")):
+        return _wrong_url(error, address, profile)
     cause = getattr(error, "kwargs", {}).get("error")
     inner = cause.args[0] if isinstance(cause, Exception) and cause.args else None
     if isinstance(error, known.SSLError):
@@ -196,9 +202,14 @@ def _wrong_address(error: Exception, profile: str | None) -> CredentialsError | 
     return None
 
 
+def without_passwords(text: str) -> str:
+    """Return a message without the user and the password of the addresses in it."""
+    return re.sub(r"://[^\s/@]+@", "://***@", text)
+
+
 def _broken(profile: str | None, setting: str, problem: str, step: str) -> CredentialsError:
     return CredentialsError(
-        f"{_place(profile)}: {setting}: {problem}.",
+        f"{_place(profile)}: {setting}: {without_passwords(problem)}.",
         next_step=step,
         details={"profile": profile, "setting": setting},
     )

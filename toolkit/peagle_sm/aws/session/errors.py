@@ -217,6 +217,8 @@ def _step_for(code: str) -> str:
 def _no_answer(error: Exception, operation: str, local_url: str | None) -> ServiceFault:
     from botocore.exceptions import EndpointConnectionError, ProxyConnectionError, SSLError
 
+    from peagle_sm.aws.session.configuration import without_passwords
+
     details: dict[str, Any] = {"operation": operation, "code": NO_ANSWER}
     if isinstance(error, EndpointConnectionError | ProxyConnectionError):
         details["connection_refused"] = True
@@ -229,7 +231,7 @@ def _no_answer(error: Exception, operation: str, local_url: str | None) -> Servi
     else:
         step = "Check the network and the region; run the command again, it resumes from what already exists."
     return ServiceFault(
-        f"{operation}: no answer: {error}",
+        f"{operation}: no answer: {without_passwords(str(error))}",
         operation=operation,
         code=NO_ANSWER,
         next_step=step,

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from peagle_sm.core.checks.base import Findings, Fix, GenerationDefaults, check
-from peagle_sm.core.engines import RUNNER_VARIABLE, Range, load_arguments, load_forbidden, version_of
+from peagle_sm.core.engines import (
+    RUNNER_VARIABLE,
+    Bounds,
+    Range,
+    Version,
+    load_arguments,
+    load_forbidden,
+    version_of,
+)
 from peagle_sm.core.plan.environment import (
+    MODEL_MOUNT,
     OWNED,
     REQUEST_METRICS,
     RUNTIME_K,
@@ -17,7 +27,7 @@ from peagle_sm.core.plan.environment import (
 )
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
-from peagle_sm.core.words import Finding
+from peagle_sm.core.words import Finding, Severity
 
 _DRAFT_SIZE = "speculation.draft_tensor_parallel_size"
 _TABLE = "speculation.num_speculative_tokens_per_batch_size"
@@ -66,9 +76,9 @@ def argument_versions(draft: Draft) -> Findings:
             whole = engines.support(name) if field.startswith("speculation.") else Range()
             own = Range(since=_VALUES_SINCE.get(f"{name}: {value}"))
             needed.append((field, whole) if not whole.covers(version) else (f"{field}: {value}", own))
-    for name in draft.spec.serving.extra_args:
+    for field, name, _ in given_arguments(draft):
         if span := load_arguments().missing_in(name, version):
-            needed.append((f"serving.extra_args.{name}", span))
+            needed.append((field, span))
     for what, span in needed:
         if not span.covers(version):
             yield f"{what} needs {span.text}; the image has {found}"
@@ -106,12 +116,13 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
                     f"{suggest(name, arguments.names)}",
                     "Correct the name; `vllm serve --help` lists all (write _ for -).",
                 )
+        elif version is not None and arguments.missing_in(name, version):
+            continue  # argument_versions reports it
         elif arguments.is_bare(name) and not isinstance(value, bool):
             yield Finding("error", f"{field}: found {show(value)}; allowed: true or false")
         elif isinstance(value, bool) and arguments.needs_value(name):
-            yield Finding(
-                "error", f"{field}: found {as_text(value)}; allowed: a value other than true or false"
-            )
+            needed = arguments.number_needed(name, "") or "a value other than true or false"
+            yield Finding("error", f"{field}: found {as_text(value)}; allowed: {needed}")
         elif kind := arguments.number_needed(name, value):
             yield Finding("error", f"{field}: found {show(value)}; allowed: {kind}")
         elif (
@@ -124,6 +135,51 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
             )
         elif name == "per_request_spec_decode_metrics" and not draft.speculating:
             yield Finding("error", f"{field}: found with mode none; allowed only with speculation on")
+        elif isinstance(value, Mapping):
+            yield from _inside(field, name, value, version if covered else None)
+
+
+def _inside(field: str, name: str, value: Mapping[str, Any], version: Version | None) -> Iterator[Finding]:
+    """Find fields of a JSON argument that vLLM's config class does not have, and values it does not take."""
+    severity: Severity = "error" if version is not None else "warning"
+    for key, given, allowed in load_arguments().wrong_fields(name, value, version):
+        if given is None:
+            hint = suggest(key, allowed.split(", "))
+            yield Finding(severity, f"{field}.{key}: vLLM has no such field.{hint} It has: {allowed}")
+        else:
+            yield Finding(severity, f"{field}.{key}: found {show(given)}; allowed: {allowed}")
+    if name == "override_generation_config":
+        for key, given, allowed in wrong_defaults(value):
+            yield Finding(
+                "error",
+                f"{field}.{key}: found {show(given)}; allowed: {allowed}, else vLLM refuses each request "
+                "that does not set its own",
+            )
+
+
+_DEFAULTS: Mapping[str, tuple[type, Bounds, str]] = {
+    "temperature": (float, Bounds(ge=0), "a number at least 0"),
+    "top_p": (float, Bounds(gt=0, le=1), "a number above 0, at most 1"),
+    "top_k": (int, Bounds(ge=-1), "a whole number; 0 or -1 for all"),
+    "min_p": (float, Bounds(ge=0, le=1), "a number at least 0, at most 1"),
+    "repetition_penalty": (float, Bounds(gt=0), "a number above 0"),
+    "presence_penalty": (float, Bounds(ge=-2, le=2), "a number at least -2, at most 2"),
+    "frequency_penalty": (float, Bounds(ge=-2, le=2), "a number at least -2, at most 2"),
+    "max_new_tokens": (int, Bounds(ge=1), "a whole number from 1"),
+}
+"""Generation defaults that vLLM reads (0.32.0: config/model.py, get_diff_sampling_param) and what its
+SamplingParams takes."""
+
+
+def wrong_defaults(defaults: object) -> Iterator[tuple[str, Any, str]]:
+    """Yield each generation default that makes vLLM refuse requests: name, value, what is allowed."""
+    for name, value in defaults.items() if isinstance(defaults, Mapping) else ():
+        kind, bounds, allowed = _DEFAULTS.get(name, (float, Bounds(), ""))
+        if not allowed or value is None:
+            continue
+        numbers = (int,) if kind is int else (int, float)
+        if not isinstance(value, numbers) or not bounds.allow(value):
+            yield name, value, allowed
 
 
 _PLUGINS = {"tool_call_parser": "tool_parser_plugin", "reasoning_parser": "reasoning_parser_plugin"}
@@ -151,14 +207,19 @@ def _depending(draft: Draft) -> Iterator[Finding]:
 def _unknown_variables(draft: Draft) -> Iterator[Finding]:
     """Find variables in `serving.env` that become an argument that vLLM does not have."""
     written = [name for name in draft.spec.serving.env if name.startswith("SM_VLLM_")]
-    names = load_arguments().names if written else frozenset()
+    if not written:
+        return
+    arguments, version = load_arguments(), draft.image.version if draft.image else None
+    names = arguments.names
     for variable in written:
         name = variable.removeprefix("SM_VLLM_").lower()
         if variable != variable.upper() or name in names:
             continue
         if not _own_name(name) and variable not in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
+            # argparse completes the beginning of a name
+            ends = arguments.covers(version) and not any(each.startswith(name) for each in names)
             yield Finding(
-                "warning",
+                "error" if ends else "warning",
                 f"serving.env.{variable}: --{name.replace('_', '-')} is not a known argument of vLLM."
                 f"{suggest(name, names)}",
             )
@@ -427,9 +488,17 @@ def generation_defaults(fact: GenerationDefaults, draft: Draft) -> Findings:
     given = {name: value for _, name, value in given_arguments(draft)}
     override = given.get("override_generation_config")
     replaced = isinstance(override, Mapping) and "min_p" in override
-    if not draft.speculating or replaced or given.get("generation_config", "auto") != "auto":
+    if given.get("generation_config", "auto") not in ("auto", MODEL_MOUNT):
         return
-    if _has_min_p(fact.values):
+    for name, value, allowed in wrong_defaults(fact.values):
+        if not isinstance(override, Mapping) or name not in override:
+            yield Finding(
+                "error",
+                f"{fact.uri}: found {name} {show(value)}; allowed: {allowed}, else vLLM refuses each request "
+                "that does not set its own",
+                f"Correct the file, or set {name} in serving.extra_args.override_generation_config.",
+            )
+    if draft.speculating and not replaced and _has_min_p(fact.values):
         yield f"{fact.uri}: found min_p {fact.values['min_p']}; vLLM refuses min_p with mode {draft.mode}"
 
 

@@ -132,6 +132,10 @@ _COMPONENT_ENTRIES = 16
 _LONG_CONTEXT_TOKENS = 10_000
 
 
+# Names of arguments of vLLM that PyTorch and other libraries read as variables.
+_READ_BY_OTHERS = frozenset({"API_KEY", "LOG_LEVEL", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "ROOT_PATH"})
+
+
 @check(
     "environment-unread",
     why="Only variables that begin with exactly SM_VLLM_ become arguments; others are silently ignored.",
@@ -152,23 +156,36 @@ def environment_unread(draft: Draft) -> Findings:
         elif upper.startswith("OPTION_") and draft.image is not None and not draft.image.is_lmi:
             repository = draft.image.repository
             yield f"serving.env.{name}: only the LMI image reads OPTION_*, and this image is {repository}"
-        elif name.startswith("VLLM_") and (finding := _unread(name, draft)):
-            yield finding
+        elif name.startswith("VLLM_"):
+            yield from _unread(name, draft)
+        elif upper.startswith("VLLM_"):
+            yield Finding("warning", f"serving.env.{name}: vLLM does not read it; write it in capitals")
+        elif name not in _READ_BY_OTHERS and "_" in name and name.lower() in load_arguments().names:
+            yield Finding(
+                "warning",
+                f"serving.env.{name}: not read; only SM_VLLM_{upper} would be",
+                f"Remove it and set {_home_of(name.lower())}.",
+            )
 
 
-def _unread(name: str, draft: Draft) -> Finding | None:
-    """Return a warning if the image's vLLM does not read a variable."""
+def _home_of(argument: str) -> str:
+    """Return the field of the spec that sets an argument."""
+    return OWNED.get(f"{_PREFIX}{argument.upper()}", f"serving.extra_args.{argument}")
+
+
+def _unread(name: str, draft: Draft) -> Findings:
+    """Find a variable that the image's vLLM does not read."""
     arguments, version = load_arguments(), draft.image.version if draft.image else None
     if version is None or not arguments.covers(version) or arguments.reads_variable(name, version):
-        return None
+        return
     argument, span = name.removeprefix("VLLM_").lower(), arguments.variables_sometimes.get(name)
     if argument in arguments.names:
-        step = f"Remove it and set serving.extra_args.{argument}."
+        step = f"Remove it and set {_home_of(argument)}."
     else:
         step = f"Remove it.{suggest(name, arguments.variables | arguments.variables_sometimes.keys())}"
     reads = f"; {span.text} does" if span else ""
     text = ".".join(map(str, version))
-    return Finding("warning", f"serving.env.{name}: vLLM {text} does not read it{reads}", step)
+    yield Finding("warning", f"serving.env.{name}: vLLM {text} does not read it{reads}", step)
 
 
 @check(

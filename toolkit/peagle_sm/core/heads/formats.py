@@ -36,6 +36,7 @@ class HeadFormats(PackagedData):
     date: str
     newest: str
     architectures: Mapping[str, HeadArchitecture]
+    model_types: tuple[str, ...]
     fields: Mapping[str, Mapping[Kind, str | None]]
     speculators_peagle: str
     speculators_qwen3: str
@@ -125,15 +126,16 @@ def context_of(layer: Mapping[str, Any], kind: Kind, family: str) -> int | None:
     if not lengths:
         return _DEFAULT_CONTEXT[family] if kind == "eagle3" else None
     factor = 1.0
-    for rope in _rope(layer):
+    for rope in rope_settings(layer):
         scale = rope.get("factor")
         if rope.get("rope_type", rope.get("type", "default")) not in _UNSCALED and _is_factor(scale):
             factor = scale
     return int(min(lengths) * factor)
 
 
-def _rope(layer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    rope = layer.get("rope_parameters") or layer.get("rope_scaling")
+def rope_settings(layer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings of rotary positions, of each kind of layers if they differ."""
+    rope = layer.get("rope_scaling") or layer.get("rope_parameters")  # Transformers prefers it, too
     if not isinstance(rope, Mapping):
         return
     by_layer = [each for each in rope.values() if isinstance(each, Mapping)]

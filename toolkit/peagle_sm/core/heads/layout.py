@@ -19,6 +19,7 @@ from peagle_sm.core.heads.formats import (
     first_engine,
     kind_of,
     load_head_formats,
+    rope_settings,
     unread_fields,
 )
 from peagle_sm.core.rules import HEAD_SIZES, MASK_KEYS
@@ -204,6 +205,7 @@ def read_layout(config: Config) -> tuple[Layout | None, list[Finding]]:
     faults += unknown
     faults += _unread(config)
     faults += [_size_fault(layer, key) for key in HEAD_SIZES if not _positive(layer.get(key))]
+    faults += _kind_faults(config, layer)
     if family is None or any(fault.severity == "error" for fault in faults):
         return None, faults
     return _layout(config, layer, family, architecture), faults
@@ -271,6 +273,10 @@ def _aux_states(layer: Config, eagle: Config, ids: tuple[Any, ...], family: str)
 def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | None, str, list[Finding]]:
     if is_speculators(config):
         kind = layer.get("model_type", "llama")
+        own = config.get("model_type")
+        if own not in (None, "speculators"):
+            allowed = "speculators, or none; with another one vLLM does not read the speculators format"
+            return None, "", [_model_type(own, allowed, "Remove model_type from config.json.")]
         if kind in ("llama", "qwen3"):
             return kind, f"speculators {config['speculators_model_type']}, {kind}", []
         message = f"transformer_layer_config.model_type: found {kind!r}; allowed: llama, qwen3"
@@ -281,12 +287,26 @@ def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | 
     kind = str(config.get("model_type", ""))
     if name is None or kind == "eagle" or kind.endswith("_mtp"):
         return None, "".join(names[:1]), [_refused_architecture(names, kind)]
+    if (fault := _model_type_fault(config)) is not None:
+        return None, name, [fault]
     loaded = formats.loaded_as(name)
     layout = formats.architectures[loaded].layout
     if layout is None:
         message = f"architectures: vLLM loads {loaded}, but this check does not know its weights"
         return None, loaded, [Finding("warning", message, check="format")]
     return layout, name, []
+
+
+def _model_type_fault(config: Config) -> Finding | None:
+    """Return the error of a model_type with which vLLM does not load the config as it is."""
+    known = load_head_formats().model_types
+    kind = config.get("model_type")
+    step = "Set model_type: llama if its weights have the layout of vLLM's Llama head."
+    return None if kind in known else _model_type(kind, ", ".join(known), step)
+
+
+def _model_type(found: Any, allowed: str, step: str) -> Finding:
+    return error_finding("format", f"model_type: found {found!r}; allowed: {allowed}", step)
 
 
 def _refused_architecture(names: Sequence[str], kind: str) -> Finding:
@@ -344,6 +364,63 @@ def _size_fault(layer: Config, key: str) -> Finding:
     if key not in layer:
         return error_finding("config", f"config.json lacks {key}")
     return error_finding("config", f"{key}: found {layer[key]!r}; allowed: a whole number above 0")
+
+
+_OPTIONAL_SIZES = ("num_key_value_heads", "head_dim", "draft_vocab_size", "target_hidden_size")
+_POSITIONS = ("max_position_embeddings", "n_positions", "seq_length", "model_max_length")
+
+
+def _kind_faults(config: Config, layer: Config) -> Iterator[Finding]:
+    """Yield values of another kind: Transformers refuses them while the engine starts."""
+    for key in _OPTIONAL_SIZES:
+        value = layer.get(key, config.get(key))
+        if value is not None and not _positive(value):
+            yield _size_fault({**config, **layer}, key)
+    for key in _POSITIONS:
+        if key in layer and not _positive(layer[key]):
+            yield _size_fault(layer, key)
+    epsilon = layer.get("rms_norm_eps", 1e-6)
+    if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
+        yield error_finding("config", f"rms_norm_eps: found {epsilon!r}; allowed: a number between 0 and 1")
+    act = layer.get("hidden_act", "silu")
+    if act != "silu":
+        yield error_finding("config", f"hidden_act: found {act!r}; allowed: 'silu', which vLLM's heads have")
+    for key in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
+        if not isinstance(layer.get(key) or False, bool):
+            yield error_finding("config", f"{key}: found {layer[key]!r}; allowed: true or false")
+    dtype = layer.get("dtype", layer.get("torch_dtype"))
+    if dtype is not None and str(dtype).removeprefix("torch.") not in _DTYPES:
+        yield error_finding("config", f"dtype: found {dtype!r}; allowed: {', '.join(_DTYPES)}")
+    yield from _rope_faults(layer)
+    yield from _eagle_faults(config)
+
+
+_DTYPES = ("auto", "bfloat16", "float16", "float32")
+_ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "su", "mrope")
+
+
+def _rope_faults(layer: Config) -> Iterator[Finding]:
+    for rope in rope_settings(layer):
+        kind, theta = rope.get("rope_type", rope.get("type", "default")), rope.get("rope_theta", 1e4)
+        if kind not in _ROPE_TYPES:
+            yield error_finding("config", f"rope_type: found {kind!r}; allowed: {', '.join(_ROPE_TYPES)}")
+        if type(theta) not in (int, float) or not theta > 0:
+            yield error_finding("config", f"rope_theta: found {theta!r}; allowed: a number above 0")
+
+
+def _eagle_faults(config: Config) -> Iterator[Finding]:
+    eagle = config.get("eagle_config")
+    if eagle is not None and not isinstance(eagle, Mapping):
+        yield error_finding("config", f"eagle_config: found {eagle!r:.60}; allowed: a mapping of fields")
+    elif eagle:
+        key = "eagle_aux_hidden_state_layer_ids"
+        own, nested = config.get(key), eagle.get(key)
+        if own and nested and own != nested:
+            yield error_finding(
+                "aux-layers",
+                f"{key}: found {own!r:.60}, and {nested!r:.60} in eagle_config; vLLM reads the first",
+                "Write the layers that the head was trained with in both places.",
+            )
 
 
 def _int(value: Any) -> int | None:

@@ -189,7 +189,8 @@ def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 def given_arguments(draft: Draft) -> Iterator[tuple[str, str, Any]]:
     """Yield each engine argument that the spec gives by name: its field, its name and its value."""
     for name, value in draft.spec.serving.extra_args.items():
-        yield f"serving.extra_args.{name}", name, value
+        is_json = isinstance(value, str) and value.startswith(("{", "["))
+        yield f"serving.extra_args.{name}", name, _value_of(value) if is_json else value
     for variable, text in draft.spec.serving.env.items():
         if variable.startswith("SM_VLLM_") and variable == variable.upper():
             yield f"serving.env.{variable}", variable.removeprefix("SM_VLLM_").lower(), _value_of(text)

@@ -5,6 +5,7 @@ Pydantic's errors become `SpecError`. The YAML loader rejects duplicate keys and
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import json
 import re
@@ -112,6 +113,31 @@ class UniqueKeys(yaml.SafeLoader):
 UniqueKeys.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+
+
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
+_BASE_60 = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
+
+
+def _number(loader: UniqueKeys, node: yaml.ScalarNode) -> int | float:
+    """Read a number; raise ConstructorError at one that YAML 1.1 reads otherwise than a person does."""
+    whole = node.tag == "tag:yaml.org,2002:int"
+    value = loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+    octal = whole and _OCTAL.fullmatch(node.value) and int(node.value) != value
+    if octal or _BASE_60.fullmatch(node.value):
+        why = "a leading 0 makes it octal" if octal else "colons make it base 60"
+        raise yaml.constructor.ConstructorError(
+            None,
+            None,
+            f"found {node.value}, which YAML reads as {value} ({why}); write the number that you mean, "
+            f'or the text "{node.value}" in quotes',
+            node.start_mark,
+        )
+    return value
+
+
+UniqueKeys.add_constructor("tag:yaml.org,2002:int", _number)
+UniqueKeys.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 # Starts the tags of a union's members, which pydantic puts into the location of an error.
@@ -240,7 +266,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def show(value: Any, limit: int = 80) -> str:
     """Format a value on one line, shortened to ``limit`` characters."""
-    text = repr(value)
+    text = str(value) if isinstance(value, dt.date) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -335,16 +361,25 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
 
 def _step(field: str, given: Any, allowed: str) -> str:
     """Return how to correct a field; quotes decide what YAML reads."""
-    if allowed == "a text" and isinstance(given, bool | int | float):
-        reads = "yes, no, on and off as true or false" if isinstance(given, bool) else "it as a number"
+    if allowed == "a text" and isinstance(given, bool | int | float | dt.date):
+        reads = "it as a date" if isinstance(given, dt.date) else "it as a number"
+        if isinstance(given, bool):
+            reads = "yes, no, on and off as true or false"
         return f"Put the value of {field!r} in quotes: YAML reads {reads}."
     if allowed == "a list" and isinstance(given, bool | int | float | str):
         return f"Write a list: {field.rpartition('.')[2]}: [{given}]."
     if isinstance(given, str) and allowed in _KINDS.values():
         number = re.fullmatch(r"\d+" if allowed == "a whole number" else r"\d+(\.\d+)?", given)
         example = "true" if allowed == "true or false" else given if number else "8"
-        return f"Write the value of {field!r} without quotes, for example {example}."
+        without = " without quotes" if _reads_as(given, allowed) else f" as {allowed}"
+        return f"Write the value of {field!r}{without}, for example {example}."
     return f"Change {field!r}."
+
+
+def _reads_as(text: str, allowed: str) -> bool:
+    """Return whether a text in quotes would be of the allowed kind without them."""
+    value = yaml.load(f"[{text}]", Loader=UniqueKeys)[0] if re.fullmatch(r"[\w.+-]+", text) else text
+    return isinstance(value, bool) if allowed == "true or false" else type(value) in (int, float)
 
 
 def _message(origin: str, problems: Sequence[str]) -> str:

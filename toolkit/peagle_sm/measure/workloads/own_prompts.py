@@ -109,8 +109,48 @@ def _refuse_misspelt(line: Mapping[str, Any], where: str) -> None:
             )
 
 
+_SETTINGS = frozenset(
+    {
+        "add_generation_prompt",
+        "bad_words",
+        "chat_template_kwargs",
+        "continue_final_message",
+        "frequency_penalty",
+        "ignore_eos",
+        "logit_bias",
+        "min_tokens",
+        "presence_penalty",
+        "reasoning_effort",
+        "repetition_penalty",
+        "response_format",
+        "stop",
+        "stop_token_ids",
+        "structured_outputs",
+        "temperature",
+        "tool_choice",
+        "top_k",
+        "top_p",
+    }
+)
+"""Fields of the engine that change an answer, and whose misspelt names are nobody's own fields."""
+_VERY_CLOSE = 0.88
+
+
+def _refuse_misspelt_settings(body: Mapping[str, Any], where: str) -> None:
+    """Refuse a field that is nearly one that changes the answer: the engine would ignore it."""
+    for name in body:
+        near = get_close_matches(name.lower().replace("-", "_"), _SETTINGS, n=1, cutoff=_VERY_CLOSE)
+        if near and name not in KNOWN and name not in _OURS and near[0] not in body:
+            raise SpecError(
+                f"{where}: found the field {name!r}, which the engine ignores; did you mean {near[0]!r}?",
+                next_step=f"write {near[0]} instead of {name}, or remove it",
+                details={"found": name, "near": near[0]},
+            )
+
+
 def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Counter[str]) -> Question | None:
     _refuse_misspelt(line, where)
+    _refuse_misspelt_settings(line, where)
     name = str(line.get("id", line.get("custom_id", f"line/{number:05}")))
     category = None if "category" not in line else str(line["category"])
     labels = checked_labels(line.get("labels") or {}, where)
@@ -132,6 +172,8 @@ def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Count
     body = line.get("body", line)
     if not isinstance(body, dict):
         raise SpecError(f"{where}: body is not a JSON object", next_step='write {"body": {"messages": […]}}')
+    if body is not line:
+        _refuse_misspelt_settings(body, where)
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
     asked = checked_body(body, where)
     _refuse_other_lengths({**line, **asked}, where)
@@ -154,13 +196,23 @@ def _settings(line: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_LENGTHS = {"token", "tokens", "len", "length"}
-_OF_ANSWERS = {"max", "new", "output", "completion", "response", "answer", "reply"}
+_LENGTHS = {"token", "tokens", "tok", "toks", "len", "length"}
+_OF_ANSWERS = {"max", "new", "out", "output", "completion", "response", "answer", "reply"}
 _OF_ANSWERS |= {"gen", "generate", "generated", "generation", "decode"}
+_OF_OUTPUTS = {"out", "output"}  # output_seq_len is of the answer
 _OF_PROMPTS = {"input", "prompt", "context", "model", "seq", "sequence", "min"}
 #: Names in one word, without underscores.
 _GLUED = {"osl", "maxtokens", "maxlen", "maxlength", "maxnewtokens", "maxoutputtokens", "outputtokens"}
-_GLUED |= {"outputlen", "outputlength", "genlen", "npredict", "numpredict"}
+_GLUED |= {
+    "outlen",
+    "maxtoks",
+    "numgenerate",
+    "outputlen",
+    "outputlength",
+    "genlen",
+    "npredict",
+    "numpredict",
+}
 
 
 def _is_other_length(name: str, value: Any) -> bool:
@@ -170,7 +222,7 @@ def _is_other_length(name: str, value: Any) -> bool:
     if isinstance(value, bool) or not (isinstance(value, int | float) or str(value).strip().isdecimal()):
         return False
     words = {word.lower() for word in _WORD.findall(name)}
-    if words & _OF_PROMPTS:
+    if words & _OF_PROMPTS and not words & _OF_OUTPUTS:
         return False
     return bool(words & _OF_ANSWERS and words & _LENGTHS) or re.sub(r"[\W_]", "", name.lower()) in _GLUED
 
@@ -218,6 +270,15 @@ _USERS = ("human", "user")
 _SYSTEMS = ("system",)
 _ASSISTANTS = ("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot")
 _ROLES = (*_USERS, *_SYSTEMS, *_ASSISTANTS)
+
+
+_ROLE_NAMES = {
+    **dict.fromkeys((*_ASSISTANTS, "ai"), "assistant"),
+    **dict.fromkeys(_USERS, "user"),
+    "system": "system",
+    "tool": "tool",
+}
+"""The engine's names of the roles, by the names that other tools give them, in small letters."""
 
 
 def _sharegpt(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[str, ...]]:
@@ -312,10 +373,18 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     refuse_ignored(body, where)
     body = {key: value for key, value in body.items() if key in has or key not in ("messages", "prompt")}
     _refuse_misshapen(body, where)
-    is_several = body.get("n", 1) != 1
+    count = body.get("n", 1)
+    if count != 1 and (type(count) is not int or count < 1):
+        raise SpecError(f"{where}: n: found {count!r:.60}; allowed: 1", next_step="leave n out")
+    is_several = count != 1
     batch = body.get("prompt")
     if isinstance(batch, list) and len(batch) == 1 and isinstance(batch[0], str | list):
         body["prompt"] = batch = batch[0]  # one prompt as a list is the same prompt
+    if isinstance(batch, list) and any(isinstance(each, float | bool | Mapping) for each in batch):
+        raise SpecError(
+            f"{where}: prompt: found {batch!r:.60}; allowed: a text, or a list of token ids",
+            next_step='write {"prompt": "…"}',
+        )
     if is_several or (isinstance(batch, list) and not all(isinstance(token, int) for token in batch)):
         raise SpecError(
             f"{where}: {'n' if is_several else 'prompt'} requests several answers; allowed: one answer"
@@ -339,6 +408,14 @@ def _refuse_misshapen(body: Mapping[str, Any], where: str) -> None:
             f"{where}: messages: found {messages!r:.60}; allowed: a list of objects, each with a role",
             next_step='write {"messages": [{"role": "user", "content": "…"}]}',
         )
+    for message in messages or ():
+        if (role := _ROLE_NAMES.get(message["role"].lower())) is not None and message["role"] != role:
+            raise SpecError(
+                f"{where}: messages: found the role {message['role']!r}, which the engine passes to the chat "
+                f"template as it is; did you mean {role!r}?",
+                next_step=f'write "role": "{role}"',
+                details={"found": message["role"], "near": role},
+            )
     if prompt and not isinstance(prompt, str | list):
         raise SpecError(
             f"{where}: prompt: found {prompt!r:.60}; allowed: a text, or a list of token ids",
