@@ -213,8 +213,11 @@ def plan_for(
         stack=guard_names.endpoint_stack(spec.name),
     )
     draft = resolve(spec, context, load_catalog())
-    types = draft.instance_types if environment is not None else ()
-    kept = {name: find_kept(environment, name, context.region) for name in types}
+    kept = (
+        {}
+        if environment is None
+        else {name: find_kept(environment, name, context.region) for name in draft.instance_types}
+    )
     plan = plan_of(draft.with_prices({name: each for name, each in kept.items() if each.entry is not None}))
     errors = plan.errors()
     if errors:

@@ -61,7 +61,12 @@ def test_a_price_that_is_an_upper_bound_says_so_in_the_tag_and_in_every_row(
     assert going.price_at_most
     pause("demo", session=session, pacing=pacing)
     offers: list[ResumeOffer] = []
-    resume("demo", session=session, pacing=pacing, confirm=lambda offer: bool(offers.append(offer)) or True)
+
+    def accept(offer: ResumeOffer) -> bool:
+        offers.append(offer)
+        return True
+
+    resume("demo", session=session, pacing=pacing, confirm=accept)
     assert offers[0].price_at_most
 
 
