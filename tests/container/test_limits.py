@@ -214,6 +214,29 @@ def options(count: int, **more: Any) -> dict[str, Any]:
 DEEP = "(" * 31_000 + "a" + ")" * 31_000
 
 
+def integers(names: list[str], **more: Any) -> dict[str, Any]:
+    return schema_of(type="object", properties={name: {"type": "integer"} for name in names}, **more)
+
+
+WORDS = [f"{sum(map(ord, str(i))) * 7919 % 9973:04}" * 25 for i in range(100)]
+BOUNDED = {"type": "array", "items": {"enum": [0]}, "prefixItems": [{"type": "integer"}], "maxItems": 128}
+#: CPU seconds in xgrammar 0.2.8 with 2,048 tokens, before the gate refused them.
+COSTLY_TEXTS = (
+    constrained(choice=["y" * 4000 + end for end in "ab"]),  # 1.6 s
+    constrained(choice=["the quick brown fox " * 100 + end for end in "abcdefgh"]),  # 1.3 s
+    schema_of(enum=["\u4e00" * 500 + str(i) for i in range(16)]),  # 1.5 s
+    schema_of(anyOf=[{"const": "\x01" * 300 + str(i)} for i in range(8)]),  # 1.2 s
+    schema_of(const={f"k{i}": i for i in range(4000)}),  # 0.8 s
+    integers([f"{word}{i}" for i, word in enumerate(WORDS)], additionalProperties=True),  # over 8 s
+    integers([f"{'x' * 26}{i}" for i in range(100)], required=[], unevaluatedProperties=True),
+    integers([f"{'abcdefghijklmnopqrstuvwxyz'[i % 26] * 30}{i}" for i in range(400)]),  # 1.3 s
+    schema_of(type="object", properties={f"k{i:06}": BOUNDED for i in range(60)}, minProperties=3),  # 1.0 s
+    constrained(
+        structural_tag={"format": {"type": "any_text", "excludes": [f"{word}{word}" for word in WORDS]}}
+    ),
+)
+
+
 #: Grammars whose masks cost xgrammar seconds: turns of a recursive rule without a text around or in them.
 SLOW_RECURSION = (
     'root ::= [^a]+ [a-z]{0,} | root{1,}\nr0 ::= "a"{5,} "xy" (root ""){63} | root [a-z]?',
@@ -266,6 +289,7 @@ number ::= "1 " | "2 "
         (options(1200, minProperties=1, maxProperties=600), "at most 1800"),
         (options(100, minProperties=1), "the grammar up to here costs"),
         (schema_of(anyOf=[{"type": "string", "maxLength": 300 + i} for i in range(40)]), "anyOf/"),
+        *((request_, "the grammar up to here costs") for request_ in COSTLY_TEXTS),
         (constrained(json=json.dumps({"pattern": DEEP})), "json/pattern"),
         (constrained(regex=".*" * 11), "11 optional or repeated parts"),
         (constrained(regex="(.{0,9}){0,9}"), "what may be empty"),
@@ -316,6 +340,8 @@ def test_a_costly_grammar_is_refused_with_its_place_and_the_limit(
     [
         options(60, minProperties=1),
         options(400),
+        integers([f"property{i:04}" for i in range(60)], additionalProperties=True),
+        schema_of(enum=[f"arn:aws:iam::aws:policy/Policy{i}" for i in range(500)]),
         schema_of(
             type="string", pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
         ),
