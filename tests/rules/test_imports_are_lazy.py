@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio")
-MAX_HELP_CPU_MS = 100.0
+MOST_MODULES_FOR_HELP = 130
 
 PRINT_MODULES = f"""
 import json, sys
@@ -57,14 +56,15 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "peagle_
     assert len(loaded) <= most, f"{len(loaded)} modules: {loaded}"
 
 
-def test_help_takes_less_than_100_ms_of_cpu() -> None:
-    command = Path(sys.executable).with_name("peagle-sm")
-    assert command.is_file(), "the console script is missing: pip install -e ."
-    spent = []
-    for _ in range(7):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([command, "--help"], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
-    # The least of several: what the command costs, not what else the machine was doing.
-    assert min(spent) < MAX_HELP_CPU_MS, f"CPU ms of {len(spent)} runs: {[round(ms) for ms in spent]}"
+def test_help_loads_click_and_little_else() -> None:
+    """118 modules take 70 ms of CPU on quiet cores; a time would depend on the machine."""
+    program = """
+import atexit, json, runpy, sys
+atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))
+sys.argv = ["peagle-sm", "--help"]
+runpy.run_module("peagle_sm", run_name="__main__")
+"""
+    loaded = _printed(program)
+    assert len(loaded) <= MOST_MODULES_FOR_HELP, f"{len(loaded)} modules: {loaded}"
+    packages = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names)
+    assert {name for name in packages if not name.startswith("_")} == {"click", "peagle_sm"}
