@@ -28,7 +28,7 @@ from tests.local.serving import Server
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME = "tiny-p-eagle"
 #: Those that are right only if every part happens to hold one event: tests/clients/test_signs.py shows it.
-BROKEN = ("litellm", "litellm-async", "boto3")
+BROKEN = ("boto3",)
 RIGHT = [client for client in CLIENTS if client.key not in BROKEN]
 Ask = Callable[..., str]
 

@@ -7,9 +7,11 @@ from xml.sax.saxutils import escape
 
 from tests.guard.simulator.judging.tally import Tally, quantile
 
-WIDTH = 960
+EDGE = -45  #: where the picture begins: the longest rule's name ends at LEFT
+WIDTH = 980
 ROW = 30
 LEFT = 250
+SPAN = 520  #: of the longest bar
 STYLE = """
   :root { color-scheme: light dark; }
   .paper { fill: #ffffff; }
@@ -45,11 +47,11 @@ def draw(tally: Tally, rules: list[str], guard: str) -> str:
     parts += _above(tally.rules[guard].excess, top=third)
     height = third + 250
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
-        f'aria-label="The guard and published rules, simulated">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{EDGE} 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" role="img" aria-label="The guard and published rules, simulated">'
     )
     body = "\n".join(parts)
-    paper = f'<rect class="paper" width="{WIDTH}" height="{height}"/>'
+    paper = f'<rect class="paper" x="{EDGE}" width="{WIDTH}" height="{height}"/>'
     return f"{head}\n<style>{STYLE}</style>\n{paper}\n{body}\n</svg>\n"
 
 
@@ -68,7 +70,6 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def _killed(tally: Tally, rules: list[str], top: float) -> Iterable[str]:
-    span = WIDTH - LEFT - 190
     top_share = max([0.1, *(_both(tally, rule) for rule in rules)])
     yield _text(20, top + 10, "Turned off although somebody used it, in % of all endpoints", "title")
     yield _text(
@@ -79,10 +80,10 @@ def _killed(tally: Tally, rules: list[str], top: float) -> Iterable[str]:
         group = tally.rules[rule]
         flight, back = group.share("in_flight"), group.share("before_return")
         yield _text(LEFT - 12, y + 13, rule, anchor="end")
-        yield _bar(LEFT, y, span * flight / top_share, "flight")
-        yield _bar(LEFT + span * flight / top_share, y, span * back / top_share, "return")
+        yield _bar(LEFT, y, SPAN * flight / top_share, "flight")
+        yield _bar(LEFT + SPAN * flight / top_share, y, SPAN * back / top_share, "return")
         words = "0" if flight + back == 0 else f"{100 * flight:.1f}% + {100 * back:.1f}%"
-        yield _text(LEFT + span * (flight + back) / top_share + 8, y + 13, words)
+        yield _text(LEFT + SPAN * (flight + back) / top_share + 8, y + 13, words)
     yield _line(LEFT, top + 42, LEFT, top + 46 + ROW * len(rules), "axis")
 
 
@@ -92,7 +93,6 @@ def _both(tally: Tally, rule: str) -> float:
 
 
 def _wasted(tally: Tally, rules: list[str], top: float) -> Iterable[str]:
-    span = WIDTH - LEFT - 190
     highest = max([1.0, *(quantile(tally.rules[rule].usd, 0.95) for rule in rules)])
     yield _text(
         20, top + 10, "Paid after the last request, in USD for each endpoint at 100 USD an hour", "title"
@@ -103,16 +103,16 @@ def _wasted(tally: Tally, rules: list[str], top: float) -> Iterable[str]:
         usd = tally.rules[rule].usd
         middle, high = quantile(usd, 0.5), quantile(usd, 0.95)
         yield _text(LEFT - 12, y + 13, rule, anchor="end")
-        yield _bar(LEFT, y, span * middle / highest, "money")
-        yield _line(LEFT, y + 8, LEFT + span * high / highest, y + 8, "whisker")
-        yield _text(LEFT + span * high / highest + 8, y + 13, f"{middle:,.0f} (95%: {high:,.0f})")
+        yield _bar(LEFT, y, SPAN * middle / highest, "money")
+        yield _line(LEFT, y + 8, LEFT + SPAN * high / highest, y + 8, "whisker")
+        yield _text(LEFT + SPAN * high / highest + 8, y + 13, f"{middle:,.0f} (95%: {high:,.0f})")
     yield _line(LEFT, top + 42, LEFT, top + 46 + ROW * len(rules), "axis")
 
 
 def _above(excess: list[float], top: float) -> Iterable[str]:
     """How long the guard's endpoints stayed quiet above idle plus grace, where everything worked."""
     first, last, base = -1, 11, top + 190
-    width = (WIDTH - LEFT - 190) / (last - first)
+    width = SPAN / (last - first)
     counts = [0] * (last - first)
     for minutes in excess:
         counts[min(max(int(minutes // 1) - first, 0), last - first - 1)] += 1
