@@ -48,7 +48,8 @@ def test_context_rows_have_no_loss_and_the_head_has_master_weights() -> None:
     """arXiv 2602.01469's partition: a part's own rows are a share of all; the further ones are context."""
     recipe = BOOK.recipe("gpt-oss-20b")
     load = TrainingLoad(20_480, 16, 0.8, 0.2, checkpointing=True)
-    assert charged_rows_of(load, 10) * 16 == pytest.approx(rows_of(replace(load, partitions=1), 10))
+    # of the largest part, which has up to 5% more than the mean
+    assert charged_rows_of(load, 10) * 16 == pytest.approx(1.05 * rows_of(replace(load, partitions=1), 10))
     lines = memory_of(recipe.target, recipe.head, load, TrainingMachine(8, 180, "B200"), 8).lines
     gigabytes = {line[:15].strip(): float(line[15:26]) for line in lines}
     # 4 bytes of weights, of gradients, of their copy, twice of AdamW, and 2 of the bfloat16 copy.

@@ -100,7 +100,8 @@ def test_the_library_builds_what_the_recipe_says(model: str, tmp_path: Path) -> 
     assert found["read"] == list(recipe.auxiliary_layers)
     assert found["parts"] == values["sequence_partitions"]
     assert found["rows"] == pytest.approx(rows_of(TrainingLoad.of(values), head.depths), rel=0.01)
-    assert found["charged"] == pytest.approx(charged_rows_of(TrainingLoad.of(values), head.depths), rel=0.03)
+    charged = charged_rows_of(TrainingLoad.of(values), head.depths)
+    assert 0.9 * charged < found["charged"] <= charged
     assert found["expert_parallel"] == values.get("expert_parallel_size", 1)
     assert found["target_shards"] == values.get("target_shards", 1)
     if found["target_shards"] > 1:
