@@ -23,7 +23,7 @@ from peagle_gate.drift import Detector
 from peagle_gate.limits import Refusal, Request, judged, too_large
 from peagle_gate.slice_counts import Following, SliceCounter, log_lines
 from peagle_gate.slice_values import read_chosen
-from peagle_gate.startup import FORCED_USAGE, Speculation, read_settings, speculation
+from peagle_gate.startup import FORCED_USAGE, Speculation, block_outlines, read_settings, speculation
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -98,6 +98,7 @@ class Gate:
     def __init__(self, app: App, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._app = app
         self._sleep = sleep
+        block_outlines(sys.modules)
         self._settings = read_settings(os.environ)
         self._speculation = speculation(sys.argv, os.environ)
         chosen = read_chosen(filter(None, self._settings.slices.split(";")))

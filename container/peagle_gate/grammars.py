@@ -11,6 +11,8 @@ import json
 from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from math import prod
 from typing import Any
 
 from peagle_gate.patterns import Cost, Shape, cost_of_pattern, cost_of_rule, names_in, open_names, rules_of
@@ -35,6 +37,8 @@ _COUNTED_KEYS = 20  # bytes in the copies that a count of properties makes that 
 _COUNTED_ARRAY = 24  # bytes that a bounded array is worth in such a copy
 _KEY_SIGNS = 4  # bytes around a key
 _OTHER_KEYS = 1.16  # units, and states, of each byte of a key that further properties must not have
+_MULTIPLE, _MULTIPLE_UNITS = 20_000, 50  # guidance's automaton has as many states; states that cost a unit
+_PRODUCT = 256  # schemas that guidance makes of an allOf whose members have alternatives
 #: Texts of a structural tag, and units for each byte where free text is searched for them.
 _TAG_TEXTS = {"value": 0.0, "begin": 0.0, "end": 0.15, "excludes": 0.6}
 
@@ -46,18 +50,29 @@ class _Schema:
     Attributes:
         states: of counted strings, patterns and keys that further properties must not have; together they
             cost their square.
+        items: bounds of arrays, which guidance writes out; they cost their square.
         text: fixed text in bytes, without the beginning that it shares with another.
     """
 
     limits: Limits
     units: float = 0
     states: float = 0
+    items: float = 0
     text: int = 0
     lengths: set[tuple[int, int]] = field(default_factory=set)
     literals: list[bytes] = field(default_factory=list)
+    defined: dict[str, int] = field(default_factory=dict)
 
     def total(self) -> int:
-        return int(self.units + self.states**2 / 7000 + self.text / 50 + self.text**2 / 1e6)
+        squares = self.states**2 / 7000 + self.text**2 / 1e6 + self.items**2 / 1e6
+        return int(self.units + squares + self.text / 50 + self.items / 30)
+
+    def alternatives(self, schema: Any) -> int:
+        """Return the alternatives of a schema, or of the definition that it refers to; 1 without any."""
+        if not isinstance(schema, Mapping):
+            return 1
+        name = str(schema.get("$ref", "")).rpartition("/")[2]
+        return max(_alternatives(schema), self.defined.get(name, 1))
 
     def add_literal(self, value: Any) -> None:
         """Count fixed text. A beginning that two of them share costs its square: 4.5e-8 s for each byte²."""
@@ -68,6 +83,32 @@ class _Schema:
         self.literals.insert(place, literal)
         self.text += len(literal) - shared
         self.units += shared**2 / 6700
+
+
+def _alternatives(schema: Any) -> int:
+    """Return how many schemas the ``anyOf`` and ``oneOf`` of a schema combine to."""
+    if not isinstance(schema, Mapping):
+        return 1
+    lists = [schema.get(name) for name in ("anyOf", "oneOf")]
+    return prod(len(options) or 1 for options in lists if isinstance(options, list))
+
+
+def _definitions(value: Any) -> dict[str, int]:
+    """Return the alternatives of each definition in a field, by its name."""
+    defined, pending = dict[str, int](), [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Mapping):
+            for part in (node.get("$defs"), node.get("definitions")):
+                if isinstance(part, Mapping):
+                    for name, schema in part.items():
+                        defined[name] = max(defined.get(name, 1), _alternatives(schema))
+            pending += node.values()
+        elif isinstance(node, list):
+            pending += node
+        elif isinstance(node, str) and (parsed := _json_in("", node)):
+            pending += parsed
+    return defined
 
 
 def _shared(left: bytes, right: bytes) -> int:
@@ -85,7 +126,7 @@ def excessive(request: Mapping[str, Any], limits: Limits) -> Iterator[tuple[str,
 
 
 def _field(value: Any, name: str, limits: Limits) -> Found:
-    cost = _Schema(limits)
+    cost = _Schema(limits, defined=_definitions(value))
     pending: list[tuple[str, str, Any]] = [(f"{name}:/", "", value)]
     while pending:
         at, key, node = pending.pop()
@@ -190,8 +231,11 @@ def _object(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
     _count_properties(node, cost)
     if isinstance(form := node.get("format"), str):
         cost.units += _FORMATS.get(form, _FORMAT)
-    if _number(node.get("minItems")) or _number(node.get("maxItems")):
+    least, most = _number(node.get("minItems")), _number(node.get("maxItems"))
+    if least or most:
         cost.units += _ITEM_BOUNDS
+        cost.items += max(most - least, 0) + least / 10
+    yield from _guidance(at, node, cost)
     if "const" in node:
         cost.add_literal(node["const"])
     if node.get("type") == "repeat":  # of a structural tag
@@ -200,6 +244,25 @@ def _object(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
             yield f"{at[:-1]}: repeats {copies} times; at most {_PATTERN_REPEATS}"
     if node.get("type") in ("repeat", "star", "plus") and _may_be_empty(node.get("content")):
         yield f"{at[:-1]}: repeats what may be empty; write it so that each turn has text"
+
+
+def _guidance(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
+    """Judge what vLLM gives to guidance, since xgrammar does not have it: multiples, and allOf of several."""
+    multiple = node.get("multipleOf")
+    if isinstance(multiple, int | float) and not isinstance(multiple, bool):
+        digits, exponent = Decimal(str(multiple)).normalize().as_tuple()[1:]
+        states = int("".join(map(str, digits))) * 10 ** min(max(int(exponent), 0), 9)
+        cost.units += states / _MULTIPLE_UNITS
+        if states > _MULTIPLE:
+            yield f"{at[:-1]}: multiples of {multiple}; at most {_MULTIPLE}, decimal places counted as digits"
+    members = node.get("allOf")
+    if isinstance(members, list):
+        product = prod(cost.alternatives(member) for member in members[:64])
+        if product > _PRODUCT:
+            yield (
+                f"{at[:-1]}: the alternatives of the members of allOf have {min(product, 10**9)}"
+                f" combinations; at most {_PRODUCT}"
+            )
 
 
 _EMPTY_TAGS = {"optional", "star", "any_text", "any_tokens", "grammar"}

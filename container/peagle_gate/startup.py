@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -357,6 +357,16 @@ FORCED_USAGE = "--enable-force-include-usage"
 _REQUEST_METRICS_FROM = (0, 29)
 #: The first vLLM with --shutdown-timeout; an older one does not start with it.
 _SHUTDOWN_TIMEOUT_FROM = (0, 18)
+
+
+def block_outlines(modules: MutableMapping[str, Any]) -> None:
+    """Make vLLM answer 400 where it would otherwise compile a JSON schema with outlines.
+
+    With its default settings vLLM gives a schema to outlines that has ``patternProperties`` and anything that
+    xgrammar refuses. There ``(a|b)*a(a|b){20}`` fills the engine's memory; no time limit ends that thread.
+    """
+    for name in ("outlines_core", "outlines_core.json_schema"):
+        modules[name] = None
 
 
 def is_on(environ: Mapping[str, str]) -> bool:

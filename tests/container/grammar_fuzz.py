@@ -66,7 +66,8 @@ def measure(entries: Sequence[Entry], tokens: Any) -> Iterator[dict[str, Any]]:
         results, status = _in_a_process(entries[at:], tokens)
         if os.WIFSIGNALED(status):
             results[-1]["signal"] = signal.Signals(os.WTERMSIG(status)).name
-        yield from results
+        for result in results:
+            yield {**result, "cpu_s": result["parse_s"] + result["compile_s"]}
         at += len(results)
 
 
@@ -155,8 +156,9 @@ def campaign(grammars: int, seed: int) -> dict[str, Any]:
             counts.update(["passed", f"passed {entry.kind}"])
         if len(passed) == _IN_A_PROCESS or number == grammars - 1:
             for each, result in zip(passed, measure(passed, tokens), strict=True):
-                result["cpu_s"] = result["parse_s"] + result["compile_s"]
                 counts["refused by the engine"] += "error" in result
+                if "signal" not in result and result["cpu_s"] > MOST_CPU_S:
+                    result = min(_again(each, tokens), key=lambda figures: figures["cpu_s"])
                 slowest = {name: max(most, round(result[name], 3)) for name, most in slowest.items()}
                 if "signal" in result or max(result["cpu_s"], result["step_s"]) > MOST_CPU_S:
                     above.append({**result, each.kind: json.dumps(each.value)[:2000]})
@@ -170,6 +172,11 @@ def campaign(grammars: int, seed: int) -> dict[str, Any]:
         "slowest": slowest,
         "seed": seed,
     } | engine
+
+
+def _again(entry: Entry, tokens: Any) -> list[dict[str, Any]]:
+    """Return three more measurements: a loaded machine adds to the CPU seconds of a process."""
+    return [next(measure([entry], tokens)) for _ in range(3)]
 
 
 def passes(entry: Entry) -> bool:
@@ -194,7 +201,7 @@ def real_schemas() -> list[str]:
     return [
         str(result["number"])
         for result in measure(entries, tokenizer_info())
-        if result.keys() & {"error", "signal"} or result["parse_s"] + result["compile_s"] > MOST_CPU_S
+        if result.keys() & {"error", "signal"} or result["cpu_s"] > MOST_CPU_S
     ]
 
 

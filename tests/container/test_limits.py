@@ -220,6 +220,7 @@ def integers(names: list[str], **more: Any) -> dict[str, Any]:
 
 WORDS = [f"{sum(map(ord, str(i))) * 7919 % 9973:04}" * 25 for i in range(100)]
 BOUNDED = {"type": "array", "items": {"enum": [0]}, "prefixItems": [{"type": "integer"}], "maxItems": 128}
+ALTERNATIVES = {"anyOf": [{"properties": {f"a{i}": {"type": "integer"}}} for i in range(4)]}
 #: CPU seconds in xgrammar 0.2.8 with 2,048 tokens, before the gate refused them.
 COSTLY_TEXTS = (
     constrained(choice=["y" * 4000 + end for end in "ab"]),  # 1.6 s
@@ -290,6 +291,14 @@ number ::= "1 " | "2 "
         (options(100, minProperties=1), "the grammar up to here costs"),
         (schema_of(anyOf=[{"type": "string", "maxLength": 300 + i} for i in range(40)]), "anyOf/"),
         *((request_, "the grammar up to here costs") for request_ in COSTLY_TEXTS),
+        (schema_of(type="integer", multipleOf=999_983), "multiples of 999983; at most 20000"),
+        (schema_of(type="number", multipleOf=0.999983), "multiples of 0.999983; at most 20000"),
+        (schema_of(allOf=[ALTERNATIVES] * 5), "have 1024 combinations; at most 256"),
+        (
+            schema_of(**{"$defs": {"a": ALTERNATIVES}, "allOf": [{"$ref": "#/$defs/a"}] * 5}),
+            "have 1024 combinations",
+        ),
+        (schema_of(type="array", items={"multipleOf": 3}, maxItems=10**6), "up to here costs"),
         (constrained(json=json.dumps({"pattern": DEEP})), "json/pattern"),
         (constrained(regex=".*" * 11), "11 optional or repeated parts"),
         (constrained(regex="(.{0,9}){0,9}"), "what may be empty"),
@@ -340,6 +349,8 @@ def test_a_costly_grammar_is_refused_with_its_place_and_the_limit(
     [
         options(60, minProperties=1),
         options(400),
+        *(schema_of(type="number", multipleOf=step) for step in (0.01, 1, 4096, 10_000)),
+        schema_of(allOf=[{"$ref": "#/definitions/base"}, {"properties": {"a": {"anyOf": [{}, {}]}}}]),
         integers([f"property{i:04}" for i in range(60)], additionalProperties=True),
         schema_of(enum=[f"arn:aws:iam::aws:policy/Policy{i}" for i in range(500)]),
         schema_of(
