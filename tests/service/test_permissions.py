@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from moto.iam.models import iam_backends
 
-from peagle_sm.aws.readers.permissions import deploy_calls, simulate
+from peagle_sm.aws.readers.permissions import deploy_calls, execution_rights, simulate
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.checks.base import Rights
 from peagle_sm.core.errors import ServiceFault
@@ -215,3 +215,47 @@ def test_a_service_control_policy_that_denies_is_named_apart(
     rights = _rights(aws, _principal(server, EVERYTHING))
     assert "sagemaker:CreateEndpoint" in _actions(rights.by_organization)
     assert (rights.denied, rights.allowed) == ((), ())
+
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/0a1b"
+NETWORK = {"subnet_ids": ["subnet-0a1b2c3d"], "security_group_ids": ["sg-0a1b2c3d"]}
+
+
+@pytest.mark.parametrize("own", [KEY, "0a1b"])
+def test_the_grant_of_the_volume_s_key_is_asked_for_and_the_key_s_policy_may_allow_it(
+    server: Server, aws: Session, own: str
+) -> None:
+    spec = make_spec(security={"kms_key_id": own})
+    principal = _principal(server, {**EVERYTHING, "Action": ["sagemaker:*", "iam:*", "scheduler:*"]})
+    rights = simulate(aws, principal, deploy_calls(plan_for(spec, aws).draft, ACCOUNT))
+    assert [text for text in rights.undecided if f"kms:CreateGrant on {KEY}" in text]
+    via = {"StringLike": {"kms:ViaService": "sagemaker.*.amazonaws.com"}}
+    granted = {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": KEY, "Condition": via}
+    rights = simulate(aws, _principal(server, granted), deploy_calls(plan_for(spec, aws).draft, ACCOUNT))
+    assert f"kms:CreateGrant on {KEY}" in rights.allowed
+
+
+def test_the_alarms_of_target_tracking_are_asked_for(server: Server, aws: Session) -> None:
+    spec = make_spec(autoscaling={"max_instances": 2, "target_concurrency": 6})
+    ours = {"Effect": "Deny", "Action": "cloudwatch:*", "Resource": "arn:aws:cloudwatch:*:*:alarm:Target*"}
+    rights = simulate(
+        aws, _principal(server, EVERYTHING, ours), deploy_calls(plan_for(spec, aws).draft, ACCOUNT)
+    )
+    assert _actions(rights.denied) == {"cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms"}
+
+
+def test_a_log_group_is_authorized_by_the_arn_that_ends_in_a_star(server: Server, aws: Session) -> None:
+    group = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/demo:*"
+    rights = _rights(aws, _principal(server, {**EVERYTHING, "Action": "logs:*", "Resource": group}))
+    assert {"logs:CreateLogGroup", "logs:FilterLogEvents"} <= _actions(rights.allowed)
+
+
+@pytest.mark.parametrize("vpc", [None, NETWORK])
+def test_a_role_without_network_interfaces_is_denied_only_in_a_vpc(
+    server: Server, aws: Session, vpc: dict[str, Any] | None
+) -> None:
+    without = _principal(server, EVERYTHING, {"Effect": "Deny", "Action": "ec2:*", "Resource": "*"})
+    spec = make_spec(execution_role_arn=without, scheduler_role_arn=without, security={"vpc": vpc})
+    denied = _actions(execution_rights(aws, plan_for(spec, aws).draft).denied)
+    assert ("ec2:CreateNetworkInterface" in denied) is (vpc is not None)
+    assert ("ec2:DescribeVpcs" in denied) is (vpc is not None)
