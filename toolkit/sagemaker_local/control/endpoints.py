@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,8 @@ from .records import EndpointRecord, Tables, VariantCapacity, hosts_components
 from .requests import checked, page
 from .supervisor import Supervisor, TrafficShift
 
+# Whether a resource of Application Auto Scaling, such as endpoint/E/variant/V, is a registered target
+Scalable = Callable[[str], Awaitable[bool]]
 _LARGEST_PERCENT = 50  # "between 5% to 50%", RollingUpdatePolicy; "less than or equal to 50%", CanarySize
 
 
@@ -229,9 +231,14 @@ class Endpoints:
     """The endpoint operations. Answers come at once; the supervisors do the rest."""
 
     def __init__(
-        self, tables: Tables, clock: LocalClock, supervise: Callable[[EndpointRecord], Supervisor]
+        self,
+        tables: Tables,
+        clock: LocalClock,
+        supervise: Callable[[EndpointRecord], Supervisor],
+        scalable: Scalable | None = None,
     ) -> None:
         self._tables = tables
+        self._scalable = scalable
         self._clock = clock
         self._supervise = supervise
         self.supervisors: dict[str, Supervisor] = {}
@@ -270,6 +277,7 @@ class Endpoints:
         row = self._updatable(request["EndpointName"])
         config = self._config(request["EndpointConfigName"])
         self._check_components(row, config)
+        await self._check_targets(row, config)
         plans = self._plans(config)
         _check_deployment(request, config)
         row.pending, row.pending_since = config, self._clock.now()
@@ -354,6 +362,19 @@ class Endpoints:
             for variant in config["ProductionVariants"]
         ]
 
+    async def _check_targets(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
+        """Check that every variant that Application Auto Scaling scales keeps its instance types."""
+        new = {variant["VariantName"]: _types(variant) for variant in config["ProductionVariants"]}
+        for variant in row.config["ProductionVariants"]:
+            name = variant["VariantName"]
+            if self._scalable is None or new.get(name) == _types(variant):
+                continue
+            if await self._scalable(f"endpoint/{row.name}/variant/{name}"):
+                raise invalid(
+                    f'The variant(s) "[{name}]" must be deregistered as scalable target with AWS Auto Scaling '
+                    "before they can be removed or have their instance type updated."
+                )
+
     def _check_components(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
         """Check that a new configuration keeps the kind and every variant that hosts components."""
         if hosts_components(config) != row.hosts_components:
@@ -368,6 +389,11 @@ class Endpoints:
                     f"Variant '{component.variant}' hosts inference component '{component.name}' and is not "
                     "in the new configuration; delete the component first."
                 )
+
+
+def _types(variant: Mapping[str, Any]) -> list[str]:
+    pools = [pool["InstanceType"] for pool in variant.get("InstancePools", [])]
+    return pools or [variant["InstanceType"]]
 
 
 def _check_deployment(request: Mapping[str, Any], config: Mapping[str, Any]) -> None:

@@ -68,7 +68,7 @@ def caller_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the calls of a deploy, and of what follows it, for the caller.
 
     Raises:
-        ServiceFault: the caller is the account's root user, which IAM does not simulate.
+        ServiceFault: the caller is the account's root user or a federated user: IAM does not simulate these.
         CredentialsError: iam:SimulatePrincipalPolicy is missing.
     """
     caller = session.api("sts").get_caller_identity()
@@ -189,6 +189,8 @@ def _policy_source(session: Session, arn: str) -> str:
     """Return the ARN whose policies apply to a caller: for a session, its role's."""
     if arn.endswith(":root"):
         raise ServiceFault("the caller is the account's root user, and IAM does not simulate its permissions")
+    if ":federated-user/" in arn:
+        raise ServiceFault("the caller is a federated user, and IAM simulates only users, groups and roles")
     if ":assumed-role/" not in arn:
         return arn
     name = arn.split("/")[1]
@@ -298,8 +300,12 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     yield Question(("application-autoscaling:DescribeScalableTargets",), "*", later=True)
     linked = "sagemaker.application-autoscaling.amazonaws.com"
     role = f"role/aws-service-role/{linked}/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
-    once = Question(("iam:CreateServiceLinkedRole",), f"{place}:iam::{account}:{role}", later=True)
-    yield replace(once, context={"iam:AWSServiceName": linked})  # for the first target of the account
+    yield Question(
+        ("iam:CreateServiceLinkedRole",),
+        f"{place}:iam::{account}:{role}",
+        {"iam:AWSServiceName": linked},
+        unless="needed unless the account has that role, from an earlier scalable target",
+    )
     alarms = f"{place}:cloudwatch:{draft.region}:{account}:alarm"
     # Target tracking makes its alarms; AWS's page on scaling endpoints asks the caller for the permission.
     tracking = ("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms")
