@@ -21,6 +21,12 @@ def has_own_disks(instance_type: str) -> bool:
     return _OWN_DISKS.match(instance_type) is not None
 
 
+def instance_types(variant: Mapping[str, Any]) -> list[str]:
+    """Return the instance types of a variant: one, or those of its pools."""
+    pools = [pool["InstanceType"] for pool in variant.get("InstancePools", [])]
+    return pools or [variant["InstanceType"]]
+
+
 # AWS's own words (reports of users, July 2026); what was asked for and what there is follows.
 _SHORT = (
     "There is not enough hardware resources on the instances for this endpoint to create a copy of the "

@@ -9,7 +9,7 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .capacity import capacities, retained
+from .capacity import capacities, instance_types, retained
 from .engines import EnginePlan, engine_plan
 from .errors import components_remain, in_progress, invalid
 from .models import from_list
@@ -364,15 +364,15 @@ class Endpoints:
 
     async def _check_targets(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
         """Check that every variant that Application Auto Scaling scales keeps its instance types."""
-        new = {variant["VariantName"]: _types(variant) for variant in config["ProductionVariants"]}
+        new = {variant["VariantName"]: instance_types(variant) for variant in config["ProductionVariants"]}
         for variant in row.config["ProductionVariants"]:
             name = variant["VariantName"]
-            if self._scalable is None or new.get(name) == _types(variant):
+            if self._scalable is None or new.get(name) == instance_types(variant):
                 continue
             if await self._scalable(f"endpoint/{row.name}/variant/{name}"):
                 raise invalid(
-                    f'The variant(s) "[{name}]" must be deregistered as scalable target with AWS Auto Scaling '
-                    "before they can be removed or have their instance type updated."
+                    f'The variant(s) "[{name}]" must be deregistered as scalable target with AWS Auto '
+                    "Scaling before they can be removed or have their instance type updated."
                 )
 
     def _check_components(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
@@ -389,11 +389,6 @@ class Endpoints:
                     f"Variant '{component.variant}' hosts inference component '{component.name}' and is not "
                     "in the new configuration; delete the component first."
                 )
-
-
-def _types(variant: Mapping[str, Any]) -> list[str]:
-    pools = [pool["InstanceType"] for pool in variant.get("InstancePools", [])]
-    return pools or [variant["InstanceType"]]
 
 
 def _check_deployment(request: Mapping[str, Any], config: Mapping[str, Any]) -> None:

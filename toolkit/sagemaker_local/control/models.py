@@ -6,7 +6,7 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .capacity import has_own_disks
+from .capacity import has_own_disks, instance_types
 from .engines import ModelDataExists, model_sources
 from .errors import ApiError, invalid, not_local
 from .records import Record, Table, Tables, hosts_components
@@ -198,8 +198,7 @@ def _check_capacity(variant: Mapping[str, Any]) -> None:
         raise invalid(f"{where} needs either InstanceType or InstancePools, and not both.")
     if "InitialInstanceCount" not in variant:
         raise invalid(f"{where} needs InitialInstanceCount: found none, allowed is 1 or more.")
-    types = [variant.get("InstanceType"), *(pool["InstanceType"] for pool in variant.get("InstancePools", []))]
-    own_disks = next((each for each in types if each is not None and has_own_disks(each)), None)
+    own_disks = next(filter(has_own_disks, instance_types(variant)), None)
     if own_disks is not None and "VolumeSizeInGB" in variant:
         raise invalid(f"VolumeSizeInGB parameter is not allowed for the selected Instance type {own_disks}.")
     scaling = variant.get("ManagedInstanceScaling", {})

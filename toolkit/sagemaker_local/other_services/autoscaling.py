@@ -203,7 +203,9 @@ def _wrong_policy(asked: Callable[[str], Any]) -> str | None:
         return f"PolicyType {kind} is not supported for sagemaker"
     if (tracking is None, stepping is None) != (kind == "StepScaling", kind == "TargetTrackingScaling"):
         return f"A policy of type {kind} needs its own configuration and no other"
-    return _wrong_steps(stepping) if tracking is None else _wrong_tracking(asked("ScalableDimension"), tracking)
+    if tracking is None:
+        return _wrong_steps(stepping)
+    return _wrong_tracking(asked("ScalableDimension"), tracking)
 
 
 def _wrong_tracking(dimension: str, body: Mapping[str, Any]) -> str | None:

@@ -265,8 +265,8 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
 def _key_calls(draft: Draft, account: str) -> Iterator[Question]:
     """Yield the caller's call for the volume's key: SageMaker creates its grant in the caller's name.
 
-    Source: "SageMaker AI API Permissions" (CreateEndpoint: kms:CreateGrant with a KmsKeyId). Policies name keys
-    by ARN, so an alias is not asked about.
+    Source: "SageMaker AI API Permissions" (CreateEndpoint with a KmsKeyId). Policies name keys by ARN, so an
+    alias is not asked about.
     """
     key = draft.spec.security.kms_key_id
     if key is None or "alias/" in key:
@@ -393,7 +393,7 @@ def _container_calls(draft: Draft) -> Iterator[Question]:
 
 
 def _network_calls(draft: Draft, account: str) -> Iterator[Question]:
-    """Yield what SageMaker does with the role to join a VPC (API reference of CreateModel, execution roles)."""
+    """Yield what SageMaker does with the role to join a VPC. Source: "SageMaker AI execution roles"."""
     place = f"arn:{partition(draft.region)}:ec2:{draft.region}:{account}"
     vpc = draft.spec.security.vpc
     assert vpc is not None
