@@ -121,7 +121,7 @@ def test_a_principal_is_simulated_over_http(server: Server) -> None:
     iam.attach_role_policy(RoleName="simulated-over-http", PolicyArn=made)
     answer = iam.simulate_principal_policy(
         PolicySourceArn=arn,
-        ActionNames=["s3:GetObject", "s3:PutObject"],
+        ActionNames=["s3:GetObject", "s3:GetObjectVersion"],
         ResourceArns=["arn:aws:s3:::mine/x", "arn:aws:s3:::theirs/x"],
     )
     rows = answer["EvaluationResults"]  # one an action; the decision is the worst of its resources
@@ -130,6 +130,9 @@ def test_a_principal_is_simulated_over_http(server: Server) -> None:
         results = [each["EvalResourceDecision"] for each in row["ResourceSpecificResults"]]
         assert results == ["allowed", "implicitDeny"]
         assert row["MissingContextValues"] == []
+    with pytest.raises(ClientError, match="require different authorization information") as caught:
+        iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=["s3:GetObject", "s3:PutObject"])
+    assert caught.value.response["Error"]["Code"] == "InvalidInput"
     with pytest.raises(ClientError, match="cannot be found") as caught:
         iam.simulate_principal_policy(PolicySourceArn=f"{arn}-none", ActionNames=["s3:GetObject"])
     assert caught.value.response["Error"]["Code"] == "NoSuchEntity"

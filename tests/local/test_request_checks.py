@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -226,3 +227,190 @@ def test_the_next_token_of_another_cloudformation_call(server: Server) -> None:
         assert client.list_exports(NextToken=token)["Exports"]
     finally:
         client.delete_stack(StackName="paged")
+
+
+SOON = datetime.now(UTC) + timedelta(hours=1)
+REPEATED = {"ScheduleExpression": "rate(5 minutes)", "StartDate": SOON}
+FLEXIBLE = {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 5}
+
+
+def _universal(action: str, text: str = "{}") -> dict[str, Any]:
+    return {"Arn": f"arn:aws:scheduler:::aws-sdk:sagemaker:{action}", "Input": text}
+
+
+@pytest.mark.parametrize(
+    ("changes", "target", "said"),
+    [
+        ({**REPEATED, "EndDate": SOON}, {}, "EndDate"),
+        ({"ScheduleExpression": "rate(1 hour)", "EndDate": SOON - timedelta(hours=2)}, {}, "EndDate"),
+        ({"ScheduleExpressionTimezone": "Mars/Base"}, {}, "Mars/Base"),
+        ({"FlexibleTimeWindow": {"Mode": "FLEXIBLE"}}, {}, "MaximumWindowInMinutes"),
+        ({"FlexibleTimeWindow": {**FLEXIBLE, "Mode": "OFF"}}, {}, "MaximumWindowInMinutes"),
+        ({}, _universal("DeleteEndpoint"), "not a supported target"),
+        ({}, _universal("dropEndpoint"), "not a supported target"),
+        ({}, _universal("describeEndpoint"), "not a supported target"),
+        ({}, _universal("deleteEndpoint", "{x"), "JSON"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["create", "update"])
+def test_a_schedule_that_scheduler_refuses_beside_its_model(
+    server: Server, verb: str, changes: dict[str, Any], target: dict[str, Any], said: str
+) -> None:
+    request = schedule(server, **changes)
+    request["Target"] |= target
+    code, message = refused(getattr(server.client("scheduler"), f"{verb}_schedule"), **request)
+    assert code == "ValidationException"
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "target"),
+    [
+        ({**REPEATED, "EndDate": SOON + timedelta(days=1)}, _universal("deleteInferenceComponent")),
+        ({"ScheduleExpression": "at(2099-01-01T00:00:00)", "EndDate": SOON}, {}),
+        ({"FlexibleTimeWindow": FLEXIBLE, "ScheduleExpressionTimezone": "Europe/Berlin"}, {}),
+    ],
+)
+def test_a_schedule_that_scheduler_takes(
+    server: Server, changes: dict[str, Any], target: dict[str, Any]
+) -> None:
+    client, request = server.client("scheduler"), schedule(server, Name="taken", **changes)
+    request["Target"] |= target
+    client.create_schedule(**request)
+    client.delete_schedule(Name="taken")
+
+
+def test_a_schedule_in_a_group_that_does_not_exist(server: Server) -> None:
+    with pytest.raises(ClientError) as raised:
+        server.client("scheduler").create_schedule(**schedule(server, GroupName="absent"))
+    assert raised.value.response["Error"]["Code"] == "ResourceNotFoundException"
+    assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == 404
+
+
+def _tracking(**changes: Any) -> dict[str, Any]:
+    body = {**TRACKING["TargetTrackingScalingPolicyConfiguration"], **changes}  # type: ignore[dict-item]
+    kept = {key: value for key, value in body.items() if value is not None}
+    return {**TRACKING, "TargetTrackingScalingPolicyConfiguration": kept}
+
+
+def _steps(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    body = {"AdjustmentType": "ChangeInCapacity", "StepAdjustments": list(steps), **more}
+    kept = {key: value for key, value in body.items() if value is not None}
+    return {"PolicyName": "s", "PolicyType": "StepScaling", "StepScalingPolicyConfiguration": kept}
+
+
+UP = {"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 1}
+OTHER_METRIC = {"MetricName": "a", "Namespace": "b", "Statistic": "Average"}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"PolicyName": "t", "PolicyType": "TargetTrackingScaling"},
+        {**_steps(UP), "PolicyType": "TargetTrackingScaling"},
+        {**TRACKING, **_steps(UP)},
+        {**TRACKING, "PolicyType": "PredictiveScaling"},
+        _tracking(TargetValue=0.0),
+        _tracking(PredefinedMetricSpecification=None),
+        _tracking(CustomizedMetricSpecification=OTHER_METRIC),
+        _tracking(PredefinedMetricSpecification={"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}),
+        _tracking(
+            PredefinedMetricSpecification={
+                "PredefinedMetricType": "SageMakerInferenceComponentInvocationsPerCopy"
+            }
+        ),
+        _steps(),
+        _steps(UP, AdjustmentType=None),
+        _steps(UP, UP),
+        _steps({**UP, "MetricIntervalUpperBound": 1.0}, {**UP, "MetricIntervalLowerBound": 2.0}),
+        _steps({**UP, "MetricIntervalUpperBound": -1.0}),
+    ],
+)
+def test_a_scaling_policy_that_aws_refuses(server: Server, policy: dict[str, Any]) -> None:
+    scaling = server.client("application-autoscaling")
+    place = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": "endpoint/any/variant/AllTraffic",
+        "ScalableDimension": VARIANT,
+    }
+    code, _ = refused(scaling.put_scaling_policy, **place, **policy)
+    assert code == "ValidationException"
+
+
+def test_a_target_of_autoscaling_keeps_its_instance_type(server: Server, sagemaker: Any) -> None:
+    name = server.deploy()
+    config = sagemaker.describe_endpoint(EndpointName=name)["EndpointConfigName"]
+    variant = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"][0]
+    other = f"{name}-larger"
+    variants = [{**variant, "InstanceType": "ml.g5.12xlarge"}]
+    sagemaker.create_endpoint_config(EndpointConfigName=other, ProductionVariants=variants)
+    scaling = server.client("application-autoscaling")
+    place = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": f"endpoint/{name}/variant/{variant['VariantName']}",
+        "ScalableDimension": VARIANT,
+    }
+    scaling.register_scalable_target(**place, MinCapacity=1, MaxCapacity=2)
+    code, message = refused(sagemaker.update_endpoint, EndpointName=name, EndpointConfigName=other)
+    assert code == "ValidationException"
+    assert "must be deregistered as scalable target" in message
+    scaling.deregister_scalable_target(**place)
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=other)
+
+
+def test_a_volume_s_size_is_not_for_types_with_disks_of_their_own(server: Server, sagemaker: Any) -> None:
+    name = server.deploy()
+    config = sagemaker.describe_endpoint(EndpointName=name)["EndpointConfigName"]
+    variant = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"][0]
+    sized = {**variant, "VolumeSizeInGB": 100}
+    create = sagemaker.create_endpoint_config
+    variants = [{**sized, "InstanceType": "ml.g5.xlarge"}]
+    code, message = refused(create, EndpointConfigName=f"{name}-disks", ProductionVariants=variants)
+    assert (code, "ml.g5.xlarge" in message) == ("ValidationException", True)
+    create(EndpointConfigName=f"{name}-ebs", ProductionVariants=[{**sized, "InstanceType": "ml.m5.xlarge"}])
+
+
+def test_log_groups_that_aws_refuses(server: Server) -> None:
+    logs = server.client("logs")
+    assert refused(logs.create_log_group, logGroupName="aws/own")[0] == "InvalidParameterException"
+    absent = "arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d"
+    code, message = refused(logs.create_log_group, logGroupName="/keyed/absent", kmsKeyId=absent)
+    assert (code, absent in message) == ("InvalidParameterException", True)
+    key = server.client("kms").create_key()["KeyMetadata"]["Arn"]
+    logs.create_log_group(logGroupName="/keyed", kmsKeyId=key)
+    code, message = refused(logs.put_retention_policy, logGroupName="/keyed", retentionInDays=29)
+    assert (code, "30, 60" in message) == ("InvalidParameterException", True)
+    logs.put_retention_policy(logGroupName="/keyed", retentionInDays=30)
+
+
+ALARM = {
+    "AlarmName": "checked",
+    "Namespace": "N",
+    "MetricName": "m",
+    "Statistic": "Sum",
+    "Period": 60,
+    "EvaluationPeriods": 2,
+    "Threshold": 1.0,
+    "ComparisonOperator": "GreaterThanThreshold",
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Period": 7},
+        {"Period": 90},
+        {"EvaluationPeriods": 1441},
+        {"Period": 3600, "EvaluationPeriods": 169},
+        {"DatapointsToAlarm": 3},
+        {"TreatMissingData": "zero"},
+        {"AlarmActions": ["a-topic"]},
+        {"ExtendedStatistic": "p99"},
+        {"Statistic": None},
+    ],
+)
+def test_an_alarm_that_cloudwatch_refuses(server: Server, change: dict[str, Any]) -> None:
+    cloudwatch = server.client("cloudwatch")
+    asked = {key: value for key, value in {**ALARM, **change}.items() if value is not None}
+    assert refused(cloudwatch.put_metric_alarm, **asked)[0] == "ValidationError"
+    cloudwatch.put_metric_alarm(**ALARM, DatapointsToAlarm=2, TreatMissingData="breaching")

@@ -273,6 +273,7 @@ class Assembly:
             permitted=Roles(self._moto).allows,
             prefix_exists=self._prefix_exists,
             tripped=self._tripped,
+            scalable=self._is_scalable,
             timing=options.timing,
         )
 
@@ -372,6 +373,9 @@ class Assembly:
 
     async def _prefix_exists(self, uri: str) -> bool:
         return bool(await self._moto.call(self._artifacts.beginning_with, uri))
+
+    async def _is_scalable(self, resource_id: str) -> bool:
+        return await self._moto.call(self._moto.is_scalable, resource_id)
 
     async def _tripped(self, alarms: Sequence[str]) -> str | None:
         return await self._moto.call(self._moto.tripped_alarm, alarms)

@@ -21,7 +21,7 @@ from sagemaker_local.control import ApiError
 from sagemaker_local.control.requests import bad_token
 from sagemaker_local.other_services import request_checks
 from sagemaker_local.other_services.moto import LARGEST_BODY
-from sagemaker_local.scheduler import schedules
+from sagemaker_local.scheduler.requests import refusal
 from sagemaker_local.wire import awsjson, signatures, tokens
 
 log = logging.getLogger(__name__)
@@ -218,15 +218,12 @@ class Front:
     def _refused_schedule(self, body: bytes) -> web.Response | None:
         try:
             asked = json.loads(body)
-            role, expression = asked["Target"]["RoleArn"], str(asked["ScheduleExpression"])
+            role = asked["Target"]["RoleArn"]
+            wrong = refusal(asked, self._now())
         except (ValueError, KeyError, TypeError):
             return None  # moto says what is missing
-        if not schedules.is_valid(expression):
-            return awsjson.runtime_error("ValidationException", f"Invalid Schedule Expression {expression}.")
-        if schedules.is_too_old(asked.get("StartDate"), expression, self._now()):
-            return awsjson.runtime_error(
-                "ValidationException", "The StartDate you specify cannot be earlier than 5 minutes ago."
-            )
+        if wrong is not None:
+            return awsjson.runtime_error("ValidationException", wrong)
         if self._trusts(role, _SERVICE_ROLE):
             return None
         return awsjson.runtime_error(

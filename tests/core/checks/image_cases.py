@@ -129,8 +129,15 @@ CASES = [
         "advisories",
         CONTAINER,
         f"{_VLLM}:0.32.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-        severity="info",
-        said="none of the advisories known here can be reached",
+        severity="warning",
+        said="nests tens of thousands of groups ends the engine (no release with a fix is known)",
+    ),
+    Case(
+        "advisories",
+        CONTAINER,
+        f"{_VLLM}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+        severity="warning",
+        said="excessive min_tokens can stall the engine (fixed in 0.31.0)",
     ),
     Case("advisories", GPT, context=_LATER, severity="warning", said="expired on 2027-01-31"),
     Case(

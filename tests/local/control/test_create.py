@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from sagemaker_local.control import ApiError
 from sagemaker_local.control.engines import engine_plan
 from tests.local.control.conftest import IMAGE, PREFIX, Account, MakeAccount
 from tests.local.scripted_engine import ScriptedLauncher
@@ -130,6 +133,13 @@ async def test_several_instances_are_recorded_and_one_engine_serves(aws: Account
     assert len(aws.launcher.running) == 1
     (row,) = aws.plane.describe_engines()
     assert row["notes"] == ["3 instances asked for, one engine serves"]
+
+
+async def test_a_prefix_is_never_a_compressed_archive(aws: Account) -> None:
+    source = {"S3DataType": "S3Prefix", "CompressionType": "Gzip", "S3Uri": "s3://b/target/"}
+    container = {"Image": IMAGE, "ModelDataSource": {"S3DataSource": source}}
+    with pytest.raises(ApiError, match="S3Prefix needs None"):
+        await aws.call("CreateModel", ModelName="m", PrimaryContainer=container)
 
 
 async def test_the_engine_gets_what_create_model_said(aws: Account) -> None:

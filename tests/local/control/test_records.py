@@ -48,7 +48,6 @@ CONFIG: dict[str, Any] = {
             "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
             "ContainerStartupHealthCheckTimeoutInSeconds": 3600,
             "ModelDataDownloadTimeoutInSeconds": 3600,
-            "VolumeSizeInGB": 512,
         }
     ],
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,42 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "LessThanThreshold": operator.lt,
     "LessThanOrEqualToThreshold": operator.le,
 }
+
+
+_DAY_S = 86_400
+
+
+def refusal(asked: Mapping[str, Any]) -> str | None:
+    """Return why PutMetricAlarm refuses a metric alarm; None if it takes it. The texts are ours.
+
+    Source: PutMetricAlarm, CloudWatch API reference.
+    """
+    periods = int(asked.get("EvaluationPeriods") or 1)
+    wanted = int(asked.get("DatapointsToAlarm") or 1)
+    missing = asked.get("TreatMissingData") or "missing"
+    if wanted > periods:
+        return f"DatapointsToAlarm is {wanted}; it must not be more than EvaluationPeriods, {periods}."
+    if missing not in ("breaching", "notBreaching", "ignore", "missing"):
+        return f"The value {missing} for parameter TreatMissingData is not supported."
+    for member in ("AlarmActions", "OKActions", "InsufficientDataActions"):
+        for action in asked.get(member) or ():
+            if not action.startswith("arn:"):
+                return f"Invalid arn syntax: {action}"
+    return None if asked.get("Metrics") else _refusal_of_metric(asked, periods)
+
+
+def _refusal_of_metric(asked: Mapping[str, Any], periods: int) -> str | None:
+    if not asked.get("MetricName"):
+        return "An alarm needs MetricName or Metrics."
+    if bool(asked.get("Statistic")) == bool(asked.get("ExtendedStatistic")):
+        return "Specify either Statistic or ExtendedStatistic, but not both."
+    period = int(asked.get("Period") or 0)
+    if period not in (10, 20, 30) and (period <= 0 or period % 60):
+        return f"Period is {period}; allowed are 10, 20, 30 and multiples of 60."
+    longest = _DAY_S if period < 3600 else 7 * _DAY_S
+    if period * periods > longest:
+        return f"Period times EvaluationPeriods is {period * periods} s; allowed are {longest} s."
+    return None
 
 
 def state_of(

@@ -175,7 +175,13 @@ def _lay_responses(kind: Any) -> None:
     from moto.cloudwatch.exceptions import InvalidParameterCombination, InvalidParameterValue, ValidationError
     from moto.core.responses import ActionResult
 
-    put, get = kind.put_metric_data, kind.get_metric_data
+    put, get, put_alarm = kind.put_metric_data, kind.get_metric_data, kind.put_metric_alarm
+
+    def put_metric_alarm(self: Any) -> Any:
+        wrong = None if self._get_param("AlarmRule") else alarms.refusal(self._get_params())
+        if wrong is not None:
+            raise ValidationError(wrong)
+        return put_alarm(self)
 
     def put_metric_data(self: Any) -> Any:
         if str(self._get_param("Namespace")).startswith("AWS/"):
@@ -226,6 +232,7 @@ def _lay_responses(kind: Any) -> None:
     kind.put_metric_data = put_metric_data
     kind.get_metric_data = get_metric_data
     kind.get_metric_statistics = get_metric_statistics
+    kind.put_metric_alarm = put_metric_alarm
 
 
 def _aware(moment: datetime) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,21 @@ from sagemaker_local import aws_facts
 
 from .engines import StartupFailed
 from .records import EndpointRecord, VariantCapacity
+
+# A "d" after the generation, and the newer ones with GPUs.
+_OWN_DISKS = re.compile(r"ml\.([a-z]+\d+[a-z]*d[a-z]*|g5|g6e?|gr6|g7e|p5(e|en)?|p6-b\d+)\.")
+
+
+def has_own_disks(instance_type: str) -> bool:
+    """Return whether an instance type has NVMe disks, which take neither a size nor a job's KMS key."""
+    return _OWN_DISKS.match(instance_type) is not None
+
+
+def instance_types(variant: Mapping[str, Any]) -> list[str]:
+    """Return the instance types of a variant: one, or those of its pools."""
+    pools = [pool["InstanceType"] for pool in variant.get("InstancePools", [])]
+    return pools or [variant["InstanceType"]]
+
 
 # AWS's own words (reports of users, July 2026); what was asked for and what there is follows.
 _SHORT = (

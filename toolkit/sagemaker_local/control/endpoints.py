@@ -3,13 +3,13 @@
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .capacity import capacities, retained
+from .capacity import capacities, instance_types, retained
 from .engines import EnginePlan, engine_plan
 from .errors import components_remain, in_progress, invalid
 from .models import from_list
@@ -17,6 +17,8 @@ from .records import EndpointRecord, Tables, VariantCapacity, hosts_components
 from .requests import checked, page
 from .supervisor import Supervisor, TrafficShift
 
+# Whether a resource of Application Auto Scaling, such as endpoint/E/variant/V, is a registered target
+Scalable = Callable[[str], Awaitable[bool]]
 _LARGEST_PERCENT = 50  # "between 5% to 50%", RollingUpdatePolicy; "less than or equal to 50%", CanarySize
 
 
@@ -229,9 +231,14 @@ class Endpoints:
     """The endpoint operations. Answers come at once; the supervisors do the rest."""
 
     def __init__(
-        self, tables: Tables, clock: LocalClock, supervise: Callable[[EndpointRecord], Supervisor]
+        self,
+        tables: Tables,
+        clock: LocalClock,
+        supervise: Callable[[EndpointRecord], Supervisor],
+        scalable: Scalable | None = None,
     ) -> None:
         self._tables = tables
+        self._scalable = scalable
         self._clock = clock
         self._supervise = supervise
         self.supervisors: dict[str, Supervisor] = {}
@@ -270,6 +277,7 @@ class Endpoints:
         row = self._updatable(request["EndpointName"])
         config = self._config(request["EndpointConfigName"])
         self._check_components(row, config)
+        await self._check_targets(row, config)
         plans = self._plans(config)
         _check_deployment(request, config)
         row.pending, row.pending_since = config, self._clock.now()
@@ -353,6 +361,19 @@ class Endpoints:
             engine_plan(variant, self._tables.models.get(variant["ModelName"]).body)
             for variant in config["ProductionVariants"]
         ]
+
+    async def _check_targets(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
+        """Check that every variant that Application Auto Scaling scales keeps its instance types."""
+        new = {variant["VariantName"]: instance_types(variant) for variant in config["ProductionVariants"]}
+        for variant in row.config["ProductionVariants"]:
+            name = variant["VariantName"]
+            if self._scalable is None or new.get(name) == instance_types(variant):
+                continue
+            if await self._scalable(f"endpoint/{row.name}/variant/{name}"):
+                raise invalid(
+                    f'The variant(s) "[{name}]" must be deregistered as scalable target with AWS Auto '
+                    "Scaling before they can be removed or have their instance type updated."
+                )
 
     def _check_components(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
         """Check that a new configuration keeps the kind and every variant that hosts components."""

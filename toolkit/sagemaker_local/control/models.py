@@ -6,6 +6,7 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
+from .capacity import has_own_disks, instance_types
 from .engines import ModelDataExists, model_sources
 from .errors import ApiError, invalid, not_local
 from .records import Record, Table, Tables, hosts_components
@@ -144,8 +145,12 @@ def _check_sources(container: Mapping[str, Any]) -> None:
         if channels.count(name) > 1:
             raise invalid(f"AdditionalModelDataSources names channel '{name}' more than once.")
     for source in _s3_sources(container):
-        if source["S3DataType"] == "S3Prefix" and not source["S3Uri"].endswith("/"):
+        if source["S3DataType"] != "S3Prefix":
+            continue
+        if not source["S3Uri"].endswith("/"):
             raise _no_slash(source["S3Uri"])
+        if source["CompressionType"] != "None":
+            raise invalid("CompressionType Gzip is for S3DataType S3Object; S3Prefix needs None.")
 
 
 def _s3_sources(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -193,6 +198,9 @@ def _check_capacity(variant: Mapping[str, Any]) -> None:
         raise invalid(f"{where} needs either InstanceType or InstancePools, and not both.")
     if "InitialInstanceCount" not in variant:
         raise invalid(f"{where} needs InitialInstanceCount: found none, allowed is 1 or more.")
+    own_disks = next(filter(has_own_disks, instance_types(variant)), None)
+    if own_disks is not None and "VolumeSizeInGB" in variant:
+        raise invalid(f"VolumeSizeInGB parameter is not allowed for the selected Instance type {own_disks}.")
     scaling = variant.get("ManagedInstanceScaling", {})
     low, high = scaling.get("MinInstanceCount", 0), scaling.get("MaxInstanceCount")
     if high is not None and low > high:

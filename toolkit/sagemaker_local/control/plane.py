@@ -13,7 +13,7 @@ from .ai_benchmarks import AIBenchmarks, BenchmarkRunner
 from .capacity import Quotas, Stock
 from .component_life import ComponentLife
 from .components import Components
-from .endpoints import Endpoints, description
+from .endpoints import Endpoints, Scalable, description
 from .engines import Engine, EnginePlan, ModelDataExists, Tell, Timing
 from .errors import ApiError
 from .jobs.access import Permitted, PrefixExists
@@ -146,6 +146,7 @@ class ControlPlane:
         permitted: whether a role's policies allow an action (CreateTrainingJob); None believes it.
         prefix_exists: whether a key begins with an S3 URI's (CreateTrainingJob); None believes it.
         tripped: whether an alarm of UpdateEndpoint is in state ALARM; None: no alarm ever is.
+        scalable: whether a resource is a target of Application Auto Scaling; None: none ever is.
         timing: polling intervals and limits.
         seed: of the draw between variants.
     """
@@ -167,6 +168,7 @@ class ControlPlane:
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
         tripped: Tripped | None = None,
+        scalable: Scalable | None = None,
         timing: Timing | None = None,
         seed: int | None = None,
     ) -> None:
@@ -178,7 +180,7 @@ class ControlPlane:
         self._tripped = tripped
         self._tables = Tables(account, region)
         self.stock, self.quotas = Stock(), Quotas()
-        self._endpoints = Endpoints(self._tables, clock, self._supervisor)
+        self._endpoints = Endpoints(self._tables, clock, self._supervisor, scalable)
         models = Models(self._tables, clock, model_data_exists, assumable)
         configs = Configs(self._tables, clock, assumable)
         self._components = Components(self._tables, clock, self._component, model_data_exists)

@@ -7,6 +7,8 @@ instances and copies change only by an API call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
+from math import inf
 from typing import Any
 from uuid import uuid4
 
@@ -53,6 +55,7 @@ def lay_sagemaker_scaling(has_target: Callable[[str], bool]) -> None:
     if first:
         _lay_targets(backend)
         _lay_policies(backend, policy)
+        _lay_policy_checks(responses.ApplicationAutoScalingResponse)
 
 
 def _lay_targets(backend: Any) -> None:
@@ -114,6 +117,8 @@ def _checked_action(put: Callable[..., None]) -> Callable[..., None]:
 def _check_capacities(least: int, most: int | None) -> None:
     from moto.applicationautoscaling.exceptions import AWSValidationException
 
+    if least < 0:
+        raise AWSValidationException("Minimum capacity cannot be negative")
     if most is not None and least > most:
         raise AWSValidationException("Maximum capacity cannot be less than minimum capacity")
 
@@ -172,6 +177,66 @@ def _lay_policies(backend: Any, policy: Any) -> None:
     policy.create_alarms = create_alarms
     backend.put_scaling_policy = put_scaling_policy
     backend.delete_scaling_policy = delete_scaling_policy
+
+
+def _lay_policy_checks(responses: Any) -> None:
+    """Have PutScalingPolicy checked before moto, which keeps only one of the two configurations."""
+    from moto.applicationautoscaling.exceptions import AWSValidationException
+
+    put = responses.put_scaling_policy
+
+    def put_scaling_policy(self: Any) -> Any:
+        wrong = _wrong_policy(self._get_param) if self._get_param("ServiceNamespace") == "sagemaker" else None
+        if wrong is not None:
+            raise AWSValidationException(wrong)
+        return put(self)
+
+    responses.put_scaling_policy = put_scaling_policy
+
+
+def _wrong_policy(asked: Callable[[str], Any]) -> str | None:
+    """Check a policy of an endpoint's instances or of a component's copies; the texts are ours."""
+    kind = asked("PolicyType")
+    tracking = asked("TargetTrackingScalingPolicyConfiguration")
+    stepping = asked("StepScalingPolicyConfiguration")
+    if kind not in ("TargetTrackingScaling", "StepScaling"):
+        return f"PolicyType {kind} is not supported for sagemaker"
+    if (tracking is None, stepping is None) != (kind == "StepScaling", kind == "TargetTrackingScaling"):
+        return f"A policy of type {kind} needs its own configuration and no other"
+    if tracking is None:
+        return _wrong_steps(stepping)
+    return _wrong_tracking(asked("ScalableDimension"), tracking)
+
+
+def _wrong_tracking(dimension: str, body: Mapping[str, Any]) -> str | None:
+    metrics = ("PredefinedMetricSpecification", "CustomizedMetricSpecification")
+    if sum(bool(body.get(each)) for each in metrics) != 1:
+        return f"A target tracking policy needs either {' or '.join(metrics)}"
+    if float(body["TargetValue"]) <= 0:
+        return "TargetValue must be more than 0"
+    metric = (body.get("PredefinedMetricSpecification") or {}).get("PredefinedMetricType")
+    place = _COMPONENT if dimension == COPIES else _ENDPOINT
+    if metric is not None and (metric not in _PREDEFINED or _PREDEFINED[metric][3] != place):
+        return f"Predefined metric type {metric} is not supported for scalable dimension {dimension}"
+    return None
+
+
+def _wrong_steps(body: Mapping[str, Any]) -> str | None:
+    """Check steps: at least one, without overlaps or gaps, and open on at most one side each."""
+    if not body.get("AdjustmentType"):
+        return "AdjustmentType is required for a step scaling policy"
+    steps = [
+        (step.get("MetricIntervalLowerBound", -inf), step.get("MetricIntervalUpperBound", inf))
+        for step in body.get("StepAdjustments") or ()
+    ]
+    if not steps:
+        return "At least one step adjustment is required for a step scaling policy"
+    if any(low >= high for low, high in steps):
+        return "MetricIntervalLowerBound must be less than MetricIntervalUpperBound"
+    steps.sort()
+    if any(high != low for (_, high), (low, _) in pairwise(steps)):
+        return "Step adjustment intervals must not overlap, and have no gaps between them"
+    return None
 
 
 def _tracking_alarms(policy: Any) -> list[Any]:

@@ -113,6 +113,11 @@ class Moto:
         for name in self.cloudwatch.evaluate_alarms(self.backend("cloudwatch"), notify):
             log.info("alarm %s changed state", name)
 
+    def is_scalable(self, resource_id: str) -> bool:
+        """Return whether a resource is registered with Application Auto Scaling."""
+        targets = self.backend("applicationautoscaling").targets
+        return any(resource_id in of_dimension for of_dimension in targets.values())
+
     def tripped_alarm(self, names: Sequence[str]) -> str | None:
         """Return the first of these alarms that is in state ALARM; one that does not exist is not."""
         self.evaluate_alarms()

@@ -22,7 +22,9 @@ def lay_rules() -> None:
     _lay_iam_rules()
     _lay_composite_alarms()
     _lay_stream_prefix()
+    _lay_log_groups()
     _lay_conflict_status()
+    _lay_schedule_groups()
     _lay_caller_identity()
     _leave_out_builders_of_addresses()
     _guard_operation_models()
@@ -133,11 +135,73 @@ def _lay_stream_prefix() -> None:
     setattr(LogsResponse, _MARK, True)
 
 
+# "Possible values" of PutRetentionPolicy's retentionInDays, CloudWatch Logs API reference.
+_RETENTIONS = frozenset(
+    (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
+)
+
+
+def _lay_log_groups() -> None:
+    """Have Logs refuse retentions and names that AWS does not know, and keys that are not there."""
+    from moto.kms.models import kms_backends
+    from moto.logs.exceptions import InvalidParameterException
+    from moto.logs.models import LogsBackend
+
+    if getattr(LogsBackend, _MARK, False):
+        return
+
+    create, retain = LogsBackend.create_log_group, LogsBackend.put_retention_policy
+
+    def create_log_group(self: Any, log_group_name: str, tags: dict[str, str], **more: Any) -> Any:
+        if log_group_name.lower().startswith("aws/"):
+            raise InvalidParameterException("Log groups starting with AWS/ are reserved for AWS.")
+        key = more.get("kmsKeyId")
+        if key is not None:
+            known = kms_backends[self.account_id][self.region_name].keys
+            kept = known.get(str(key).rpartition("/")[2])
+            if kept is None or kept.key_state != "Enabled":
+                raise InvalidParameterException(f"The specified KMS key does not exist or is disabled: {key}")
+        return create(self, log_group_name, tags, **more)
+
+    def put_retention_policy(self: Any, log_group_name: str, retention_in_days: Any) -> None:
+        if int(retention_in_days) not in _RETENTIONS:
+            allowed = ", ".join(map(str, sorted(_RETENTIONS)))
+            raise InvalidParameterException(
+                f"Value '{retention_in_days}' at 'retentionInDays' failed to satisfy constraint: Member must "
+                f"satisfy enum value set: [{allowed}]"
+            )
+        retain(self, log_group_name, retention_in_days)
+
+    LogsBackend.create_log_group = create_log_group
+    LogsBackend.put_retention_policy = put_retention_policy
+    setattr(LogsBackend, _MARK, True)
+
+
 def _lay_conflict_status() -> None:
     """Have a second schedule of a name refused with 409, as the Scheduler API reference says."""
     from moto.scheduler.exceptions import ScheduleExists
 
     ScheduleExists.code = 409
+
+
+def _lay_schedule_groups() -> None:
+    """Have a schedule in a group that does not exist refused as AWS does."""
+    from moto.scheduler.exceptions import ScheduleGroupNotFound
+    from moto.scheduler.models import EventBridgeSchedulerBackend
+
+    if getattr(EventBridgeSchedulerBackend, _MARK, False):
+        return
+
+    create = EventBridgeSchedulerBackend.create_schedule
+
+    def create_schedule(self: Any, **asked: Any) -> Any:
+        group = asked.get("group_name") or "default"
+        if group not in self.schedule_groups:
+            raise ScheduleGroupNotFound(group)
+        return create(self, **asked)
+
+    EventBridgeSchedulerBackend.create_schedule = create_schedule
+    setattr(EventBridgeSchedulerBackend, _MARK, True)
 
 
 def _lay_caller_identity() -> None:

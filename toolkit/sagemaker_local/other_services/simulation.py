@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,7 @@ def simulate_principal_policy(response: Any) -> Any:
     from moto.core.responses import ActionResult
 
     asked = response._get_params()
+    _check_one_kind(asked.get("ActionNames") or [])
     principal = _principal(response.backend, str(asked.get("PolicySourceArn")))
     layers = _Layers(
         list(_policies(principal)),
@@ -124,6 +126,21 @@ class _Layers:
                 "AllowedByPermissionsBoundary": decisions[1] == ALLOWED
             }
         return result
+
+
+def _check_one_kind(actions: list[str]) -> None:
+    """Refuse actions of different kinds in one call; AWS does, and does not say which these are.
+
+    Here they differ if their service or their verb does, so no call passes that AWS may refuse.
+    """
+    from moto.iam.exceptions import InvalidInput
+
+    kinds = {re.match(r"[^:]*:[A-Z]?[a-z]*", action).group().lower(): action for action in actions}  # type: ignore[union-attr]
+    if len(kinds) > 1:
+        first, second, *_ = kinds.values()
+        raise InvalidInput(
+            f"Invalid Input Actions: [{first}] and [{second}] require different authorization information."
+        )
 
 
 def _principal(iam: Any, arn: str) -> Any:

@@ -54,9 +54,14 @@ def is_valid(expression: str) -> bool:
     return True
 
 
+def is_once(expression: str) -> bool:
+    """Return whether the expression is ``at(…)``."""
+    return _AT.fullmatch(expression) is not None
+
+
 def is_too_old(start: Any, expression: str, now: datetime) -> bool:
     """Return whether Scheduler refuses a repeating schedule for its StartDate, as boto3 sends it."""
-    if _AT.fullmatch(expression) is not None or not isinstance(start, int | float):
+    if is_once(expression) or not isinstance(start, int | float):
         return False
     return datetime.fromtimestamp(start, UTC) < now - _OLDEST_START
 

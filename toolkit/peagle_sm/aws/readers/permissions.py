@@ -61,13 +61,14 @@ class Question:
     resource: str
     context: Context = field(default_factory=dict)
     later: bool = False
+    unless: str = ""  #: what this simulation does not read may allow them, too
 
 
 def caller_rights(session: Session, draft: Draft) -> Rights:
     """Simulate the calls of a deploy, and of what follows it, for the caller.
 
     Raises:
-        ServiceFault: the caller is the account's root user, which IAM does not simulate.
+        ServiceFault: the caller is the account's root user or a federated user: IAM does not simulate these.
         CredentialsError: iam:SimulatePrincipalPolicy is missing.
     """
     caller = session.api("sts").get_caller_identity()
@@ -128,16 +129,19 @@ def simulate(
     for question in questions:
         owner = question.resource.split(":")[4] if question.resource.count(":") >= 5 else ""
         context = {**everywhere, "aws:ResourceAccount": owner or account, **question.context}
-        rows = session.api("iam").rows(
-            "simulate_principal_policy",
-            "EvaluationResults",
-            PolicySourceArn=principal,
-            ActionNames=list(question.actions),
-            ResourceArns=[question.resource],
-            ContextEntries=[_entry(key, value) for key, value in context.items()],
-        )
-        for row in rows:
-            rights = _with_answer(rights, row, question)
+        entries = [_entry(key, value) for key, value in context.items()]
+        # One action a call: AWS refuses a call whose actions "require different authorization information",
+        # and does not document which do.
+        for action in question.actions:
+            for row in session.api("iam").rows(
+                "simulate_principal_policy",
+                "EvaluationResults",
+                PolicySourceArn=principal,
+                ActionNames=[action],
+                ResourceArns=[question.resource],
+                ContextEntries=entries,
+            ):
+                rights = _with_answer(rights, row, question)
     return rights
 
 
@@ -166,6 +170,8 @@ def _with_answer(rights: Rights, row: Mapping[str, Any], question: Question) -> 
     unknown = sorted(_unknown_keys(action, detail.get("MissingContextValues") or ()))
     if unknown:
         return replace(rights, undecided=(*rights.undecided, f"{text} ({', '.join(unknown)})"))
+    if question.unless:
+        return replace(rights, undecided=(*rights.undecided, f"{text} ({question.unless})"))
     if question.later:
         return replace(rights, denied_later=(*rights.denied_later, text))
     return replace(rights, denied=(*rights.denied, text))
@@ -183,6 +189,8 @@ def _policy_source(session: Session, arn: str) -> str:
     """Return the ARN whose policies apply to a caller: for a session, its role's."""
     if arn.endswith(":root"):
         raise ServiceFault("the caller is the account's root user, and IAM does not simulate its permissions")
+    if ":federated-user/" in arn:
+        raise ServiceFault("the caller is a federated user, and IAM simulates only users, groups and roles")
     if ":assumed-role/" not in arn:
         return arn
     name = arn.split("/")[1]
@@ -219,6 +227,7 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     A test records those calls against the local SageMaker, and finds each of them here.
     """
     yield from _sagemaker_calls(draft, account)
+    yield from _key_calls(draft, account)
     for service, role in {
         "sagemaker.amazonaws.com": draft.role_arn,
         "scheduler.amazonaws.com": draft.scheduler_role_arn,
@@ -240,7 +249,8 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     component = names_for(draft.spec.name, "", component=draft.scales_to_zero).component
     group = f"{groups}:{group_of(draft.spec.name, component)}"
     actions = ("CreateLogGroup", "PutRetentionPolicy", "DescribeLogStreams", "FilterLogEvents")
-    yield Question(tuple(f"logs:{each}" for each in actions), group, later=True)
+    # Logs authorizes these on the ARN that ends in a star.
+    yield Question(tuple(f"logs:{each}" for each in actions), f"{group}:*", later=True)
     yield Question(("logs:GetLogEvents",), f"{group}:log-stream:*", later=True)
     yield Question(("logs:DescribeLogGroups",), f"{groups}:*", later=True)
     yield Question(("tag:GetResources",), "*", later=True)
@@ -252,6 +262,25 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
         yield from _scaling_calls(draft, account)
 
 
+def _key_calls(draft: Draft, account: str) -> Iterator[Question]:
+    """Yield the caller's call for the volume's key: SageMaker creates its grant in the caller's name.
+
+    Source: "SageMaker AI API Permissions" (CreateEndpoint with a KmsKeyId). Policies name keys by ARN, so an
+    alias is not asked about.
+    """
+    key = draft.spec.security.kms_key_id
+    if key is None or "alias/" in key:
+        return
+    if not key.startswith("arn:"):
+        key = f"arn:{partition(draft.region)}:kms:{draft.region}:{account}:key/{key}"
+    context: Context = {
+        "kms:ViaService": f"sagemaker.{draft.region}.amazonaws.com",
+        "kms:CallerAccount": account,
+        "kms:GrantIsForAWSResource": True,
+    }
+    yield Question(("kms:CreateGrant",), key, context, unless="the key's own policy")
+
+
 def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     """Yield the calls of autoscaling, and of the component of an endpoint that scales to zero.
 
@@ -261,7 +290,7 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     place, name = f"arn:{partition(draft.region)}", draft.spec.name
     new, existing = _with_tags(draft), _on_tagged(draft)
     targets = f"{place}:application-autoscaling:{draft.region}:{account}:scalable-target/*"
-    _, dimension = scalable(name, name if draft.scales_to_zero else None)
+    resource_id, dimension = scalable(name, name if draft.scales_to_zero else None)
     on_target = {
         "application-autoscaling:service-namespace": "sagemaker",
         "application-autoscaling:scalable-dimension": dimension,
@@ -271,9 +300,16 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     yield Question(("application-autoscaling:DescribeScalableTargets",), "*", later=True)
     linked = "sagemaker.application-autoscaling.amazonaws.com"
     role = f"role/aws-service-role/{linked}/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
-    once = Question(("iam:CreateServiceLinkedRole",), f"{place}:iam::{account}:{role}", later=True)
-    yield replace(once, context={"iam:AWSServiceName": linked})  # for the first target of the account
+    yield Question(
+        ("iam:CreateServiceLinkedRole",),
+        f"{place}:iam::{account}:{role}",
+        {"iam:AWSServiceName": linked},
+        unless="needed unless the account has that role, from an earlier scalable target",
+    )
     alarms = f"{place}:cloudwatch:{draft.region}:{account}:alarm"
+    # Target tracking makes its alarms; AWS's page on scaling endpoints asks the caller for the permission.
+    tracking = ("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms")
+    yield Question(tracking, f"{alarms}:TargetTracking-{resource_id}-AlarmHigh-*")
     if not draft.scales_to_zero:
         endpoint = _sagemaker(draft, account, "endpoint", name)
         yield Question(("sagemaker:UpdateEndpointWeightsAndCapacities",), endpoint, existing)
@@ -352,3 +388,21 @@ def _container_calls(draft: Draft) -> Iterator[Question]:
     group = group_of(draft.spec.name, names.component)
     stream = f"arn:{place}:logs:{draft.region}:{account}:log-group:{group}:log-stream:AllTraffic/i-0"
     yield Question(("logs:CreateLogStream", "logs:PutLogEvents"), stream)
+    if draft.spec.security.vpc is not None:
+        yield from _network_calls(draft, account)
+
+
+def _network_calls(draft: Draft, account: str) -> Iterator[Question]:
+    """Yield what SageMaker does with the role to join a VPC. Source: "SageMaker AI execution roles"."""
+    place = f"arn:{partition(draft.region)}:ec2:{draft.region}:{account}"
+    vpc = draft.spec.security.vpc
+    assert vpc is not None
+    interface = f"{place}:network-interface/*"
+    used = [f"{place}:subnet/{each}" for each in vpc.subnet_ids]
+    used += [f"{place}:security-group/{each}" for each in vpc.security_group_ids]
+    for resource in (interface, *used):
+        yield Question(("ec2:CreateNetworkInterface",), resource)
+    leave = ("CreateNetworkInterfacePermission", "DeleteNetworkInterface", "DeleteNetworkInterfacePermission")
+    yield Question(tuple(f"ec2:{each}" for each in leave), interface)
+    see = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
+    yield Question(tuple(f"ec2:Describe{each}" for each in see), "*")

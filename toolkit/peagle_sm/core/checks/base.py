@@ -121,7 +121,8 @@ class Rights:
     """Result of a policy simulation; each list has actions with their resource.
 
     ``denied_later``: calls after the deploy. ``by_organization``: denied by a service control policy.
-    ``undecided``: denied without values for the condition keys in parentheses, which only AWS knows.
+    ``undecided``: denied, unless what stands in parentheses allows it: condition keys whose values only AWS
+    knows, or a key's own policy.
     """
 
     principal: str

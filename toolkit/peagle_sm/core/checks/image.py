@@ -247,6 +247,8 @@ def floor(draft: Draft) -> Findings:
     lowest = draft.catalog.images.advisory_floor
     if draft.image is None or not draft.image.version or draft.image.version >= version_of(lowest.version):
         return
+    if draft.context.local:
+        return  # nothing to do about it: the local SageMaker brings its engine, behind the gate
     expires = dt.date.fromisoformat(lowest.expires) if lowest.expires else None
     until = f" ({_expiry_words(expires, _today(draft))})" if expires else ""
     below = (
@@ -254,7 +256,7 @@ def floor(draft: Draft) -> Findings:
         f"advisories{until}"
     )
     holes = [
-        f"{row.what} (fixed in {row.fixed_in})"
+        f"{row.what} ({f'fixed in {row.fixed_in}' if row.fixed_in else 'no release with a fix is known'})"
         for row in load_advisories()
         if row.security and row.meets(draft)
     ]
@@ -263,8 +265,6 @@ def floor(draft: Draft) -> Findings:
             "warning", f"{below}; through InvokeEndpoint, {'; '.join(holes)}", expires=lowest.expires or None
         )
         return
-    if draft.context.local:
-        return  # nothing to do about it: the local SageMaker brings its engine, behind the gate
     reach = (
         f"this project's gate refuses what is known: {'; '.join(holes)}"
         if holes

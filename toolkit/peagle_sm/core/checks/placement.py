@@ -365,8 +365,10 @@ def capacity_reservation(draft: Draft) -> Findings:
 @check(
     "kms-local-storage",
     why="The hardware encrypts local NVMe disks with a key of its own, which you cannot revoke.",
-    source="SageMaker API: CreateEndpointConfig.KmsKeyId (it does not encrypt instance local storage)",
-    remedy="Accept the disks' own encryption, or choose an instance type without local storage.",
+    source="SageMaker API: CreateEndpointConfig.KmsKeyId (it does not encrypt instance local storage); "
+    "aws/sagemaker-python-sdk issue 3677 (refused in 2023)",
+    remedy="Accept the disks' own encryption, or choose an instance type without local storage. If "
+    "CreateEndpointConfig refuses the key, leave the field out; nothing is billed by then.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )

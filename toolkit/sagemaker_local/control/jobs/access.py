@@ -13,8 +13,6 @@ Permitted = Callable[[str, str, str, Mapping[str, str]], bool]
 PrefixExists = Callable[[str], Awaitable[bool]]
 
 _PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-# A "d" after the generation, and the newer ones with GPUs.
-_OWN_DISKS = re.compile(r"ml\.([a-z]+\d+[a-z]*d[a-z]*|g5|g6e?|gr6|g7e|p5(e|en)?|p6-b\d+)\.")
 _IMAGE = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+/([^:@]+)")
 
 
@@ -58,11 +56,6 @@ class JobAccess:
                 f'S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
                 f'"{bucket}".'
             )
-
-
-def has_own_disks(instance_type: str) -> bool:
-    """Return whether an instance type has NVMe disks, which take neither a size nor a KMS key."""
-    return _OWN_DISKS.match(instance_type) is not None
 
 
 def refuse_over_quota(quotas: Quotas, quota: str, used: int, asked: int) -> None:

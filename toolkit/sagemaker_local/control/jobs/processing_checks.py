@@ -8,8 +8,8 @@ Your Processing Container".
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sagemaker_local.control.capacity import has_own_disks
 from sagemaker_local.control.errors import invalid, not_local
-from sagemaker_local.control.jobs.access import has_own_disks
 from sagemaker_local.control.models import check_image
 
 #: Inputs and outputs are below it ("must begin with /opt/ml/processing/": ProcessingS3Input$LocalPath).

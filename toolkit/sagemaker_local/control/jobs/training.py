@@ -12,13 +12,12 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
-from sagemaker_local.control.capacity import Quotas
+from sagemaker_local.control.capacity import Quotas, has_own_disks
 from sagemaker_local.control.errors import ApiError, invalid, not_local
 from sagemaker_local.control.jobs.access import (
     JobAccess,
     Permitted,
     PrefixExists,
-    has_own_disks,
     refuse_over_quota,
 )
 from sagemaker_local.control.models import check_image, check_role, from_list
