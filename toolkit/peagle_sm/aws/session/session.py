@@ -347,8 +347,8 @@ class Session:
         """Return the flags of a command line with the same target; starts with a blank."""
         if self.local is not None:
             return f" --local-port {urlsplit(self.local.endpoint_url).port}"
-        named = "" if self.profile in (None, "default") else f" --profile {self.profile}"
-        return f"{named} --region {self.region}"
+        profile = "" if self.profile in (None, "default") else f" --profile {self.profile}"
+        return f"{profile} --region {self.region}"
 
 
 def make_session(
@@ -410,10 +410,10 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
     if isinstance(boto3_session, _LocalClients):
         return _local_session(None, boto3_session.target)
     region = region or getattr(guest, "boto_region_name", None)
-    kept = _price_file()
+    prices = _price_file()
     if region:
-        return Session(boto3_session, region, price_file=kept)
-    return Session.from_boto3(boto3_session, price_file=kept)
+        return Session(boto3_session, region, price_file=prices)
+    return Session.from_boto3(boto3_session, price_file=prices)
 
 
 def session_of(thing: Any) -> Session | None:
