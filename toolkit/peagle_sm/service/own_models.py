@@ -42,16 +42,16 @@ def with_own_entries(
         SpecError: a file is missing or unreadable; the message has the field.
         NotFound, CredentialsError, ServiceFault: S3 or the hub lacks it, refuses, or does not answer.
     """
-    own, facts = spec.own_model, spec.own_facts
-    if own is None and spec.catalog is None:
+    own_model, facts = spec.own_model, spec.own_facts
+    if own_model is None and spec.catalog is None:
         return spec
     if facts is None:
         facts = OwnFacts() if spec.catalog is None else _catalogue(base / spec.catalog)
-    if own is not None and own.config is not None and not facts.place:
+    if own_model is not None and own_model.config is not None and not facts.place:
         try:
-            folder = _folder(own, base, session, hub)
+            folder = _folder(own_model, base, session, hub)
             if folder is not None:
-                facts = _read(own, folder, facts)
+                facts = _read(own_model, folder, facts)
         except PeagleError as error:
             if not error.message.startswith("model."):
                 error.message = f"model.config: {error.message}"
@@ -101,9 +101,11 @@ def _catalogue(path: Path) -> OwnFacts:
     return OwnFacts(models=parts.get("models", {}), heads=parts.get("heads", {}))
 
 
-def _folder(own: OwnModel, base: Path, session: Session | None, hub: Callable[[], Hub]) -> Folder | None:
+def _folder(
+    own_model: OwnModel, base: Path, session: Session | None, hub: Callable[[], Hub]
+) -> Folder | None:
     """Open the place of a config; None if it cannot be read without a session."""
-    place = own.config or ""
+    place = own_model.config or ""
     if place.lower().endswith(".gguf"):
         raise _no_gguf(place)
     if place.startswith("s3://"):
@@ -117,12 +119,12 @@ def _folder(own: OwnModel, base: Path, session: Session | None, hub: Callable[[]
             )
         return _files(str(path), {CONFIG: path, INDEX: path.with_name(INDEX)})
     if path.is_dir():
-        return _files(str(path), {each.name: each for each in path.iterdir()})
+        return _files(str(path), {file.name: file for file in path.iterdir()})
     if REPOSITORY.fullmatch(place) and not place.endswith(".json"):
         if session is None:
             return None
         client = hub()
-        return client.folder(client.snapshot(place, own.revision))
+        return client.folder(client.snapshot(place, own_model.revision))
     raise SpecError(
         f"model.config: found {place!r}; allowed: a folder, a config.json, s3://BUCKET/PREFIX/, or "
         f"OWNER/NAME on the hub (no such file: {path})",
@@ -144,7 +146,7 @@ def _no_gguf(place: str) -> SpecError:
     )
 
 
-def _read(own: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
+def _read(own_model: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
     if CONFIG not in folder.sizes:
         if any(name.lower().endswith(".gguf") for name in folder.sizes):
             raise _no_gguf(folder.place)
@@ -209,5 +211,5 @@ def _weights_bytes(folder: Folder, index: Any) -> int | None:
         total = _positive(index, "total_size")
         if total is not None:
             return total
-    own = [name for name in shards(folder.sizes) if not name.startswith("consolidated")]
-    return sum(folder.sizes[name] for name in own) or None
+    loaded = [name for name in shards(folder.sizes) if not name.startswith("consolidated")]
+    return sum(folder.sizes[name] for name in loaded) or None

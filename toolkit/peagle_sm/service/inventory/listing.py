@@ -325,9 +325,9 @@ def _usd_per_hour(
     from peagle_sm.aws.control.prices import find_listed
 
     planned = amount(tags, keys.USD_PER_HOUR)
-    given = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
+    per_instance = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
     listed = find_listed(session, instance_type, session.region, ask=ask)
-    price = choose_price(instance_type, session.region, load_catalog(), listed, given)
+    price = choose_price(instance_type, session.region, load_catalog(), listed, per_instance)
     if price is None:
         return None, False
     at_most = price.at_most or (price.kind == "spec" and keys.PRICE_BOUND in tags)

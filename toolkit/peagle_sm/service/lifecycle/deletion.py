@@ -170,20 +170,20 @@ def delete(
     deleted: list[str] = []
     unproven_free: dict[str, str] = {}
     unproven: list[BillableLeft] = []
-    rest = {one.name: one for one in chosen}
+    remaining = {belongings.name: belongings for belongings in chosen}
     try:
-        for name, outcome in teardown.run_all([one.to_remove for one in chosen]):
+        for name, outcome in teardown.run_all([belongings.to_remove for belongings in chosen]):
             if isinstance(outcome, BillableLeft):  # the others must still be deleted
                 unproven.append(outcome)
-                del rest[name]
+                del remaining[name]
                 continue
-            _remove_extras(session, rest[name], outcome)
+            _remove_extras(session, remaining[name], outcome)
             deleted += outcome.deleted
             unproven_free |= outcome.left
             forget(session, name)  # or its timetable would try to turn it on
-            del rest[name]
+            del remaining[name]
     except KeyboardInterrupt:
-        leave_all_to_the_schedules(session, list(rest), pacing, unproven)
+        leave_all_to_the_schedules(session, list(remaining), pacing, unproven)
     if unproven:
         raise joined(unproven, session)
     # Last: an engine that is ending still logs, and would create its log group again.
@@ -229,19 +229,19 @@ def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_
     gone_stacks = _gone_stacks(session, chosen)
     for stack in gone_stacks:
         reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
-    components = {one.name: component_of(one.name, one.tags) for one in chosen}
+    components = {belongings.name: component_of(belongings.name, belongings.tags) for belongings in chosen}
     groups = groups_of(session, components, assume=logs_alone)
     rows = tuple(
         Deletable(
-            one.name,
-            _status(one),
-            one.resources,
-            groups.get(one.name),
-            _price(session, one),
-            PRICE_BOUND in one.tags,
-            one.stack,
+            belongings.name,
+            _status(belongings),
+            belongings.resources,
+            groups.get(belongings.name),
+            _price(session, belongings),
+            PRICE_BOUND in belongings.tags,
+            belongings.stack,
         )
-        for one in chosen
+        for belongings in chosen
     )
     return _Choice(chosen, absent, gone_stacks, groups, rows)
 
@@ -328,19 +328,19 @@ def _stack_of(one: Belongings) -> str | None:
     return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
 
 
-def _remove_extras(session: Session, one: Belongings, removed: Removed) -> None:
+def _remove_extras(session: Session, belongings: Belongings, removed: Removed) -> None:
     """Delete the alarms of an endpoint's updates, and the second schedules that no tag shows.
 
     Those are of a gone stack, or of a component whose deploy was killed before the endpoint config.
     """
-    _remove_alarms(session, one.name)
-    stack = _stack_of(one)
+    _remove_alarms(session, belongings.name)
+    stack = _stack_of(belongings)
     try:
-        untagged = stack is None and not one.tags
+        untagged = stack is None and not belongings.tags
         if untagged or (stack is not None and stack_status(session, stack) is None):
-            lifetime.remove_hard(session, one.name)
+            lifetime.remove_hard(session, belongings.name)
     except PeagleError as error:
-        removed.left[f"schedule/{hard_schedule_name(one.name)}"] = error.message
+        removed.left[f"schedule/{hard_schedule_name(belongings.name)}"] = error.message
 
 
 def _remove_alarms(session: Session, name: str) -> None:
@@ -420,8 +420,8 @@ def _still_there(
     known = {f"schedule/{schedule_name(one.name)}" for one in found if one.unread_lifetime is None}
     seen_again = ("endpoint-config/", "model/")
     return left, {
-        resource: why
-        for resource, why in unproven.items()
+        resource: reason
+        for resource, reason in unproven.items()
         if resource not in known and not resource.startswith(seen_again)
     }
 

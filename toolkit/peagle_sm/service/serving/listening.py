@@ -37,8 +37,8 @@ def reachable(host: str) -> str:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as asking:
                 asking.connect((elsewhere, 9))
-                own = str(asking.getsockname()[0])
+                own_address = str(asking.getsockname()[0])
         except OSError:
             continue
-        return f"[{own}]" if family == socket.AF_INET6 else own
+        return f"[{own_address}]" if family == socket.AF_INET6 else own_address
     return socket.gethostname()
