@@ -161,8 +161,8 @@ def over_units(rows: Sequence[Row], signs: Signs) -> Spread:
 
 def _weights(rows: Sequence[Row], signs: Signs) -> list[float]:
     """Return each unit's mean share of the columns with a sign; the shares sum to 1."""
-    used = [(column, total) for column, total in enumerate(_sums(rows, len(signs))) if signs[column]]
-    return [math.fsum(row[column] / total for column, total in used) / len(used) for row in rows]
+    signed = [(column, total) for column, total in enumerate(_sums(rows, len(signs))) if signs[column]]
+    return [math.fsum(row[column] / total for column, total in signed) / len(signed) for row in rows]
 
 
 def _effective(weights: Sequence[float]) -> float:
@@ -218,8 +218,8 @@ def widths(spreads: Sequence[Spread], confidence: float) -> tuple[float, float]:
     narrower interval that covers only 89% with two deployments (simulated): a spread that is small by chance
     contributes many degrees of freedom.
     """
-    each = [spread.widths(confidence) for spread in spreads]
-    return math.hypot(*(below for below, _ in each)), math.hypot(*(above for _, above in each))
+    reaches = [spread.widths(confidence) for spread in spreads]
+    return math.hypot(*(below for below, _ in reaches)), math.hypot(*(above for _, above in reaches))
 
 
 def ratio(tables: Sequence[Table], signs: Signs, confidence: float = CONFIDENCE) -> Interval:
