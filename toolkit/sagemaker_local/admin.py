@@ -138,7 +138,7 @@ class Admin:
             documents = json.loads(await request.read())
         except ValueError:
             documents = None
-        if not isinstance(documents, list) or not all(isinstance(one, dict) for one in documents):
+        if not isinstance(documents, list) or not all(isinstance(document, dict) for document in documents):
             return _json({"message": "send a JSON list of GetProducts' documents"}, 400)
         self._prices.set(documents)
         return _json({"documents": len(documents)})

@@ -75,11 +75,11 @@ class _Layers:
         self, action: str, resources: list[str], context: Mapping[str, tuple[str, ...]]
     ) -> dict[str, Any]:
         every = [*self.own, *self.boundary, *(self.organization or ())]
-        given = {key.lower() for key in context}
-        missing = [key for key in condition_keys(every) if key.lower() not in given]
+        given_keys = {key.lower() for key in context}
+        missing = [key for key in condition_keys(every) if key.lower() not in given_keys]
         results = [self._result(action, resource, context, missing) for resource in resources]
         decisions = [result["EvalResourceDecision"] for result in results]
-        worst = next((each for each in (EXPLICIT, IMPLICIT) if each in decisions), ALLOWED)
+        worst = next((decision for decision in (EXPLICIT, IMPLICIT) if decision in decisions), ALLOWED)
         row: dict[str, Any] = {
             "EvalActionName": action,
             "EvalResourceName": "*",
@@ -114,7 +114,7 @@ class _Layers:
         result: dict[str, Any] = {
             "EvalResourceName": resource,
             "EvalResourceDecision": next(
-                (each for each in (EXPLICIT, IMPLICIT) if each in decisions), ALLOWED
+                (decision for decision in (EXPLICIT, IMPLICIT) if decision in decisions), ALLOWED
             ),
             "MatchedStatements": [],
             "MissingContextValues": missing,
@@ -148,4 +148,4 @@ def _boundary(iam: Any, principal: Any) -> Iterator[dict[str, Any]]:
     arn = getattr(principal, "permissions_boundary_arn", None)
     if arn:
         policy = iam.get_policy(arn)
-        yield json.loads(next(each.document for each in policy.versions if each.is_default))
+        yield json.loads(next(version.document for version in policy.versions if version.is_default))
