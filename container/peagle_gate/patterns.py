@@ -162,11 +162,11 @@ def _class_end(pattern: str, at: int) -> int:
     return at + 1
 
 
-def _bounds(found: re.Match[str]) -> tuple[int, int | None]:
-    least = int(found[1][:9] or 0)
-    if not found[2]:
+def _bounds(match: re.Match[str]) -> tuple[int, int | None]:
+    least = int(match[1][:9] or 0)
+    if not match[2]:
         return least, least
-    return least, int(found[3][:9]) if found[3] else None
+    return least, int(match[3][:9]) if match[3] else None
 
 
 def rules_of(grammar: str) -> dict[str, str]:
@@ -179,7 +179,7 @@ def rules_of(grammar: str) -> dict[str, str]:
     return rules
 
 
-def cost_of_rule(text: str, known: Mapping[str, Shape]) -> tuple[Cost, list[str]]:
+def cost_of_rule(text: str, shapes: Mapping[str, Shape]) -> tuple[Cost, list[str]]:
     """Return the cost of one rule, with what is known of the rules that it names, and its regexes."""
     built, regexes, at = _Builder(), list[str](), 0
     while at < len(text):
@@ -203,7 +203,7 @@ def cost_of_rule(text: str, known: Mapping[str, Shape]) -> tuple[Cost, list[str]
             regexes.append(value[1 : value.rindex("/")])
             built.atom(cost_of_pattern(regexes[-1]).shape)
         elif kind == "name":
-            built.atom(known.get(value, _ONE))
+            built.atom(shapes.get(value, _ONE))
         elif value in "([":
             built.open()
         elif value in ")]":
@@ -285,8 +285,8 @@ def open_names(text: str) -> OpenNames:
     while len(frames) > 1:
         part = close()
         frames[-1][1].append(part)
-    whole = close()
-    return OpenNames(frozenset(whole.names), frozenset(whole.repeated))
+    rule = close()
+    return OpenNames(frozenset(rule.names), frozenset(rule.repeated))
 
 
 def _repeat(parts: list[_Part], *, optional: bool) -> None:
