@@ -1,9 +1,8 @@
-"""Which requests are turns of one conversation. Pure.
+"""Requests that are turns of one conversation. Pure.
 
-Turns of a conversation resemble each other, so intervals are over conversations. An id that the user gives
-decides, unless exactly the same was asked under another one. Without an id, two requests are of one
-conversation if the messages of one begin those of the other, or if one text to complete begins with the
-other.
+Turns of a conversation resemble each other, so intervals are over conversations. The user's id decides,
+unless another id has exactly the same requests. Without an id, two requests belong to one conversation if the
+messages of one begin those of the other, or if one text to complete begins with the other.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from itertools import chain
 from typing import Any
 
 FEWEST_CONVERSATIONS = 8
-"""Fewest for a verdict: with fewer, an interval that is right on average still decides by a few people."""
-LONG_BEGINNING = 64  #: characters; a shorter beginning says nothing about a common origin
+"""Fewest conversations for a verdict. With fewer, a few people decide it, even if the interval is right."""
+LONG_BEGINNING = 64  #: characters; a shorter beginning does not show a common origin
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as this module sees it: the user's id of its conversation, and what it asks.
+    """A request: the user's id of its conversation, and its content.
 
-    ``turns`` are the user's messages of a conversation that is still to be held; ``body`` is None then.
+    ``turns`` are the user's messages of a conversation that was not sent yet; ``body`` is None then.
     """
 
     given: str | None
@@ -37,7 +36,7 @@ class Together:
     """Groups of places that belong together (union-find)."""
 
     def __init__(self, count: int) -> None:
-        """Begin with a group for each place."""
+        """Start with one group for each place."""
         self._above = list(range(count))
 
     def of(self, place: int) -> int:
@@ -48,21 +47,21 @@ class Together:
         return place
 
     def join(self, left: int, right: int) -> None:
-        """Make one group of two."""
+        """Merge two groups."""
         first, last = sorted((self.of(left), self.of(right)))
         self._above[last] = first
 
 
 def conversation_ids(requests: Sequence[Asked]) -> list[str]:
-    """Return the id of each request's conversation; one that is alone in it has none, which is "".
+    """Return the id of each request's conversation; "" for a request that is alone in it.
 
-    A request without a given id gets that of a conversation that it begins or continues. Without such a one
-    the conversation has a hash of its shortest request.
+    A request without an id gets the id of a conversation that it begins or continues. If no request of the
+    conversation has an id, it is a hash of the shortest request.
     """
     names = _given_ids(requests)
     chains, texts = list(map(_chain, requests)), list(map(_text, requests))
     together = Together(len(requests))
-    of_given: list[tuple[int, str]] = []  # a request without an id, and the id that it could have
+    of_given: list[tuple[int, str]] = []  # a request without an id, and a possible id
     for left, right in chain(_begin_others(chains), beginnings(texts)):
         if not names[left] and not names[right]:
             together.join(left, right)
@@ -87,10 +86,10 @@ def conversation_ids(requests: Sequence[Asked]) -> list[str]:
 
 
 def _given_ids(requests: Sequence[Asked]) -> list[str]:
-    """Return the given ids, "" where there is none.
+    """Return the given ids; "" for a request without one.
 
-    Two ids under which exactly the same was asked get the first one's name: a file that was read twice, with
-    new ids, has as many conversations as once.
+    Of two ids with exactly the same requests the first counts for both: a file that was read twice, with new
+    ids, has no more conversations than the file itself.
     """
     contents_by_id: dict[str, set[bytes]] = defaultdict(set)
     for request in requests:
@@ -105,7 +104,7 @@ def _given_ids(requests: Sequence[Asked]) -> list[str]:
 
 
 def _content(request: Asked) -> bytes:
-    """Return a hash of everything that a request asks, system messages too."""
+    """Return a hash of a request's whole content, with its system messages."""
     body = request.body or {}
     parts = [body.get("messages"), body.get("prompt"), list(request.turns)]
     text = json.dumps(parts, sort_keys=True, default=str)
@@ -133,7 +132,7 @@ def _begin_others(chains: Sequence[Sequence[bytes]]) -> Iterator[tuple[int, int]
 
 
 def _chain(request: Asked) -> list[bytes]:
-    """Return a hash of the messages up to each one; system messages, which may have a date, do not count."""
+    """Return a hash of the messages up to each one. System messages may have a date, so they do not count."""
     messages: Sequence[Any] = [{"role": "user", "content": turn} for turn in request.turns]
     if request.body is not None:
         messages = request.body.get("messages") or ()
@@ -147,7 +146,7 @@ def _chain(request: Asked) -> list[bytes]:
 
 
 def _text(request: Asked) -> str | None:
-    """Return a text to complete; of token ids, their numbers. None for a chat."""
+    """Return the text to complete, or the token ids as text; None for a chat."""
     prompt = None if request.body is None else request.body.get("prompt")
     if not prompt or isinstance(prompt, str):
         return prompt or None
@@ -155,7 +154,7 @@ def _text(request: Asked) -> str | None:
 
 
 def beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of places where the first text is equal to the second, or the long beginning of it."""
+    """Yield pairs of places where the first text equals the second, or is a long beginning of it."""
     ordered = sorted((text, place) for place, text in enumerate(texts) if text is not None)
     open_: list[tuple[str, int]] = []
     for text, place in ordered:

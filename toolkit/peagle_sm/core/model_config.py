@@ -118,7 +118,7 @@ def read_config(config: Any, place: str) -> ConfigFacts:
             f"{sizes.kind!r} are not known",
             next_step="Give the config.json of a Hugging Face language model, with all of its sizes.",
         )
-    parameters = _parameters(sizes, config) if sizes.known else None
+    parameters = _parameters(sizes) if sizes.known else None
     quantization = _quantization(config, sizes)
     weights = None if parameters is None else _weights_gb(parameters, sizes, quantization)
     return ConfigFacts(
@@ -174,9 +174,8 @@ class _Sizes:
         architectures = _architectures()
         if self.kind not in architectures and outer in architectures:
             self.kind = outer
-        if (
-            self.kind not in architectures
-        ):  # vLLM goes by the class, too: Kimi-K2 is a DeepSeek-V3 with a name of its own
+        if self.kind not in architectures:
+            # vLLM goes by the class, too: Kimi-K2 is a DeepSeek-V3 with a name of its own.
             self.kind = _kinds_by_class().get(_architecture(whole), self.kind)
         self.traits: Mapping[str, Any] = architectures.get(self.kind, {})
         pictured = isinstance(whole.get("vision_config"), Mapping)
@@ -268,7 +267,7 @@ class _Sizes:
 
 
 def _top(whole: Mapping[str, Any], part: Any) -> dict[str, Any]:
-    """Return what a config with a text part says above it, which `transformers` may have moved there."""
+    """Return the fields above a config's text part that belong to it: `transformers` may have moved them."""
     if part is None:
         return {}
     return {
@@ -283,7 +282,7 @@ def _kind(layer_type: str) -> str:
 
 
 def _attention(sizes: _Sizes) -> tuple[Mapping[str, int], ...] | None:
-    """Return layers by the shape of their KV cache."""
+    """Return the number of layers for each shape of the KV cache; None if a shape is not known."""
     if not sizes.known and (sizes.get("layers_block_type") or sizes.get("hybrid_override_pattern")):
         return None  # a hybrid of which only some layers have a KV cache
     kinds = sizes.layer_kinds()
@@ -326,7 +325,7 @@ def _context(sizes: _Sizes) -> int | None:
     return longest
 
 
-def _parameters(sizes: _Sizes, config: Mapping[str, Any]) -> Parameters:
+def _parameters(sizes: _Sizes) -> Parameters:
     hidden, layers = sizes.need("hidden_size"), sizes.layers
     tied = sizes.get("tie_word_embeddings")
     tables = sizes.need("vocab_size") * hidden * (1 if tied else 2)
@@ -347,13 +346,13 @@ def _parameters(sizes: _Sizes, config: Mapping[str, Any]) -> Parameters:
         linear=linear + hidden,
         experts=sparse_layers * count * one_expert,
         tables=tables,
-        vision=_vision(sizes, config),
+        vision=_vision(sizes),
         active_experts=sparse_layers * active * one_expert,
     )
 
 
 def _sparse_layers(sizes: _Sizes) -> list[bool]:
-    """Return for each layer whether it has experts."""
+    """Return whether each layer has experts."""
     if not (sizes.number("num_experts") or 0) > 1:
         return [False] * sizes.layers
     listed = sizes.get("mlp_layer_types")
@@ -414,7 +413,7 @@ def _full(sizes: _Sizes, kind: str) -> int:
     doubled = 1
     if kind == "full":
         size = sizes.number("global_head_dim") or size
-        if sizes.get("attention_k_eq_v"):  # keys are values, too
+        if sizes.get("attention_k_eq_v"):  # the keys are also the values
             keys = sizes.number("num_global_key_value_heads") or keys
             return hidden * size * (2 * heads + keys)
     if sizes.traits.get("gated_attention"):
@@ -441,7 +440,7 @@ def _is_size(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and 0 <= value <= _MAX_SIZE  # not for infinity and NaN
 
 
-def _vision(sizes: _Sizes, config: Mapping[str, Any]) -> int:
+def _vision(sizes: _Sizes) -> int:
     """Return the parameters of the picture part and of its projection to the text's size."""
     vision = sizes.whole.get("vision_config")
     defaults = _architectures().get(str(sizes.whole.get("model_type")), {}).get("vision")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _Entry = TypeVar("_Entry", bound=BaseModel)
 _LONGEST_DEFAULT = 16384
-"""Context by default: as for the catalogue's models, below what most models can, since it costs memory."""
+"""Default context. As for the catalogue's models it is below what most models can, since it costs memory."""
 # As for Gemma 4, for which no card names a K either: assumed.
 _DRAFT_TOKENS = {"p-eagle": 3, "eagle3": 3}
 
@@ -29,7 +29,7 @@ _DRAFT_TOKENS = {"p-eagle": 3, "eagle3": 3}
 def catalog_for(spec: EndpointSpec, catalog: Catalog | None = None) -> Catalog:
     """Return the catalogue with the spec's own entries.
 
-    The sizes of an own model are None as long as nothing was read for it.
+    The sizes of an own model are None until its config is read.
 
     Raises:
         SpecError: an entry of the catalogue file, or the config of the model, is not acceptable.

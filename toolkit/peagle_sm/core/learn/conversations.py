@@ -430,13 +430,3 @@ def _digest(seed: int, key: str) -> bytes:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def without_names(prompt: LearnPrompt) -> LearnPrompt:
-    """Return a prompt without the fields that name a person or an account."""
-    body = {
-        name: value
-        for name, value in prompt.body.items()
-        if name not in ("user", "metadata", "safety_identifier")
-    }
-    return replace(prompt, body=body)

@@ -70,8 +70,8 @@ class SetEvidence:
     """What was measured on one set of prompts; None where it was not.
 
     Lengths are acceptance lengths: tokens for each pass of the target. ``failed`` requests are the
-    candidate's, ``serving_failed`` those of the serving head: either is left out, and what fails is no
-    random choice. ``identical`` of ``compared`` answers equal those of the serving head.
+    candidate's, ``serving_failed`` those of the serving head: either is left out, and failures are not
+    random. ``identical`` of ``compared`` answers equal those of the serving head.
     """
 
     prompts: int

@@ -165,7 +165,7 @@ def _computes_in_float32(draft: Draft, entry: InstanceEntry) -> bool:
         return False
     if entry.gpu_count == 0:
         return draft.model.number_type in FLOAT32
-    dtype = _given(draft, "dtype")
+    dtype = draft.argument("dtype")
     return dtype is not None and dtype[1] in FLOAT32
 
 
@@ -244,13 +244,6 @@ def human_integer(text: str) -> int | None:
     )
 
 
-def _given(draft: Draft, name: str) -> tuple[str, Any] | None:
-    serving, variable = draft.spec.serving, f"SM_VLLM_{name.upper()}"
-    if name in serving.extra_args:
-        return f"serving.extra_args.{name}", serving.extra_args[name]
-    return (f"serving.env.{variable}", serving.env[variable]) if variable in serving.env else None
-
-
 def cache_limit(draft: Draft, tokens: int, needed_gb: float) -> CacheLimit | None:
     """Return the limit that the spec sets on the KV cache; None without one.
 
@@ -259,15 +252,15 @@ def cache_limit(draft: Draft, tokens: int, needed_gb: float) -> CacheLimit | Non
         tokens: max_model_len.
         needed_gb: KV cache of one sequence of that length.
     """
-    setting = _given(draft, "kv_cache_memory_bytes")
+    setting = draft.argument("kv_cache_memory_bytes")
     size = human_integer(str(setting[1])) if setting else None
     limits = []
     if setting and size is not None:
         limits.append(CacheLimit(setting[0], size * draft.gpus_per_replica / 1e9, reserved=True))
-    setting = _given(draft, "num_gpu_blocks_override")
+    setting = draft.argument("num_gpu_blocks_override")
     blocks = human_integer(str(setting[1])) if setting else None
     if setting and blocks is not None and draft.model.attention:
-        _, block = _given(draft, "block_size") or ("", _BLOCK)
+        _, block = draft.argument("block_size") or ("", _BLOCK)
         size = human_integer(str(block)) or _BLOCK
         groups = [min(tokens, group.window or tokens) for group in draft.model.attention]
         needed = sum(math.ceil(length / size) for length in groups)
@@ -277,7 +270,7 @@ def cache_limit(draft: Draft, tokens: int, needed_gb: float) -> CacheLimit | Non
 
 def offloaded_gb(draft: Draft, entry: InstanceEntry) -> float:
     """Return the weights of a replica that `cpu_offload_gb` keeps in host memory, in GB of 10^9 bytes."""
-    setting = _given(draft, "cpu_offload_gb")
+    setting = draft.argument("cpu_offload_gb")
     try:
         size = float(str(setting[1])) if setting and entry.gpu_count else 0.0
     except ValueError:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from peagle_sm.core.catalog import (
     GPU_OVERHEAD_GB,
@@ -198,9 +199,16 @@ class Draft:
         return self.spec.serving.tensor_parallel_size * self.pipeline_stages * context
 
     def _size(self, name: str) -> int:
-        serving = self.spec.serving
-        text = str(serving.extra_args.get(name, serving.env.get(f"SM_VLLM_{name.upper()}", 1)))
+        _, value = self.argument(name) or ("", 1)
+        text = str(value)
         return int(text) if text.isdigit() and int(text) > 0 else 1
+
+    def argument(self, name: str) -> tuple[str, Any] | None:
+        """Return the field and the value of an engine argument in the spec; None if the spec lacks it."""
+        serving, variable = self.spec.serving, f"SM_VLLM_{name.upper()}"
+        if name in serving.extra_args:
+            return f"serving.extra_args.{name}", serving.extra_args[name]
+        return (f"serving.env.{variable}", serving.env[variable]) if variable in serving.env else None
 
     def instance(self, name: str) -> InstanceEntry | None:
         """Return the catalogue's entry of an instance type."""
@@ -238,7 +246,7 @@ class _Resolver:
             )
 
     def _name_unknown_sizes(self) -> None:
-        """Name what is missing of the spec's own model."""
+        """Report the facts that are missing for the spec's own model."""
         own_model, model = self.spec.own_model, self.model
         if own_model is None or model.weights_gb is not None:
             return

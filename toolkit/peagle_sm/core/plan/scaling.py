@@ -119,7 +119,7 @@ class Scaling:
 
 
 def policy_placeholder(policy: str) -> str:
-    """Return what a planned alarm names until AWS has chosen the policy's ARN."""
+    """Return the placeholder for a policy's ARN, which AWS chooses."""
     return f"<ARN of policy {policy}>"
 
 

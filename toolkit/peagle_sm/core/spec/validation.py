@@ -40,7 +40,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """Return the types of a field: those of a union, without what annotates them."""
+    """Return the types of a field: the members of a union, without their annotations."""
     if get_origin(annotation) is Annotated:
         return _kinds(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -120,7 +120,7 @@ _BASE_60 = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
 
 
 def _number(loader: UniqueKeys, node: yaml.ScalarNode) -> int | float:
-    """Read a number; raise ConstructorError at one that YAML 1.1 reads otherwise than a person does."""
+    """Read a number; raise ConstructorError if YAML 1.1 reads another number than a person would."""
     is_integer = node.tag == "tag:yaml.org,2002:int"
     value = loader.construct_yaml_int(node) if is_integer else loader.construct_yaml_float(node)
     octal = is_integer and _OCTAL.fullmatch(node.value) and int(node.value) != value
@@ -140,7 +140,7 @@ UniqueKeys.add_constructor("tag:yaml.org,2002:int", _number)
 UniqueKeys.add_constructor("tag:yaml.org,2002:float", _number)
 
 
-# Starts the tags of a union's members, which pydantic puts into the location of an error.
+# Begins the tags of a union's members. pydantic puts these tags into the location of an error.
 UNION_TAG = "|"
 
 # More than any spec has; nested aliases can expand to billions.
