@@ -1,4 +1,4 @@
-"""Reading what a spec names of its own: the config.json of its model, and its catalogue file.
+"""Readers of a spec's own files: the config.json of its model, and its catalogue file.
 
 A config is in a folder, in S3 or on the Hugging Face hub; only config.json and the index of the weights are
 read. `peagle_sm.core.own_models` makes catalogue entries of them.
@@ -24,7 +24,7 @@ from peagle_sm.core.spec.validation import load_yaml, show
 _ADAPTER = "adapter_config.json"
 _CATALOG_PARTS = ("models", "heads")
 _MOST_BYTES = 10**15
-"""More than any model has; also turns down infinity."""
+"""Upper bound on the bytes and parameters of a model; infinity is above it, too."""
 
 
 def with_own_entries(
@@ -35,8 +35,8 @@ def with_own_entries(
 ) -> EndpointSpec:
     """Return the spec with what its `model` and `catalog` name; files are relative to ``base``.
 
-    Without a session only files are read: a config in S3 or on the hub stays unread. What was read before is
-    not read again.
+    Without a session only local files are read, so a config in S3 or on the hub stays unread. Nothing is read
+    twice.
 
     Raises:
         SpecError: a file is missing or unreadable; the message has the field.
@@ -185,7 +185,7 @@ def _json(folder: Folder, name: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise SpecError(
             f"model.config: {name} of {folder.place} is not JSON: {error}",
-            next_step="Download the file again; a Git LFS pointer or an HTML page is not it.",
+            next_step="Download the file again; it may be a Git LFS pointer or an HTML page.",
         ) from error
 
 
@@ -199,9 +199,9 @@ def _positive(index: Any, name: str) -> int | None:
 
 
 def _weights_bytes(folder: Folder, index: Any) -> int | None:
-    """Return the bytes of the files that the engine loads; None if neither they nor an index are there.
+    """Return the bytes of the files that the engine loads; None without these files and without an index.
 
-    With an index only its files count: some repositories hold the same weights again, in another layout.
+    With an index only its files count: some repositories also have the same weights in another layout.
     """
     if isinstance(index, Mapping):
         files = index.get("weight_map")

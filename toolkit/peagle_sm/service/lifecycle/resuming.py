@@ -118,7 +118,7 @@ def resume_plan(
 class ResumeOffer:
     """Price of a resume: USD per hour and for the whole lifetime; None if unknown.
 
-    ``max_usd`` is with autoscaling's maximum of instances, ``usd_per_hour`` with those at the start.
+    ``max_usd`` counts autoscaling's maximum of instances, ``usd_per_hour`` the instances at the start.
     ``expires_at`` is the end of the new lifetime, or of an earlier lease of `keep` if that is later.
     ``is_on``: the endpoint is already on, so that no new cost begins. ``price_at_most``: the price is an
     upper bound.

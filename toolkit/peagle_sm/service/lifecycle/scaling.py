@@ -1,7 +1,7 @@
-"""Inference component and autoscaling of an endpoint that serves, without a stack.
+"""Inference component and autoscaling of a serving endpoint without a stack.
 
-`bring_up_scaling` sends the last requests of a plan. Each may be repeated, so that a run continues a killed
-one. `Teardown` removes what it created.
+`bring_up_scaling` sends the last requests of a plan. Each can be repeated, so that a run can continue
+a killed one. `Teardown` removes what it created.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Deletion of an endpoint's resources in the order that limits the cost.
 
-First the inference component, if any, and the endpoint, and of several all at once; when it is gone, its
-autoscaling, the config and the model. The lifetime
-schedule is deleted last, once AWS confirms that the endpoint is gone: it deletes the endpoint if this process
-dies before. `rescue` cleans up after a failure or Ctrl-C, or reports what remains and which command deletes
-it. `leave_to_the_schedule` leaves the deletion to the lifetime schedule if the user does not wait.
+First the inference component, if any, then the endpoint; several endpoints are deleted at once. When an
+endpoint is gone, its autoscaling, config and model follow. The lifetime schedule is deleted last, once AWS
+confirms that the endpoint is gone: it deletes the endpoint if this process dies before. `rescue` cleans up
+after a failure or Ctrl-C, or reports what remains and which command deletes it. If the user does not wait,
+`leave_to_the_schedule` leaves the deletion to the lifetime schedule.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Teardown:
     ) -> Iterator[tuple[str, Removed | BillableLeft]]:
         """Delete several endpoints at once; yield each name with its result as soon as it is known.
 
-        Every round asks for each deletion that AWS has not accepted yet: an endpoint that AWS refuses to
-        delete, because it is being created, delays no other.
+        Every round sends each deletion that AWS has not accepted yet. AWS refuses to delete an endpoint that
+        is being created; such an endpoint delays no other.
 
         Raises:
             LocalServerGone: the local SageMaker has ended.
@@ -152,7 +152,7 @@ class Teardown:
                 self._pacing.sleep(self._pacing.poll_s)
 
     def _remove_rest(self, removal: _Removal) -> bool:
-        """Delete what an endpoint leaves; return whether all is done, or the endpoint exists again."""
+        """Delete the rest of a deleted endpoint; return False if the endpoint exists again."""
         to_remove, removed = removal.to_remove, removal.removed
         self._note_gone(removal)
         self.remove_scaling(to_remove, removed)
@@ -229,7 +229,7 @@ class Teardown:
         self.run(ToRemove(name))
 
     def _poll(self, removal: _Removal) -> bool:
-        """Ask once for an endpoint's deletion; return whether it is gone.
+        """Send an endpoint's deletion once; return whether it is gone.
 
         DeleteEndpoint may return 200 and do nothing, so only DescribeEndpoint counts.
 
