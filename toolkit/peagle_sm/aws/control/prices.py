@@ -62,7 +62,7 @@ def hourly(
     """Price ``instances`` of ``instance_type`` in ``region`` (None: the session's).
 
     Without a session only the catalogue is used. ``planned`` is the price of one in the endpoint's tag, which
-    counts as the spec's own figure does.
+    counts as the spec's own figure.
     """
     if session is not None and session.is_local:
         return HourlyPrice(0.0, LOCAL)
@@ -89,7 +89,7 @@ def hourly(
 def find_listed(
     session: Session, instance_type: str, region: str, use: Use = "Host", *, ask: bool = True
 ) -> ListedPrice:
-    """Return what AWS's price list says: kept from the last day, else asked now.
+    """Return the price in AWS's price list: the answer of the last day, else a new one.
 
     If AWS does not answer, or ``ask`` is False, the last answer counts, however old it is. A session that got
     no answer once does not ask again.

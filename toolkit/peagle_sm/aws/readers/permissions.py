@@ -1,7 +1,7 @@
-"""Readers of permissions: what IAM's policy simulation answers for the caller and the roles.
+"""Readers of permissions: results of IAM's policy simulation for the caller and the roles.
 
 Each question has the condition keys of the real call. A key that the real call lacks stays without a value.
-What the simulation denies without a value that only AWS knows, such as the caller's address, is undecided.
+A denial is undecided if it depends on a value that only AWS knows, such as the caller's address.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def scheduler_rights(session: Session, draft: Draft) -> Rights:
 def simulate(
     session: Session, principal: str, questions: Iterable[Question], caller_keys: Context | None = None
 ) -> Rights:
-    """Ask IAM about each question, with the condition keys of the call."""
+    """Simulate each question in IAM with the condition keys of the real call."""
     rights = Rights(principal)
     account = principal.split(":")[4] if principal.count(":") >= 4 else ""
     everywhere: Context = {

@@ -33,7 +33,7 @@ RUNTIME_READ_TIMEOUT_S = 490
 LAMBDA_READ_TIMEOUT_S = 300
 # A recording waits for KMS in the thread that writes its records.
 KMS_READ_TIMEOUT_S = 10
-# A price only decorates a result, so nobody waits for it.
+# A price only decorates a result, so a call waits only briefly for it.
 PRICE_TIMEOUT_S = 5
 _READ_TIMEOUTS_S = {
     "kms": KMS_READ_TIMEOUT_S,
@@ -113,8 +113,8 @@ def _utc_now() -> datetime:
 class Session:
     """A boto3 session with a fixed region, cached clients and mapped errors.
 
-    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is why the
-    price list did not answer this session, which then does not ask again.
+    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is the
+    error of the price list; after it the session does not call the list again.
     """
 
     def __init__(
