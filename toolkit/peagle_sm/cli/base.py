@@ -198,7 +198,7 @@ class Command(click.Command):
         _write_option_sections(self, ctx, formatter)
 
 
-#: Words of other tools for commands here; a group takes the first that it has.
+#: Other tools' names of commands, with the commands here; a group suggests the first one that it has.
 _HABITS: dict[str, tuple[str, ...]] = {
     "apply": ("deploy",),
     "create": ("deploy", "install", "init"),

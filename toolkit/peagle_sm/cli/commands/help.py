@@ -15,7 +15,7 @@ from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_FOLDERS = ("how-to", "reference", "explanation", "tutorials")  # of two pages of one name, the first counts
+_FOLDERS = ("how-to", "reference", "explanation", "tutorials")  # of two pages with one name, the first counts
 
 
 @click.command("help", cls=Command)

@@ -12,9 +12,6 @@ from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import PeagleError, SpecError
 
-DEFAULT_REGION = "us-east-1"
-"""Region of the prices if no region is set."""
-
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import PriceEntry
     from peagle_sm.core.learn.offers import PriceOf, TrainingOption
@@ -92,6 +89,7 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
 
 def _prices(state: State, asked: bool) -> PriceOf:
     from peagle_sm.aws.control.prices import find_job_price
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
 
     try:
         session = open_session(state)
