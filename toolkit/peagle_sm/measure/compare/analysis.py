@@ -200,7 +200,7 @@ STEP_TIME = tuple(rate - acceptance for rate, acceptance in zip(RATE, ACCEPTANCE
 class Ratios:
     """Ratio of the arms' rates and its two factors; ``units`` counts the units both arms share.
 
-    ``conversations`` counts those of the prompts; None if only cells are known.
+    ``conversations`` is the number of the prompts' conversations; None if only cells are known.
     """
 
     rate: Interval
@@ -241,7 +241,7 @@ Pairs = Mapping[Any, tuple[Cell, Cell]]
 
 
 def _rows(table: Pairs) -> Table:
-    """Sum the columns of each conversation: its turns resemble each other, so they are one unit."""
+    """Sum the columns of each conversation. Its turns resemble each other, so they are one unit."""
     sums: dict[Hashable, list[float]] = {}
     for unit, (faster, slower) in table.items():
         row, key = [*_columns(faster), *_columns(slower)], faster.conversation or unit
@@ -370,7 +370,7 @@ def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
 
 
 def _answered_prompts(records: Iterable[RequestRecord]) -> set[tuple[str, str]]:
-    """Return the prompts, each with its unit, of which an arm answered every turn."""
+    """Return the prompts, each with its unit, whose turns an arm has all answered."""
     answered_all: dict[tuple[str, str], bool] = {}
     for record in records:
         if record.phase == "measured":
@@ -454,7 +454,7 @@ Key = tuple[str, str, int]  #: a request's conversation, its prompt's id, and th
 
 
 def key_of(record: RequestRecord) -> Key:
-    """Return by what requests of two arms are the same."""
+    """Return the key that equal requests of two arms share."""
     return record.unit, record.prompt_id, record.turn
 
 

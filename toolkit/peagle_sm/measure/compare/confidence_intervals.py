@@ -6,8 +6,8 @@ the logarithm:
 
 * over units (prompts, or time blocks): the delete-one jackknife, with Student's t for the *effective*
   number of units (Kish: the squared sum of the weights over the sum of their squares), since one answer of
-  1,024 tokens outweighs twenty answers of 30 tokens. A few units make the log ratio skewed: then its
-  spread is small just when it is far off, and an equal arm counts as better in 3.1% instead of 2.5%.
+  1,024 tokens outweighs twenty answers of 30 tokens. With few units the log ratio is skewed: its
+  spread is then small exactly when it is far off, and an equal arm counts as better in 3.1% instead of 2.5%.
   Johnson's correction of t for skewness (JASA 73, 1978) widens that end; it never narrows the other, since
   the skewness is itself an estimate;
 * over deployments: the spread of the log ratio from deployment to deployment, with Student's t;
@@ -112,7 +112,7 @@ class Spread:
     skewness: float = 0.0
 
     def widths(self, confidence: float) -> tuple[float, float]:
-        """Compute how far the interval reaches below and above the log ratio."""
+        """Compute the widths of the interval below and above the log ratio."""
         t = t_quantile(round(self.freedom, 3), confidence)
         shift = self.skewness * (1 + 2 * min(t, _MODERATE) ** 2) / 6
         error = math.sqrt(self.variance)

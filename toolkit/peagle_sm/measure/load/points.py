@@ -122,9 +122,9 @@ def is_short(point: PointRecord) -> bool:
 
 
 def has_failed(point: PointRecord) -> bool:
-    """Decide whether so many requests failed that the rest is another workload than the other arm's.
+    """Decide whether so many requests failed that the two arms have answered different workloads.
 
-    What fails is no random choice: an arm that loses the prompts on which it is slow looks faster. In 2,000
+    Failures are not random: an arm that loses the prompts on which it is slow looks faster. In 2,000
     simulated runs of 64 prompts whose ratios vary by 20%, an equal arm is called faster in 2.7%, in 5.7% if
     it loses the very worst prompt, in 15% if it loses the worst three.
     """
@@ -149,7 +149,7 @@ class Separated:
 def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:
     """Apply the rule; a comparison is withheld if all points of one of its arms are withheld.
 
-    What makes a shown comparison doubtful becomes its ``doubt``: then it has no verdict.
+    A reason to doubt a comparison becomes its ``doubt``: then it has no verdict.
     """
     rows = with_doubts(points, comparisons)
     shown = tuple(point for point in points if not is_withheld(point.client))
@@ -166,7 +166,7 @@ def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[Compa
 def with_doubts(
     points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]
 ) -> tuple[ComparisonRecord, ...]:
-    """Return comparisons with what keeps each from having a verdict; those that have it are the same."""
+    """Return the comparisons, each with the reason if it has no verdict; the others are unchanged."""
     rows = tuple(comparisons)
     doubts = [_doubt_of(row, points, rows) for row in rows]
     return tuple(
@@ -178,7 +178,7 @@ def with_doubts(
 def _doubt_of(
     row: ComparisonRecord, points: Sequence[PointRecord], rows: Sequence[ComparisonRecord]
 ) -> str | None:
-    """Say why a comparison has no verdict: one rule for text, JSON and pages."""
+    """Return why a comparison has no verdict: one rule for text, JSON and pages."""
     units = row.conversations if row.conversations is not None or row.over != "prompts" else row.units
     if units is not None and units < FEWEST_CONVERSATIONS:
         plural = "" if units == 1 else "s"

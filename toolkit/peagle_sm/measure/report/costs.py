@@ -141,7 +141,7 @@ def cost_rows(
 
 
 def _faults(point: PointRecord) -> tuple[str, ...]:
-    """List what makes a cost that is too good: failed requests, and a rate that may be too high."""
+    """List the reasons why a cost may be too low: failed requests, and a rate that may be too high."""
     failed = sum(point.errors.values())
     faults = (
         [f"{failed} of {point.requests} requests failed"] if failed > MOST_FAILED * point.requests else []

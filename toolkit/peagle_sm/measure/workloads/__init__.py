@@ -337,7 +337,7 @@ def load_workload(
 
 
 def _without_limit(questions: Sequence[Question], shape: Shape) -> tuple[str, ...]:
-    """Say how many bodies of the user get the default limit: the engine's own would be 16, or the context."""
+    """Note how many of the user's bodies get the default limit; the engine's is 16, or the context."""
     limit = shape.default_max_tokens
     if shape.max_tokens is not None or limit is None or limit_in(shape.extra or {}) is not None:
         return ()
@@ -353,7 +353,7 @@ def _without_limit(questions: Sequence[Question], shape: Shape) -> tuple[str, ..
 
 
 def by_conversation(questions: Sequence[Question]) -> tuple[Question, ...]:
-    """Give each question the id of its conversation, if several are turns of one."""
+    """Add the conversation's id to each question that is one of several turns."""
     ids = conversation_ids(
         [
             Asked(
@@ -371,12 +371,12 @@ def by_conversation(questions: Sequence[Question]) -> tuple[Question, ...]:
 
 
 def conversations_in(items: Iterable[WorkItem]) -> int:
-    """Count the conversations of requests; a request that is alone is one."""
+    """Count the conversations of requests; a request that is alone counts as one."""
     return len({item.conversation or item.prompt_id for item in items})
 
 
 def few_conversations(items: Sequence[WorkItem]) -> str | None:
-    """Say that intervals are over fewer conversations than a verdict needs, or than there are prompts."""
+    """Note that there are fewer conversations than prompts, or fewer than a verdict needs; else None."""
     count = conversations_in(items)
     if count == len(items) and count >= FEWEST_CONVERSATIONS:
         return None

@@ -39,8 +39,8 @@ def read_own(path: Path) -> Source:
     ``labels`` (``{"team": "search"}``, by which figures are split) and ``conversation`` (an id: turns of one
     conversation are not independent); or OpenAI's batch form
     ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``; or one of ShareGPT,
-    ``{"conversations": [{"from": "human", "value": "…"}, …]}``. Of a conversation that holds answers, the
-    last answer is left out of a body, and all answers of ShareGPT's: the endpoint is to give them.
+    ``{"conversations": [{"from": "human", "value": "…"}, …]}``. The
+    last answer of a body is left out, and all answers of a ShareGPT conversation: the endpoint gives its own.
 
     Raises:
         SpecError: a line is none of these, or the file has no prompts.
@@ -67,7 +67,7 @@ _SILENT = "conversations have no message of the user and are left out"
 
 
 def _lines(content: bytes, path: Path) -> list[tuple[str, int, Mapping[str, Any]]]:
-    """Return the place, number and object of each line; JSON null is a field that is not set."""
+    """Return the place, number and object of each line; a field with JSON null counts as not set."""
     array = json_array(content, str(path))
     lines = (
         [(f"{path}, line {number}", number, line) for number, line in json_lines(content, str(path))]
@@ -132,12 +132,12 @@ _SETTINGS = frozenset(
         "top_p",
     }
 )
-"""Fields of the engine that change an answer, and whose misspelt names are nobody's own fields."""
+"""Fields of the engine that change an answer. A name close to one of them is taken for a misspelling."""
 _VERY_CLOSE = 0.88
 
 
 def _refuse_misspelt_settings(body: Mapping[str, Any], where: str) -> None:
-    """Refuse a field that is nearly one that changes the answer: the engine would ignore it."""
+    """Refuse a misspelt field that would change the answer: the engine would ignore it."""
     for name in body:
         near = get_close_matches(name.lower().replace("-", "_"), _SETTINGS, n=1, cutoff=_VERY_CLOSE)
         if near and name not in KNOWN and name not in _OURS and near[0] not in body:
@@ -183,7 +183,7 @@ def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Count
 
 
 def _turns_in(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return the system message, if any, and the user's messages of a conversation to be held."""
+    """Return the system message, if any, and the user's messages of a conversation."""
     return (None, turns_of(line["turns"], where)) if "turns" in line else _sharegpt(line, where)
 
 
@@ -216,7 +216,7 @@ _GLUED |= {
 
 
 def _is_other_length(name: str, value: Any) -> bool:
-    """Decide whether a field is another tool's length of answers: ``output_tokens``, ``osl``, ``maxLen``."""
+    """Decide whether a field is another tool's limit of the answer: ``output_tokens``, ``osl``, ``maxLen``."""
     if name in KNOWN and name != "max_completion_tokens":
         return False
     if isinstance(value, bool) or not (isinstance(value, int | float) or str(value).strip().isdecimal()):
@@ -228,9 +228,9 @@ def _is_other_length(name: str, value: Any) -> bool:
 
 
 def _refuse_other_lengths(body: Mapping[str, Any], where: str) -> None:
-    """Refuse a length that the engine ignores: an answer would have another one, or 16 tokens.
+    """Refuse a limit of the answer that the engine ignores: the answer would have another length.
 
-    A completion ignores ``max_completion_tokens``. A body with a limit of the engine's own is clear.
+    A completion ignores ``max_completion_tokens``. A body that also has a limit of the engine passes.
     """
     limits = ("max_tokens",) if "prompt" in body else ("max_tokens", "max_completion_tokens")
     if any(name in body for name in limits):
