@@ -410,7 +410,7 @@ def _limit_of(session: Session, name: str) -> lifetime.Lifetime | None:
 
 
 def _ask(session: Session, name: str, mark: str, created: bool) -> tuple[str | None, str | None]:
-    """Ask for a component's deletion, unless it is another's.
+    """Send a component's deletion, unless it belongs to another proof.
 
     Returns:
         Its status while it exists, and why it may remain; both None if none of ours is left.

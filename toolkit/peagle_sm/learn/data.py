@@ -238,7 +238,7 @@ def plan_data(
 
 
 def _few(held_out: Sequence[PromptGroup], general: Sequence[PromptGroup]) -> list[str]:
-    """Say of which set no proof can be made: a verdict is over conversations."""
+    """Note the sets with too few conversations for a proof."""
     return [
         f"{name}: {len(groups):,} conversations; `peagle-sm learn prove` needs at least"
         f" {FEWEST_CONVERSATIONS}, so no head can be offered with this set. Add prompts of other"

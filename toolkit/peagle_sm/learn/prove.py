@@ -253,7 +253,7 @@ def plan_prove(
 
 
 def refuse_few_conversations(counts: Mapping[str, int]) -> None:
-    """Refuse a proof that no measurement can decide: its verdict is over conversations.
+    """Refuse a proof that no measurement can decide, since its verdict is over conversations.
 
     Raises:
         PlanRefused: one of the sets has too few; nothing was created.
@@ -311,7 +311,7 @@ def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str,
 
 
 def _one_by_one(items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
-    """Order prompts so that the first ones are of as many conversations as possible."""
+    """Order prompts so that the first ones cover as many conversations as possible."""
     seen: Counter[str] = Counter()
     places = []
     for item in items:
@@ -515,7 +515,7 @@ def greedy(items: Sequence[WorkItem]) -> list[WorkItem]:
 def other_requests(
     session: Session, arm: ArmRecord, every: Sequence[Results], began: datetime, ended: datetime
 ) -> float | None:
-    """Return how many requests of others the serving head got for each own one; None if not known."""
+    """Return other callers' requests to the serving head for each request of the proof; None if not known."""
     own_requests = sum(request.arm == SERVING for results in every for request in results.requests)
     dimensions = {"EndpointName": arm.endpoint, "VariantName": VARIANT}
     if arm.component is not None:
