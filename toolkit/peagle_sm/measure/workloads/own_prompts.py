@@ -39,8 +39,10 @@ def read_own(path: Path) -> Source:
     ``labels`` (``{"team": "search"}``, by which figures are split) and ``conversation`` (an id: turns of one
     conversation are not independent); or OpenAI's batch form
     ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``; or one of ShareGPT,
-    ``{"conversations": [{"from": "human", "value": "…"}, …]}``. The
-    last answer of a body is left out, and all answers of a ShareGPT conversation: the endpoint gives its own.
+    ``{"conversations": [{"from": "human", "value": "…"}, …]}``.
+
+    The last answer of a body is left out, and all answers of a ShareGPT conversation: the endpoint gives its
+    own.
 
     Raises:
         SpecError: a line is none of these, or the file has no prompts.
@@ -216,7 +218,7 @@ _GLUED |= {
 
 
 def _is_other_length(name: str, value: Any) -> bool:
-    """Decide whether a field is another tool's limit of the answer: ``output_tokens``, ``osl``, ``maxLen``."""
+    """Decide whether a field is another tool's answer length: ``output_tokens``, ``osl``, ``maxLen``."""
     if name in KNOWN and name != "max_completion_tokens":
         return False
     if isinstance(value, bool) or not (isinstance(value, int | float) or str(value).strip().isdecimal()):
