@@ -133,7 +133,7 @@ class Admin:
         return _json({"quotas": self._quotas.to_dict()})
 
     async def _price_list(self, request: web.Request) -> web.Response:
-        """For tests: a recorded price list instead of the packaged one."""
+        """Replace the packaged price list by a recorded one, for tests."""
         try:
             documents = json.loads(await request.read())
         except ValueError:

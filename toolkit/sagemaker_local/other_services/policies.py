@@ -36,7 +36,7 @@ def decide(documents: Iterable[Mapping[str, Any]], action: str, resource: str, c
 
 
 def condition_keys(documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the condition keys of all statements: AWS names those, whatever the action is."""
+    """Return the condition keys of all statements: AWS lists them all, whatever the action is."""
     keys = [
         key
         for statement in _statements(documents)

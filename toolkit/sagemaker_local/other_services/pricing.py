@@ -31,7 +31,7 @@ class _Refused(Exception):
 
 
 class PriceList:
-    """The documents of the list, and the answers about them."""
+    """The documents of the price list, and its API."""
 
     def __init__(self) -> None:
         self._documents: list[dict[str, Any]] = list(_packaged())
@@ -83,7 +83,7 @@ class PriceList:
 
 
 def _matches(document: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """Decide whether a document passes a filter; letters' case counts (assumed: AWS may be kinder)."""
+    """Decide whether a document passes a filter; values are compared with their case (assumed)."""
     kind, field, value = condition.get("Type"), condition.get("Field"), condition.get("Value")
     for name, text in (("Field", field), ("Value", value)):
         if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST:

@@ -42,8 +42,8 @@ def allows(iam: Any, arn: str, action: str, resource: str, context: Mapping[str,
 def simulate_principal_policy(response: Any) -> Any:
     """Decide each action on each resource, as AWS does: one row an action, and a result for each resource.
 
-    Besides the principal's own policies its permissions boundary counts, and the service control policies of
-    `IAMBackend.service_control_policies`, which a test sets (an account without them is in no organization).
+    The principal's own policies, its permissions boundary and the service control policies count. A test sets
+    the last as `IAMBackend.service_control_policies`; an account without them is in no organization.
     """
     from moto.core.responses import ActionResult
 

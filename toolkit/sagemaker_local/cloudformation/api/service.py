@@ -109,7 +109,7 @@ class CloudFormation:
 
 
 def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Do the work; a NextToken belongs to one operation and its filters."""
+    """Return the operation's result; a NextToken belongs to one operation and its filters."""
     parameters = dict(request)
     if "NextToken" in request:
         parameters["NextToken"] = tokens.unbound(operation, request)
