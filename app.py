@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# Node 20 works with these libraries, and doctor says that it is too old. jsii's own banner about it is a
-# dozen lines of Python bytes, which bury what the app has to say.
+# Node 20 works with these libraries, and `doctor` reports that it is too old. jsii's own banner about it is a
+# dozen lines of Python bytes, which would hide the app's messages.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
 import jsii

@@ -1,4 +1,4 @@
-"""Limits of grammars: what a schema, pattern or grammar of a request may cost the engine. Pure.
+"""Limits of grammars: the cost that a schema, pattern or grammar of a request may have. Pure.
 
 vLLM parses a grammar in the API server's event loop, where a slow one holds every request and a deep one ends
 the process; then it compiles the grammar in the engine. The estimates are from measurements of xgrammar
@@ -41,7 +41,7 @@ _TAG_TEXTS = {"value": 0.0, "begin": 0.0, "end": 0.15, "excludes": 0.6}
 
 @dataclass
 class _Schema:
-    """What a whole field costs so far.
+    """Cost of a field so far.
 
     Attributes:
         states: of counted strings, patterns and keys that further properties must not have; together they
@@ -60,7 +60,7 @@ class _Schema:
         return int(self.units + self.states**2 / 7000 + self.text / 50 + self.text**2 / 1e6)
 
     def add_literal(self, value: Any) -> None:
-        """Count fixed text. A beginning that two of them share costs its square: 4.5e-8 s for each byte²."""
+        """Count a fixed text. A beginning shared with another costs its square: 4.5e-8 s for each byte²."""
         literal = json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")[:-1]
         place = bisect(self.literals, literal)
         neighbours = self.literals[max(place - 1, 0) : place + 1]
@@ -71,7 +71,7 @@ class _Schema:
 
 
 def _shared(left: bytes, right: bytes) -> int:
-    """Return how many bytes two texts have in common at their beginning."""
+    """Return the length of two texts' common beginning in bytes."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
 

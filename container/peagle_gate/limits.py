@@ -94,7 +94,7 @@ def _never(request: Request, limits: Limits) -> Found:
 
 @cache
 def ignored_fields() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the fields that vLLM ignores and that change an answer: of any request, of a completion."""
+    """Return the fields that vLLM ignores although they change an answer: of any request, of a completion."""
     data = json.loads(Path(__file__).with_name("ignored_fields.json").read_text(encoding="utf-8"))
     fields: Mapping[str, Mapping[str, Mapping[str, Any]]] = data
     return fields
@@ -113,7 +113,7 @@ def _ignored(request: Request, limits: Limits) -> Found:
 
 
 def _text(request: Request, limits: Limits) -> Found:
-    """Refuse text that is not Unicode: a lone surrogate has stopped tokenizers and matchers."""
+    """Refuse text that is not valid Unicode: a lone surrogate has stopped tokenizers and matchers."""
     for name, value in request.items():
         try:
             json.dumps({name: value}, ensure_ascii=False).encode()
