@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# Node 20 works with these libraries, and doctor says that it is too old. jsii's own banner about it is a
-# dozen lines of Python bytes, which bury what the app has to say.
+# Node 20 works with these libraries, and `doctor` reports that it is too old. jsii's own banner about it is a
+# dozen lines of Python bytes, which would hide the app's messages.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
 import jsii
@@ -34,22 +34,22 @@ def build(app: App, environment: Mapping[str, str], default_spec: Path | None = 
     Raises:
         PeagleError: the context or a spec is not acceptable.
     """
-    wanted = read_context(app.node.get_all_context(), default_spec)
-    region = wanted.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
-    if wanted.image:
+    context = read_context(app.node.get_all_context(), default_spec)
+    region = context.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
+    if context.image:
         # With its own file-system asset, so only where it is asked for.
         from stacks.image_stack import ImageStack
 
-        ImageStack(app, env=Environment(region=wanted.region))
-    if wanted.training:
+        ImageStack(app, env=Environment(region=context.region))
+    if context.training:
         from stacks.training_stack import TrainingStack
 
-        TrainingStack(app, env=Environment(region=wanted.region))
-    plans = [plan_for(spec, region, wanted.stand_ins, environment) for spec in wanted.specs]
-    there = Environment(region=wanted.region)
+        TrainingStack(app, env=Environment(region=context.region))
+    plans = [plan_for(spec, region, context.stand_ins, environment) for spec in context.specs]
+    there = Environment(region=context.region)
     guard = GuardStack(app, env=there)
     for plan in plans:
-        stack = EndpointStack(app, plan, wanted.email, there, wanted.logs_key)
+        stack = EndpointStack(app, plan, context.email, there, context.logs_key)
         stack.add_stack_dependency(guard, "it imports the guard's exports")
 
 

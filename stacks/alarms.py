@@ -262,17 +262,17 @@ def _spend(endpoint: Watched) -> AlarmRule:
     window = f"{period // 3600} hours"
     price = endpoint.usd_per_instance_hour
     if price is None or endpoint.max_usd is None:
-        says = f"More instance hours in {window} than max_lifetime_hours allows (no price is known)."
+        description = f"More instance hours in {window} than max_lifetime_hours allows (no price is known)."
         expression, threshold = instance_hours, endpoint.max_lifetime_hours * 1.05
     else:
         limit = 0.8 * endpoint.budget_usd if endpoint.budget_usd is not None else endpoint.max_usd * 1.05
         whose = "80% of budget_usd" if endpoint.budget_usd is not None else "its whole lifetime can cost"
         bound = "most " if endpoint.price_at_most else ""
-        says = f"Spent in {window}: more than {whose}, at {bound}{price:g} USD an instance hour."
+        description = f"Spent in {window}: more than {whose}, at {bound}{price:g} USD an instance hour."
         expression, threshold = f"{instance_hours} * {price:g}", round(limit, 2)
     return AlarmRule(
         key="spend",
-        says=says,
+        says=description,
         queries=(reports,),
         expression=expression,
         compare="GreaterThanThreshold",

@@ -237,21 +237,21 @@ def add_scaling(scope: Construct, plan: Plan, after: CfnResource, is_on: CfnCond
     fields = properties(autoscaling.CfnScalableTarget, scaling.register())
     target = autoscaling.CfnScalableTarget(scope, "ScalableTarget", **fields)
     target.add_resource_dependency(after)
-    made = [target, _policy(scope, "ScalingPolicy", scaling.tracking(), target)]
+    resources = [target, _policy(scope, "ScalingPolicy", scaling.tracking(), target)]
     if scaling.component is not None:
         policy = _policy(scope, "FromZeroPolicy", scaling.from_zero(), target)
         fields = properties(cloudwatch.CfnAlarm, scaling.alarm(policy.attr_arn))
-        made += [policy, cloudwatch.CfnAlarm(scope, "FromZeroAlarm", **fields)]
-    for resource in made:
+        resources += [policy, cloudwatch.CfnAlarm(scope, "FromZeroAlarm", **fields)]
+    for resource in resources:
         resource.cfn_options.condition = is_on
-    return made
+    return resources
 
 
 def _policy(
     scope: Construct, name: str, payload: Mapping[str, Any], target: autoscaling.CfnScalableTarget
 ) -> autoscaling.CfnScalingPolicy:
-    own = {key: value for key, value in payload.items() if key not in _OF_THE_TARGET}
-    fields = properties(autoscaling.CfnScalingPolicy, {**own, "ScalingTargetId": target.ref})
+    of_policy = {key: value for key, value in payload.items() if key not in _OF_THE_TARGET}
+    fields = properties(autoscaling.CfnScalingPolicy, {**of_policy, "ScalingTargetId": target.ref})
     return autoscaling.CfnScalingPolicy(scope, name, **fields)
 
 

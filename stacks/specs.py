@@ -214,8 +214,8 @@ def plan_for(
     )
     draft = resolve(spec, context, load_catalog())
     if environment is not None:
-        kept = {name: find_kept(environment, name, context.region) for name in draft.instance_types}
-        draft = draft.with_prices({name: price for name, price in kept.items() if price.entry is not None})
+        prices = {name: find_kept(environment, name, context.region) for name in draft.instance_types}
+        draft = draft.with_prices({name: price for name, price in prices.items() if price.entry is not None})
     plan = plan_of(draft)
     errors = plan.errors()
     if errors:

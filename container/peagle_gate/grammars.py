@@ -1,4 +1,4 @@
-"""Limits of grammars: what a schema, pattern or grammar of a request may cost the engine. Pure.
+"""Limits of grammars: the cost that a schema, pattern or grammar of a request may have. Pure.
 
 vLLM parses a grammar in the API server's event loop, where a slow one holds every request and a deep one ends
 the process; then it compiles the grammar in the engine. The estimates are from measurements of xgrammar
@@ -45,7 +45,7 @@ _TAG_TEXTS = {"value": 0.0, "begin": 0.0, "end": 0.15, "excludes": 0.6}
 
 @dataclass
 class _Schema:
-    """What a whole field costs so far.
+    """Cost of a field so far.
 
     Attributes:
         states: of counted strings, patterns and keys that further properties must not have; together they
@@ -75,7 +75,7 @@ class _Schema:
         return max(_alternatives(schema), self.defined.get(name, 1))
 
     def add_literal(self, value: Any) -> None:
-        """Count fixed text. A beginning that two of them share costs its square: 4.5e-8 s for each byte²."""
+        """Count a fixed text. A beginning shared with another costs its square: 4.5e-8 s for each byte²."""
         literal = json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")[:-1]
         place = bisect(self.literals, literal)
         neighbours = self.literals[max(place - 1, 0) : place + 1]
@@ -112,7 +112,7 @@ def _definitions(value: Any) -> dict[str, int]:
 
 
 def _shared(left: bytes, right: bytes) -> int:
-    """Return how many bytes two texts have in common at their beginning."""
+    """Return the length of two texts' common beginning in bytes."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
 
@@ -186,33 +186,33 @@ def _pattern(at: str, text: str, cost: _Schema, most_repeats: int) -> Found:
     if len(text) > limits.max_pattern_chars:
         yield f"{at[:-1]}: a pattern of {len(text)} characters; at most {limits.max_pattern_chars}"
         return
-    found = cost_of_pattern(text)
-    cost.states += min(found.shape.size, _REGEX_REPEATS)
-    cost.units += found.shape.choices * 4
-    yield from _judged(at, "pattern", found, limits, most_repeats)
+    pattern_cost = cost_of_pattern(text)
+    cost.states += min(pattern_cost.shape.size, _REGEX_REPEATS)
+    cost.units += pattern_cost.shape.choices * 4
+    yield from _judged(at, "pattern", pattern_cost, limits, most_repeats)
 
 
-def _judged(at: str, what: str, found: Cost, limits: Limits, most_repeats: int) -> Found:
-    shape = found.shape
-    if found.depth > limits.max_pattern_depth:
-        yield f"{at[:-1]}: groups of the {what} nest {found.depth} deep; at most {limits.max_pattern_depth}"
-    if found.repeats > most_repeats:
-        yield f"{at[:-1]}: the {what} repeats up to {found.repeats} times; at most {most_repeats}"
-    if found.repeats_empty:
-        yield f"{at[:-1]}: the {what} repeats what may be empty, as (a*)* does; let each turn have text"
+def _judged(at: str, kind: str, cost: Cost, limits: Limits, most_repeats: int) -> Found:
+    shape = cost.shape
+    if cost.depth > limits.max_pattern_depth:
+        yield f"{at[:-1]}: groups of the {kind} nest {cost.depth} deep; at most {limits.max_pattern_depth}"
+    if cost.repeats > most_repeats:
+        yield f"{at[:-1]}: the {kind} repeats up to {cost.repeats} times; at most {most_repeats}"
+    if cost.repeats_empty:
+        yield f"{at[:-1]}: the {kind} repeats what may be empty, as (a*)* does; let each turn have text"
     if shape.size > limits.max_pattern_size:
         yield (
-            f"{at[:-1]}: the {what} has {shape.size} characters with its repetitions written out;"
+            f"{at[:-1]}: the {kind} has {shape.size} characters with its repetitions written out;"
             f" at most {limits.max_pattern_size}"
         )
     # A regex of its own is matched without the states that xgrammar makes of a schema's pattern.
     in_schema = most_repeats == _PATTERN_REPEATS and "/format/" not in at
     most_choices = limits.max_pattern_choices // (1 if in_schema else 2)
-    if what.startswith("rule "):
+    if kind.startswith("rule "):
         most_choices = min(_RULE_CHOICES, limits.max_pattern_choices)
     if shape.choices > most_choices:
         yield (
-            f"{at[:-1]}: the {what} has {shape.choices} optional or repeated parts in a row (a bounded"
+            f"{at[:-1]}: the {kind} has {shape.choices} optional or repeated parts in a row (a bounded"
             f" repetition counts twice, and its parts up to 8 times); at most {most_choices}"
         )
 
@@ -329,8 +329,8 @@ def _copies(node: Mapping[str, Any], optional: int) -> float:
     """Return how many copies of a property an object with a number of properties is compiled to."""
     properties = len(node["properties"])
     most = _number(node.get("maxProperties")) or properties
-    more = node.get("additionalProperties", False) is not False or "patternProperties" in node
-    return (optional + 1) * min(most, properties * (4 if more else 1)) / 2
+    is_open = node.get("additionalProperties", False) is not False or "patternProperties" in node
+    return (optional + 1) * min(most, properties * (4 if is_open else 1)) / 2
 
 
 def _copied_bytes(lengths: Mapping[str, int], properties: Mapping[str, Any]) -> float:
@@ -357,11 +357,11 @@ def _grammar(at: str, text: str, cost: _Schema) -> Found:
     for _ in range(_ROUNDS):
         before = dict(shapes)
         for name, body in rules.items():
-            found, inner = cost_of_rule(body, shapes)
+            rule_cost, inner = cost_of_rule(body, shapes)
             regexes |= set(inner)
-            shape = found.shape
+            shape = rule_cost.shape
             shapes[name] = Shape(1, 0, shape.empty) if name in recursive else shape
-            for message in _judged(at, f"rule {name}", found, limits, _REGEX_REPEATS):
+            for message in _judged(at, f"rule {name}", rule_cost, limits, _REGEX_REPEATS):
                 yield message
                 return
         if shapes == before:
@@ -379,17 +379,19 @@ def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -
     """Refuse recursion that lets one text be read in a growing number of ways."""
     opened = {name: open_names(body) for name, body in rules.items()}
     ways = _reach_all({name: {*part.names} & rules.keys() for name, part in opened.items()})
-    named = _named(rules)
+    rule_names = _named(rules)
     for name in rules:
         if name not in ways[name]:
             continue
         back = [
             before
-            for called, before in named[name]
+            for called, before in rule_names[name]
             if called in opened[name].names and name in ways[called] | {called}
         ]
         loose = {
-            each for each in back if each and each in shapes and (shapes[each].empty or each in ways[each])
+            other
+            for other in back
+            if other and other in shapes and (shapes[other].empty or other in ways[other])
         }
         if shapes[name].empty and (None in back or loose):
             yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional in its uses"
@@ -399,7 +401,7 @@ def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -
             return
     for name, part in opened.items():
         for called in sorted(part.repeated & rules.keys()):
-            if any(each in ways[each] for each in {called, *ways[called]}):
+            if any(rule in ways[rule] for rule in {called, *ways[called]}):
                 yield (
                     f"{at[:-1]}: the rule {name} repeats {called}, which is recursive; put a text before and"
                     f' after it, as in "{{" {called}* "}}", or a text into each turn, as in ({called} ";")*'
@@ -415,15 +417,15 @@ def _reaches(rules: Mapping[str, str]) -> dict[str, set[str]]:
     return _reach_all({name: {called for called, _ in entries} for name, entries in _named(rules).items()})
 
 
-def _reach_all(named: Mapping[str, set[str]]) -> dict[str, set[str]]:
+def _reach_all(calls: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """Return every rule that each rule leads to."""
-    return {name: _reached(name, named) for name in named}
+    return {name: _reached(name, calls) for name in calls}
 
 
-def _reached(name: str, named: Mapping[str, set[str]]) -> set[str]:
+def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
     reached, pending = set[str](), [name]
     while pending:
-        for called in named[pending.pop()] - reached:
+        for called in calls[pending.pop()] - reached:
             reached.add(called)
             pending.append(called)
     return reached

@@ -94,7 +94,7 @@ def _never(request: Request, limits: Limits) -> Found:
 
 @cache
 def ignored_fields() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the fields that vLLM ignores and that change an answer: of any request, of a completion."""
+    """Return the fields that vLLM ignores although they change an answer: of any request, of a completion."""
     data = json.loads(Path(__file__).with_name("ignored_fields.json").read_text(encoding="utf-8"))
     fields: Mapping[str, Mapping[str, Mapping[str, Any]]] = data
     return fields
@@ -113,14 +113,14 @@ def _ignored(request: Request, limits: Limits) -> Found:
 
 
 def _text(request: Request, limits: Limits) -> Found:
-    """Refuse text that is not Unicode: a lone surrogate has stopped tokenizers and matchers."""
+    """Refuse text that is not valid Unicode: a lone surrogate has stopped tokenizers and matchers."""
     for name, value in request.items():
         try:
             json.dumps({name: value}, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            found = f"U+{ord(error.object[error.start]):04X}"
+            surrogate = f"U+{ord(error.object[error.start]):04X}"
             shown = ascii(name)[1:-1] if len(name) <= _SHOWN else "a field"
-            yield shown, f"{shown} has the lone surrogate {found}; send valid Unicode"
+            yield shown, f"{shown} has the lone surrogate {surrogate}; send valid Unicode"
         except RecursionError:
             yield "", "the body nests too deeply"
 
@@ -207,15 +207,15 @@ def _names(request: Request, limits: Limits) -> Found:
 
 
 def _repetition(request: Request, limits: Limits) -> Found:
-    given = request.get("repetition_detection")
-    if not isinstance(given, Mapping):
+    settings = request.get("repetition_detection")
+    if not isinstance(settings, Mapping):
         return  # vLLM takes nothing else
     for name in _REPETITION:
-        value = given.get(name)
+        value = settings.get(name)
         if value is not None and type(value) is not int:
             yield "repetition_detection", _not_an_integer(f"repetition_detection.{name}", value)
             return
-    size = given.get("max_pattern_size") or 0
+    size = settings.get("max_pattern_size") or 0
     if size > limits.max_repeated_tokens:
         yield (
             "repetition_detection",

@@ -1,7 +1,7 @@
-"""What a regular expression or an EBNF grammar costs the grammar compiler. Pure, and without recursion.
+"""Cost of a regular expression or an EBNF grammar in the grammar compiler. Pure, and without recursion.
 
-The figures are estimates, from measurements of xgrammar (docs/explanation/container.md). What the scanner
-does not know counts as ordinary characters, so a pattern that the engine refuses itself may pass here.
+The figures are estimates, from measurements of xgrammar (docs/explanation/container.md). Unknown syntax
+counts as ordinary characters, so a pattern that the engine itself refuses may pass here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-#: Most copies of a repeated expression that count as further choices; more make no state heavier.
+#: Most copies of a repeated expression that count as further choices; more copies cost no more.
 _COPIES = 8
 _MOST = 10**9  # figures are cut here, so that nested repetitions make no huge integers
 _REPEATED = re.compile(r"\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}")
@@ -162,11 +162,11 @@ def _class_end(pattern: str, at: int) -> int:
     return at + 1
 
 
-def _bounds(found: re.Match[str]) -> tuple[int, int | None]:
-    least = int(found[1][:9] or 0)
-    if not found[2]:
+def _bounds(match: re.Match[str]) -> tuple[int, int | None]:
+    least = int(match[1][:9] or 0)
+    if not match[2]:
         return least, least
-    return least, int(found[3][:9]) if found[3] else None
+    return least, int(match[3][:9]) if match[3] else None
 
 
 def rules_of(grammar: str) -> dict[str, str]:
@@ -179,8 +179,8 @@ def rules_of(grammar: str) -> dict[str, str]:
     return rules
 
 
-def cost_of_rule(text: str, known: Mapping[str, Shape]) -> tuple[Cost, list[str]]:
-    """Return the cost of one rule, with what is known of the rules that it names, and its regexes."""
+def cost_of_rule(text: str, shapes: Mapping[str, Shape]) -> tuple[Cost, list[str]]:
+    """Return the cost of one rule, given the ``shapes`` of other rules, and its regexes."""
     built, regexes, at = _Builder(), list[str](), 0
     while at < len(text):
         repeated = _REPEATED.match(text, at) or _LARK_REPEATED.match(text, at)
@@ -203,7 +203,7 @@ def cost_of_rule(text: str, known: Mapping[str, Shape]) -> tuple[Cost, list[str]
             regexes.append(value[1 : value.rindex("/")])
             built.atom(cost_of_pattern(regexes[-1]).shape)
         elif kind == "name":
-            built.atom(known.get(value, _ONE))
+            built.atom(shapes.get(value, _ONE))
         elif value in "([":
             built.open()
         elif value in ")]":
@@ -247,7 +247,7 @@ class OpenNames:
 
 
 def open_names(text: str) -> OpenNames:
-    """Return the names of a rule that no fixed text encloses; not what repeats with a text."""
+    """Return the names in a rule that no fixed text encloses. A repetition with a text does not count."""
     frames: list[tuple[list[_Part], list[_Part]]] = [([], [])]  # branches that ended, parts of this branch
 
     def close() -> _Part:
@@ -285,8 +285,8 @@ def open_names(text: str) -> OpenNames:
     while len(frames) > 1:
         part = close()
         frames[-1][1].append(part)
-    whole = close()
-    return OpenNames(frozenset(whole.names), frozenset(whole.repeated))
+    rule = close()
+    return OpenNames(frozenset(rule.names), frozenset(rule.repeated))
 
 
 def _repeat(parts: list[_Part], *, optional: bool) -> None:
@@ -298,7 +298,7 @@ def _repeat(parts: list[_Part], *, optional: bool) -> None:
 
 
 def _enclosed(parts: list[_Part]) -> _Part:
-    """Return a branch as one part; what stands between two fixed texts is left out."""
+    """Return a branch as one part, without the names between two fixed texts."""
     texts = [place for place, part in enumerate(parts) if part.text]
     joined = _Part(text=bool(texts))
     for place, part in enumerate(parts):

@@ -71,11 +71,11 @@ class CountingTrainer(PEagleTrainerModule):
             ),
         )
         logits = draft.compute_logits(hidden[:, charged])[0]
-        wanted = target_logits[positions[charged]]
-        if len(self.selected_token_ids) < wanted.shape[-1]:
-            wanted = wanted.index_select(-1, self.selected_token_ids)
-        loss = _kl_div_loss(logits, wanted).sum()
-        right = logits.detach().argmax(dim=-1) == wanted.argmax(dim=-1)
+        targets = target_logits[positions[charged]]
+        if len(self.selected_token_ids) < targets.shape[-1]:
+            targets = targets.index_select(-1, self.selected_token_ids)
+        loss = _kl_div_loss(logits, targets).sum()
+        right = logits.detach().argmax(dim=-1) == targets.argmax(dim=-1)
         self._count(depth[charged], right, loss.detach())
         number = charged.sum().to(loss.dtype)
         return loss, number, right.sum().to(loss.dtype), number

@@ -100,7 +100,7 @@ def test_settings_that_are_left_out_change_nothing() -> None:
         ),
         (
             "serving: {extra_args: {seed: null}}",
-            "serving.extra_args.seed: found None; allowed: true or false, a number, a text, a list or a "
+            "serving.extra_args.seed: found null; allowed: true or false, a number, a text, a list or a "
             "mapping.",
         ),
         (

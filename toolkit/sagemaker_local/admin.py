@@ -133,12 +133,12 @@ class Admin:
         return _json({"quotas": self._quotas.to_dict()})
 
     async def _price_list(self, request: web.Request) -> web.Response:
-        """For tests: a recorded price list instead of the packaged one."""
+        """Replace the packaged price list by a recorded one, for tests."""
         try:
             documents = json.loads(await request.read())
         except ValueError:
             documents = None
-        if not isinstance(documents, list) or not all(isinstance(one, dict) for one in documents):
+        if not isinstance(documents, list) or not all(isinstance(document, dict) for document in documents):
             return _json({"message": "send a JSON list of GetProducts' documents"}, 400)
         self._prices.set(documents)
         return _json({"documents": len(documents)})

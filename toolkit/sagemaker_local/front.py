@@ -173,13 +173,13 @@ class Front:
         if not isinstance(body, dict):
             return awsjson.error("SerializationException", "The request body is not a JSON object.")
         try:
-            asked = body
+            inner_body = body
             if body.get("NextToken") is not None:
-                asked = {**body, "NextToken": tokens.unbound(operation, body)}
-                if asked["NextToken"] is None:
+                inner_body = {**body, "NextToken": tokens.unbound(operation, body)}
+                if inner_body["NextToken"] is None:
                     raise bad_token()
             # A client that leaves must not stop a call half-way.
-            answer = await asyncio.shield(self._control(operation, asked))
+            answer = await asyncio.shield(self._control(operation, inner_body))
             if "NextToken" in answer:
                 answer = {**answer, "NextToken": tokens.bound(operation, body, answer["NextToken"])}
             return awsjson.reply(answer)

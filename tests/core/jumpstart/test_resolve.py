@@ -322,7 +322,7 @@ def test_a_damaged_spec_is_told_with_the_field(path: str, value: Any, said: str)
             {"overall": {"rankings": ["x"]}},
             "found 'x'; allowed: one of lmi, lmi-optimized",
         ),
-        ("model_id", None, "model_id: found None; allowed: a text"),
+        ("model_id", None, "model_id: found null; allowed: a text"),
         ("version", 3, "version: found 3; allowed: a text"),
     ],
 )

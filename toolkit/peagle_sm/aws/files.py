@@ -149,5 +149,5 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
 
 def price_file(environ: Mapping[str, str]) -> Path:
     """Return the file that keeps AWS's prices: PEAGLE_SM_PRICES, else one in the cache folder."""
-    named = environ.get("PEAGLE_SM_PRICES", "")
-    return Path(named) if named else cache_dir(environ) / "prices.json"
+    path = environ.get("PEAGLE_SM_PRICES", "")
+    return Path(path) if path else cache_dir(environ) / "prices.json"

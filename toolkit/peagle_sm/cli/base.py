@@ -198,7 +198,7 @@ class Command(click.Command):
         _write_option_sections(self, ctx, formatter)
 
 
-#: Words of other tools for commands here; a group takes the first that it has.
+#: Other tools' names of commands, with the commands here; a group suggests the first one that it has.
 _HABITS: dict[str, tuple[str, ...]] = {
     "apply": ("deploy",),
     "create": ("deploy", "install", "init"),
@@ -250,9 +250,9 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(name, self.entries, n=1)
-            meant = next((each for each in _HABITS.get(name, ()) if each in self.entries), None)
-            meant = meant or (close[0] if close else None)
-            guess = f" Did you mean {meant!r}?" if meant else ""
+            suggestion = next((command for command in _HABITS.get(name, ()) if command in self.entries), None)
+            suggestion = suggestion or (close[0] if close else None)
+            guess = f" Did you mean {suggestion!r}?" if suggestion else ""
             raise click.UsageError(
                 f"No such command {name!r}.{guess} Commands: {', '.join(self.entries)}.", ctx=ctx
             )

@@ -162,10 +162,10 @@ def render_table(
     if limit is not None and sum(widths) + 2 * (len(widths) - 1) > limit:
         narrower = column_widths(lines, align, limit)
         for left_out in range(1, len(spare) + 1) if narrower is None else ():
-            kept = [at for at, header in enumerate(headers) if header not in spare[:left_out]]
-            fewer = [[row[at] for at in kept] for row in lines]
-            if column_widths(fewer, [align[at] for at in kept], limit) is not None:
-                return render_table([headers[at] for at in kept], fewer[1:], right, limit)
+            columns = [at for at, header in enumerate(headers) if header not in spare[:left_out]]
+            fewer = [[row[at] for at in columns] for row in lines]
+            if column_widths(fewer, [align[at] for at in columns], limit) is not None:
+                return render_table([headers[at] for at in columns], fewer[1:], right, limit)
         if narrower is None:
             return "\n\n".join(render_fields(list(zip(headers, row, strict=True))) for row in rows)
         widths = narrower

@@ -377,9 +377,9 @@ class PriceEntry(PackagedData):
 
 @dataclass(frozen=True)
 class ListedPrice:
-    """Answer of AWS's price list about one instance type; ``entry`` None: no price, ``why`` says why.
+    """Answer of AWS's price list about one instance type; without a price, ``why`` has the reason.
 
-    ``fresh`` is False for an answer of more than a day ago, which counts only if AWS did not answer.
+    ``fresh`` is False for an answer that is older than a day. It counts only if AWS gives no newer one.
     """
 
     entry: PriceEntry | None = None

@@ -1,9 +1,8 @@
-"""Which requests are turns of one conversation. Pure.
+"""Requests that are turns of one conversation. Pure.
 
-Turns of a conversation resemble each other, so intervals are over conversations. An id that the user gives
-decides, unless exactly the same was asked under another one. Without an id, two requests are of one
-conversation if the messages of one begin those of the other, or if one text to complete begins with the
-other.
+Turns of a conversation resemble each other, so intervals are over conversations. The user's id decides,
+unless another id has exactly the same requests. Without an id, two requests belong to one conversation if the
+messages of one begin those of the other, or if one text to complete begins with the other.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from itertools import chain
 from typing import Any
 
 FEWEST_CONVERSATIONS = 8
-"""Fewest for a verdict: with fewer, an interval that is right on average still decides by a few people."""
-LONG_BEGINNING = 64  #: characters; a shorter beginning says nothing about a common origin
+"""Fewest conversations for a verdict. With fewer, a few people decide it, even if the interval is right."""
+LONG_BEGINNING = 64  #: characters; a shorter beginning does not show a common origin
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as this module sees it: the user's id of its conversation, and what it asks.
+    """A request: the user's id of its conversation, and its content.
 
-    ``turns`` are the user's messages of a conversation that is still to be held; ``body`` is None then.
+    ``turns`` are the user's messages of a conversation that was not sent yet; ``body`` is None then.
     """
 
     given: str | None
@@ -37,7 +36,7 @@ class Together:
     """Groups of places that belong together (union-find)."""
 
     def __init__(self, count: int) -> None:
-        """Begin with a group for each place."""
+        """Start with one group for each place."""
         self._above = list(range(count))
 
     def of(self, place: int) -> int:
@@ -47,102 +46,107 @@ class Together:
             place = self._above[place]
         return place
 
-    def join(self, one: int, other: int) -> None:
-        """Make one group of two."""
-        first, last = sorted((self.of(one), self.of(other)))
+    def join(self, left: int, right: int) -> None:
+        """Merge two groups."""
+        first, last = sorted((self.of(left), self.of(right)))
         self._above[last] = first
 
 
 def conversation_ids(requests: Sequence[Asked]) -> list[str]:
-    """Return the id of each request's conversation; one that is alone in it has none, which is "".
+    """Return the id of each request's conversation; "" for a request that is alone in it.
 
-    A request without a given id gets that of a conversation that it begins or continues. Without such a one
-    the conversation has a hash of its shortest request.
+    A request without an id gets the id of a conversation that it begins or continues. If no request of the
+    conversation has an id, it is a hash of the shortest request.
     """
     names = _given_ids(requests)
     chains, texts = list(map(_chain, requests)), list(map(_text, requests))
     together = Together(len(requests))
-    of_given: list[tuple[int, str]] = []  # a request without an id, and the id that it could have
-    for one, other in chain(_begin_others(chains), beginnings(texts)):
-        if not names[one] and not names[other]:
-            together.join(one, other)
-        elif not names[one]:
-            of_given.append((one, names[other]))
-        elif not names[other]:
-            of_given.append((other, names[one]))
-    known: dict[int, str] = {}
+    of_given: list[tuple[int, str]] = []  # a request without an id, and a possible id
+    for left, right in chain(_begin_others(chains), beginnings(texts)):
+        if not names[left] and not names[right]:
+            together.join(left, right)
+        elif not names[left]:
+            of_given.append((left, names[right]))
+        elif not names[right]:
+            of_given.append((right, names[left]))
+    given_names: dict[int, str] = {}
     for place, name in of_given:
-        known.setdefault(together.of(place), name)
+        given_names.setdefault(together.of(place), name)
     members: dict[int, list[int]] = defaultdict(list)
     for place, name in enumerate(names):
         if not name:
             members[together.of(place)].append(place)
-    found = list(names)
+    ids = list(names)
     for group, places in members.items():
-        if len(places) > 1 or group in known:
-            name = known.get(group) or _hash_of_shortest(places, chains, texts)
+        if len(places) > 1 or group in given_names:
+            name = given_names.get(group) or _hash_of_shortest(places, chains, texts)
             for place in places:
-                found[place] = name
-    return found
+                ids[place] = name
+    return ids
 
 
 def _given_ids(requests: Sequence[Asked]) -> list[str]:
-    """Return the given ids, "" where there is none.
+    """Return the given ids; "" for a request without one.
 
-    Two ids under which exactly the same was asked get the first one's name: a file that was read twice, with
-    new ids, has as many conversations as once.
+    Of two ids with exactly the same requests the first counts for both: a file that was read twice, with new
+    ids, has no more conversations than the file itself.
     """
-    asked: dict[str, set[bytes]] = defaultdict(set)
-    for each in requests:
-        if each.given:
-            asked[each.given].add(_content(each))
-    first: dict[frozenset[bytes], str] = {}
-    names = {given: first.setdefault(frozenset(contents), given) for given, contents in asked.items()}
-    return [names[each.given] if each.given else "" for each in requests]
+    contents_by_id: dict[str, set[bytes]] = defaultdict(set)
+    for request in requests:
+        if request.given:
+            contents_by_id[request.given].add(_content(request))
+    first_ids: dict[frozenset[bytes], str] = {}
+    names = {
+        given_id: first_ids.setdefault(frozenset(contents), given_id)
+        for given_id, contents in contents_by_id.items()
+    }
+    return [names[request.given] if request.given else "" for request in requests]
 
 
 def _content(request: Asked) -> bytes:
-    """Return a hash of everything that a request asks, system messages too."""
+    """Return a hash of a request's whole content, with its system messages."""
     body = request.body or {}
-    said = [body.get("messages"), body.get("prompt"), list(request.turns)]
-    text = json.dumps(said, sort_keys=True, default=str)
+    parts = [body.get("messages"), body.get("prompt"), list(request.turns)]
+    text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _hash_of_shortest(
     places: Sequence[int], chains: Sequence[Sequence[bytes]], texts: Sequence[str | None]
 ) -> str:
-    first = min(places, key=lambda place: (len(chains[place]), len(texts[place] or "")))
-    said = chains[first][-1] if chains[first] else (texts[first] or "").encode("utf-8", "surrogatepass")
-    return hashlib.sha256(said).hexdigest()[:16]
+    shortest = min(places, key=lambda place: (len(chains[place]), len(texts[place] or "")))
+    content = (
+        chains[shortest][-1] if chains[shortest] else (texts[shortest] or "").encode("utf-8", "surrogatepass")
+    )
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _begin_others(chains: Sequence[Sequence[bytes]]) -> Iterator[tuple[int, int]]:
     """Yield pairs of places where one chat is the beginning of the other, or equal to it."""
-    first: dict[bytes, int] = {}
+    first_places: dict[bytes, int] = {}
     for place, hashes in enumerate(chains):
         if hashes:
-            yield first.setdefault(hashes[-1], place), place
+            yield first_places.setdefault(hashes[-1], place), place
     for place, hashes in enumerate(chains):
-        yield from ((first[digest], place) for digest in hashes[:-1] if digest in first)
+        yield from ((first_places[digest], place) for digest in hashes[:-1] if digest in first_places)
 
 
 def _chain(request: Asked) -> list[bytes]:
-    """Return a hash of the messages up to each one; system messages, which may have a date, do not count."""
+    """Return a hash of the messages up to each one. System messages may have a date, so they do not count."""
     messages: Sequence[Any] = [{"role": "user", "content": turn} for turn in request.turns]
     if request.body is not None:
         messages = request.body.get("messages") or ()
-    running, found = hashlib.blake2b(digest_size=16), list[bytes]()
+    running, hashes = hashlib.blake2b(digest_size=16), list[bytes]()
     for message in messages:
         if isinstance(message, Mapping) and message.get("role") not in ("system", "developer"):
-            said = [message.get("role"), message.get("content"), message.get("tool_calls")]
-            running.update(json.dumps(said, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
-            found.append(running.digest())
-    return found
+            fields = [message.get("role"), message.get("content"), message.get("tool_calls")]
+            running.update(json.dumps(fields, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
+            hashes.append(running.digest())
+    return hashes
 
 
 def _text(request: Asked) -> str | None:
-    """Return a text to complete; of token ids, their numbers. None for a chat."""
+    """Return the text to complete, or the token ids as text; None for a chat."""
     prompt = None if request.body is None else request.body.get("prompt")
     if not prompt or isinstance(prompt, str):
         return prompt or None
@@ -150,7 +154,7 @@ def _text(request: Asked) -> str | None:
 
 
 def beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of places where the first text is equal to the second, or the long beginning of it."""
+    """Yield pairs of places where the first text equals the second, or is a long beginning of it."""
     ordered = sorted((text, place) for place, text in enumerate(texts) if text is not None)
     open_: list[tuple[str, int]] = []
     for text, place in ordered:
@@ -172,6 +176,6 @@ def conversation_key(messages: Any) -> str | None:
     """
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, Mapping) and message.get("role") == "user":
-            said = json.dumps(message.get("content"), sort_keys=True, default=str)
-            return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            content = json.dumps(message.get("content"), sort_keys=True, default=str)
+            return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return None

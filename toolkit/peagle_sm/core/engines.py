@@ -270,13 +270,13 @@ class EngineArguments(PackagedData):
     def _outside(self, name: str, text: str, version: Version | None) -> str | None:
         """Return the texts that an argument, or a field of it, has in a version; None if this is one."""
         spans = self.choices.get(name, {})
-        texts = [each for each, span in spans.items() if version is None or span.covers(version)]
-        same = {text}
+        texts = [choice for choice, span in spans.items() if version is None or span.covers(version)]
+        spellings = {text}
         if name in ("attention_backend", "attention_config.backend"):
-            same.add(text.upper())  # so does vLLM
+            spellings.add(text.upper())  # so does vLLM
         elif name.endswith("_backend"):
-            same.add(text.lower().replace("-", "_"))  # so does vLLM's parser
-        return None if not texts or same & set(texts) else ", ".join(texts)
+            spellings.add(text.lower().replace("-", "_"))  # so does vLLM's parser
+        return None if not texts or spellings & set(texts) else ", ".join(texts)
 
     def wrong_fields(
         self, name: str, value: Mapping[str, Any], version: Version | None
@@ -286,14 +286,16 @@ class EngineArguments(PackagedData):
         A field whose name is wrong has the value None. ``version`` None takes the fields of all versions.
         """
         fields = self.fields.get(name, {})
-        known = {each for each, span in fields.items() if version is None or span.covers(version)}
-        for field, given in value.items():
-            if known and field not in known:
-                yield field, None, ", ".join(sorted(known))
-            elif isinstance(given, str | int) and (
-                texts := self._outside(f"{name}.{field}", str(given), version)
+        known_fields = {
+            known_field for known_field, span in fields.items() if version is None or span.covers(version)
+        }
+        for field, field_value in value.items():
+            if known_fields and field not in known_fields:
+                yield field, None, ", ".join(sorted(known_fields))
+            elif isinstance(field_value, str | int) and (
+                texts := self._outside(f"{name}.{field}", str(field_value), version)
             ):
-                yield field, given, texts
+                yield field, field_value, texts
 
     def reads_variable(self, name: str, version: Version) -> bool:
         """Return whether an engine reads an environment variable."""

@@ -84,8 +84,8 @@ class ConfigFacts:
 
 @cache
 def _architectures() -> Mapping[str, Mapping[str, Any]]:
-    found: Mapping[str, Mapping[str, Any]] = read_data("architectures")["architectures"]
-    return found
+    architectures: Mapping[str, Mapping[str, Any]] = read_data("architectures")["architectures"]
+    return architectures
 
 
 def read_config(config: Any, place: str) -> ConfigFacts:
@@ -118,7 +118,7 @@ def read_config(config: Any, place: str) -> ConfigFacts:
             f"{sizes.kind!r} are not known",
             next_step="Give the config.json of a Hugging Face language model, with all of its sizes.",
         )
-    parameters = _parameters(sizes, config) if sizes.known else None
+    parameters = _parameters(sizes) if sizes.known else None
     quantization = _quantization(config, sizes)
     weights = None if parameters is None else _weights_gb(parameters, sizes, quantization)
     return ConfigFacts(
@@ -140,9 +140,9 @@ def read_config(config: Any, place: str) -> ConfigFacts:
 
 def _is_head(config: Mapping[str, Any]) -> bool:
     names = config.get("architectures")
-    named = " ".join(map(str, names)) if isinstance(names, list) else ""
+    joined = " ".join(map(str, names)) if isinstance(names, list) else ""
     kinds = ("Eagle", "Speculator", "Medusa", "DraftModel")
-    return any(key in config for key in _HEAD_KEYS) or any(kind in named for kind in kinds)
+    return any(key in config for key in _HEAD_KEYS) or any(kind in joined for kind in kinds)
 
 
 def _architecture(config: Mapping[str, Any]) -> str:
@@ -171,16 +171,15 @@ class _Sizes:
         text = part if part is not None else whole
         outer = str(whole.get("model_type") or "")
         self.kind = str(text.get("model_type") or outer)
-        known = _architectures()
-        if self.kind not in known and outer in known:
+        architectures = _architectures()
+        if self.kind not in architectures and outer in architectures:
             self.kind = outer
-        if (
-            self.kind not in known
-        ):  # vLLM goes by the class, too: Kimi-K2 is a DeepSeek-V3 with a name of its own
+        if self.kind not in architectures:
+            # vLLM goes by the class, too: Kimi-K2 is a DeepSeek-V3 with a name of its own.
             self.kind = _kinds_by_class().get(_architecture(whole), self.kind)
-        self.traits: Mapping[str, Any] = known.get(self.kind, {})
+        self.traits: Mapping[str, Any] = architectures.get(self.kind, {})
         pictured = isinstance(whole.get("vision_config"), Mapping)
-        self.known = self.kind in known and (not pictured or "vision" in known.get(outer, {}))
+        self.known = self.kind in architectures and (not pictured or "vision" in architectures.get(outer, {}))
         self.whole = whole
         # a flat config of a model with a picture part has the text's sizes at the top
         self._values = {**self.traits.get("defaults", {}), **_top(whole, part), **text}
@@ -189,9 +188,9 @@ class _Sizes:
 
     def get(self, name: str) -> Any:
         """Return a value by its usual name; None if the config and the defaults lack it."""
-        for each in (name, *_NAMES.get(name, ())):
-            if self._values.get(each) is not None:
-                return self._values[each]
+        for alias in (name, *_NAMES.get(name, ())):
+            if self._values.get(alias) is not None:
+                return self._values[alias]
         return None
 
     def number(self, name: str) -> int | None:
@@ -201,7 +200,7 @@ class _Sizes:
             SpecError: the value is not a size.
         """
         value = self.get(name)
-        if isinstance(value, list) and value and all(type(each) is int for each in value):
+        if isinstance(value, list) and value and all(type(size) is int for size in value):
             value = max(value)
         if value is None or value is False:
             return None
@@ -236,9 +235,9 @@ class _Sizes:
 
     def layer_kinds(self) -> list[str]:
         """Return each layer's kind of attention: full, sliding or linear."""
-        given = self.get("layer_types") or self.get("attention_layer_types")
-        if isinstance(given, list) and len(given) == self.layers:
-            return [_kind(str(each)) for each in given]
+        layer_types = self.get("layer_types") or self.get("attention_layer_types")
+        if isinstance(layer_types, list) and len(layer_types) == self.layers:
+            return [_kind(str(layer_type)) for layer_type in layer_types]
         window = self.window
         every = self.number("full_attention_interval")
         if every and self.get("linear_num_value_heads"):
@@ -268,7 +267,7 @@ class _Sizes:
 
 
 def _top(whole: Mapping[str, Any], part: Any) -> dict[str, Any]:
-    """Return what a config with a text part says above it, which `transformers` may have moved there."""
+    """Return the fields above a config's text part that belong to it: `transformers` may have moved them."""
     if part is None:
         return {}
     return {
@@ -283,7 +282,7 @@ def _kind(layer_type: str) -> str:
 
 
 def _attention(sizes: _Sizes) -> tuple[Mapping[str, int], ...] | None:
-    """Return layers by the shape of their KV cache."""
+    """Return the number of layers for each shape of the KV cache; None if a shape is not known."""
     if not sizes.known and (sizes.get("layers_block_type") or sizes.get("hybrid_override_pattern")):
         return None  # a hybrid of which only some layers have a KV cache
     kinds = sizes.layer_kinds()
@@ -326,7 +325,7 @@ def _context(sizes: _Sizes) -> int | None:
     return longest
 
 
-def _parameters(sizes: _Sizes, config: Mapping[str, Any]) -> Parameters:
+def _parameters(sizes: _Sizes) -> Parameters:
     hidden, layers = sizes.need("hidden_size"), sizes.layers
     tied = sizes.get("tie_word_embeddings")
     tables = sizes.need("vocab_size") * hidden * (1 if tied else 2)
@@ -334,11 +333,11 @@ def _parameters(sizes: _Sizes, config: Mapping[str, Any]) -> Parameters:
         tables += sizes.need("max_position_embeddings") * hidden
     kinds, sparse = sizes.layer_kinds(), _sparse_layers(sizes)
     linear = sum(_linear_attention(sizes) if kind == "linear" else _full(sizes, kind) for kind in kinds)
-    dense = sum(1 for each in sparse if not each)
+    dense = sum(1 for has_experts in sparse if not has_experts)
     linear += dense * _mlp(sizes, _dense_width(sizes)) + layers * int(sizes.traits.get("norms", 2)) * hidden
     one_expert = _mlp(sizes, _expert_width(sizes))
     count = sizes.number("num_experts") or 0
-    used = min(sizes.number("experts_per_token") or count, count)
+    active = min(sizes.number("experts_per_token") or count, count)
     sparse_layers = layers - dense
     linear += sparse_layers * (hidden * count + _shared(sizes, one_expert))
     if sizes.traits.get("dense_beside_experts"):
@@ -347,30 +346,31 @@ def _parameters(sizes: _Sizes, config: Mapping[str, Any]) -> Parameters:
         linear=linear + hidden,
         experts=sparse_layers * count * one_expert,
         tables=tables,
-        vision=_vision(sizes, config),
-        active_experts=sparse_layers * used * one_expert,
+        vision=_vision(sizes),
+        active_experts=sparse_layers * active * one_expert,
     )
 
 
 def _sparse_layers(sizes: _Sizes) -> list[bool]:
-    """Return for each layer whether it has experts."""
+    """Return whether each layer has experts."""
     if not (sizes.number("num_experts") or 0) > 1:
         return [False] * sizes.layers
     listed = sizes.get("mlp_layer_types")
     if isinstance(listed, list) and len(listed) == sizes.layers:
-        return [str(each) == "sparse" for each in listed]
+        return [str(layer_type) == "sparse" for layer_type in listed]
     chosen = sizes.get("moe_layers")
     if isinstance(chosen, list):
         return [layer in chosen for layer in range(sizes.layers)]
-    first = sizes.number("first_k_dense_replace") or sizes.number("num_dense_layers") or 0
-    first = max(first, sizes.number("moe_layer_start_index") or 0)
+    first_sparse = sizes.number("first_k_dense_replace") or sizes.number("num_dense_layers") or 0
+    first_sparse = max(first_sparse, sizes.number("moe_layer_start_index") or 0)
     step = sizes.number("decoder_sparse_step") or sizes.number("interleave_moe_layer_step") or 1
     if isinstance(sizes.get("moe_layer_freq"), int):
         step = sizes.number("moe_layer_freq") or 1
-    given = sizes.get("mlp_only_layers")
-    without = given if isinstance(given, list) else []
+    dense = sizes.get("mlp_only_layers")
+    without = dense if isinstance(dense, list) else []
     return [
-        layer >= first and (layer + 1) % step == 0 and layer not in without for layer in range(sizes.layers)
+        layer >= first_sparse and (layer + 1) % step == 0 and layer not in without
+        for layer in range(sizes.layers)
     ]
 
 
@@ -405,13 +405,15 @@ def _full(sizes: _Sizes, kind: str) -> int:
         value = sizes.number("v_head_dim") or nope
         down = sizes.number("q_lora_rank")
         query = heads * (nope + rope)
-        asked = hidden * down + down * query if down else hidden * query
-        return asked + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden
+        query_projection = hidden * down + down * query if down else hidden * query
+        return (
+            query_projection + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden
+        )
     size, keys = sizes.head_dim, sizes.kv_heads
     doubled = 1
     if kind == "full":
         size = sizes.number("global_head_dim") or size
-        if sizes.get("attention_k_eq_v"):  # keys are values, too
+        if sizes.get("attention_k_eq_v"):  # the keys are also the values
             keys = sizes.number("num_global_key_value_heads") or keys
             return hidden * size * (2 * heads + keys)
     if sizes.traits.get("gated_attention"):
@@ -430,21 +432,21 @@ def _linear_attention(sizes: _Sizes) -> int:
 
 
 def _merge(sizes: _Sizes) -> int:
-    found = sizes.whole.get("spatial_merge_size")
-    return int(found) if found and _is_size(found) else 1
+    merge_size = sizes.whole.get("spatial_merge_size")
+    return int(merge_size) if merge_size and _is_size(merge_size) else 1
 
 
 def _is_size(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and 0 <= value <= _MAX_SIZE  # not for infinity and NaN
 
 
-def _vision(sizes: _Sizes, config: Mapping[str, Any]) -> int:
+def _vision(sizes: _Sizes) -> int:
     """Return the parameters of the picture part and of its projection to the text's size."""
-    found = sizes.whole.get("vision_config")
+    vision = sizes.whole.get("vision_config")
     defaults = _architectures().get(str(sizes.whole.get("model_type")), {}).get("vision")
-    if not isinstance(found, Mapping) or defaults is None:
+    if not isinstance(vision, Mapping) or defaults is None:
         return 0
-    part = {**defaults["defaults"], **found}
+    part = {**defaults["defaults"], **vision}
 
     def number(*names: str) -> int:
         return next((int(part[n]) for n in names if _is_size(part.get(n))), 0)
@@ -467,9 +469,9 @@ def _vision(sizes: _Sizes, config: Mapping[str, Any]) -> int:
 
 
 def _quantization(config: Mapping[str, Any], sizes: _Sizes) -> Mapping[str, Any] | None:
-    found = config.get("quantization_config") or config.get("compression_config")
-    found = found or sizes.get("quantization_config")
-    return found if isinstance(found, Mapping) and found else None
+    settings = config.get("quantization_config") or config.get("compression_config")
+    settings = settings or sizes.get("quantization_config")
+    return settings if isinstance(settings, Mapping) and settings else None
 
 
 def _number_type(sizes: _Sizes) -> str:
@@ -492,12 +494,12 @@ def _method(quantization: Mapping[str, Any]) -> str:
 def _weights_gb(
     parameters: Parameters, sizes: _Sizes, quantization: Mapping[str, Any] | None
 ) -> float | None:
-    plain, each = _BYTES.get(_number_type(sizes), 2), _each_bytes(sizes, quantization)
-    if each is None:
+    plain, per_parameter = _BYTES.get(_number_type(sizes), 2), _each_bytes(sizes, quantization)
+    if per_parameter is None:
         return None
-    linear = plain if quantization is not None and _method(quantization) == "mxfp4" else each
-    held = (parameters.tables + parameters.vision) * plain
-    return (parameters.linear * linear + parameters.experts * each + held) / 1e9
+    linear = plain if quantization is not None and _method(quantization) == "mxfp4" else per_parameter
+    unquantized = (parameters.tables + parameters.vision) * plain
+    return (parameters.linear * linear + parameters.experts * per_parameter + unquantized) / 1e9
 
 
 def _quantized_bytes(method: str, settings: Mapping[str, Any]) -> float | None:
@@ -515,8 +517,8 @@ def _quantized_bytes(method: str, settings: Mapping[str, Any]) -> float | None:
         return _grouped(settings.get("bits") or settings.get("w_bit"), settings.get("group_size"))
     if method == "compressed-tensors":
         groups = settings.get("config_groups")
-        first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
-        weights = first.get("weights") if isinstance(first, Mapping) else None
+        first_group = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
+        weights = first_group.get("weights") if isinstance(first_group, Mapping) else None
         if isinstance(weights, Mapping):
             return _grouped(weights.get("num_bits"), weights.get("group_size"))
     return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _Entry = TypeVar("_Entry", bound=BaseModel)
 _LONGEST_DEFAULT = 16384
-"""Context by default: as for the catalogue's models, below what most models can, since it costs memory."""
+"""Default context. As for the catalogue's models it is below what most models can, since it costs memory."""
 # As for Gemma 4, for which no card names a K either: assumed.
 _DRAFT_TOKENS = {"p-eagle": 3, "eagle3": 3}
 
@@ -29,35 +29,35 @@ _DRAFT_TOKENS = {"p-eagle": 3, "eagle3": 3}
 def catalog_for(spec: EndpointSpec, catalog: Catalog | None = None) -> Catalog:
     """Return the catalogue with the spec's own entries.
 
-    The sizes of an own model are None as long as nothing was read for it.
+    The sizes of an own model are None until its config is read.
 
     Raises:
         SpecError: an entry of the catalogue file, or the config of the model, is not acceptable.
     """
-    known, own, facts = catalog or load_catalog(), spec.own_model, spec.own_facts
-    if own is None and spec.catalog is None:
-        return known
+    base, own_model, facts = catalog or load_catalog(), spec.own_model, spec.own_facts
+    if own_model is None and spec.catalog is None:
+        return base
     if spec.catalog is not None and facts is None:
         raise SpecError(
             f"catalog: {spec.catalog} was not read",
             next_step="Read the spec with peagle_sm.load_spec(FILE), or plan it with peagle_sm.plan_for.",
         )
     facts = facts or OwnFacts()
-    models = dict(known.models) | {
+    models = dict(base.models) | {
         name: _model_entry(name, entry, spec) for name, entry in facts.models.items()
     }
-    heads = dict(known.heads) | {name: _head_entry(name, entry, spec) for name, entry in facts.heads.items()}
-    if own is not None:
-        if own.name in models and not models[own.name].own:
+    heads = dict(base.heads) | {name: _head_entry(name, entry, spec) for name, entry in facts.heads.items()}
+    if own_model is not None:
+        if own_model.name in models and not models[own_model.name].own:
             raise SpecError(
-                f"model.name: found {own.name!r}, which a catalogue has; allowed: a name of its own",
-                next_step=f"Write model: {own.name} for the catalogue's model, or change model.name.",
+                f"model.name: found {own_model.name!r}, which a catalogue has; allowed: a name of its own",
+                next_step=f"Write model: {own_model.name} for the catalogue's model, or change model.name.",
             )
-        models[own.name] = own_entry(own, facts)
-    return known.model_copy(update={"models": models, "heads": heads})
+        models[own_model.name] = own_entry(own_model, facts)
+    return base.model_copy(update={"models": models, "heads": heads})
 
 
-def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
+def own_entry(own_model: OwnModel, facts: OwnFacts) -> ModelEntry:
     """Return the entry of a spec's own model.
 
     Raises:
@@ -69,17 +69,19 @@ def own_entry(own: OwnModel, facts: OwnFacts) -> ModelEntry:
     counted = config.parameters.total / 1e9 if config and config.parameters else None
     if counted is None and facts.parameters is not None:
         counted = facts.parameters / 1e9
-    parameters = own.parameters_b or counted
-    weights = own.weights_gb or _weights_gb(own, config, facts)
+    parameters = own_model.parameters_b or counted
+    weights = own_model.weights_gb or _weights_gb(own_model, config, facts)
     longest = config.max_context if config else None
     return ModelEntry(
-        title=own.name if parameters is None else f"{own.name}, {_size_text(parameters)} parameters",
-        hub_id=_hub_id(own),
-        jumpstart_model_id=own.jumpstart,
-        sources=("jumpstart", "container") if own.jumpstart else ("container",),
+        title=own_model.name
+        if parameters is None
+        else f"{own_model.name}, {_size_text(parameters)} parameters",
+        hub_id=_hub_id(own_model),
+        jumpstart_model_id=own_model.jumpstart,
+        sources=("jumpstart", "container") if own_model.jumpstart else ("container",),
         parameters_b=parameters,
         weights_gb=weights,
-        licence=own.license or facts.licence,
+        licence=own_model.license or facts.licence,
         own=True,
         architecture=config.architecture if config else None,
         config_place=facts.place or None,
@@ -115,39 +117,39 @@ def _size_text(billions: float) -> str:
     return f"{billions:.3g} billion" if billions >= 0.1 else f"{billions * 1000:.3g} million"
 
 
-def _hub_id(own: OwnModel) -> str | None:
+def _hub_id(own_model: OwnModel) -> str | None:
     """Return the repository that the config names, for advice on where the weights are."""
-    place = own.config or ""
+    place = own_model.config or ""
     return place if place.count("/") == 1 and not place.startswith((".", "/", "s3:")) else None
 
 
-def _weights_gb(own: OwnModel, config: ConfigFacts | None, facts: OwnFacts) -> float | None:
+def _weights_gb(own_model: OwnModel, config: ConfigFacts | None, facts: OwnFacts) -> float | None:
     """Return the weights in the engine's memory: the files' size, else the count with its data types."""
     if config is None:
         return None
     if facts.weights_bytes is not None:
         return facts.weights_bytes / 1e9 / config.shrinks_by
-    if own.parameters_b is None:
+    if own_model.parameters_b is None:
         return config.weights_gb
     if config.weights_gb is not None and config.parameters is not None:
-        return own.parameters_b * config.weights_gb / (config.parameters.total / 1e9)
-    return own.parameters_b * config.bytes_per_parameter if config.bytes_per_parameter else None
+        return own_model.parameters_b * config.weights_gb / (config.parameters.total / 1e9)
+    return own_model.parameters_b * config.bytes_per_parameter if config.bytes_per_parameter else None
 
 
 def _model_entry(name: str, entry: Any, spec: EndpointSpec) -> ModelEntry:
-    given = _mapping(entry, f"models.{name}", spec)
+    fields = _mapping(entry, f"models.{name}", spec)
     defaults = {
         "title": name,
         "sources": ["container"],
         "default_num_speculative_tokens": _DRAFT_TOKENS,
         "provenance": {},
     }
-    return _validated(ModelEntry, {**defaults, **given, "own": True}, f"models.{name}", spec)
+    return _validated(ModelEntry, {**defaults, **fields, "own": True}, f"models.{name}", spec)
 
 
 def _head_entry(name: str, entry: Any, spec: EndpointSpec) -> HeadEntry:
-    given = _mapping(entry, f"heads.{name}", spec)
-    return _validated(HeadEntry, {"source": str(spec.catalog), "date": "", **given}, f"heads.{name}", spec)
+    fields = _mapping(entry, f"heads.{name}", spec)
+    return _validated(HeadEntry, {"source": str(spec.catalog), "date": "", **fields}, f"heads.{name}", spec)
 
 
 def _mapping(entry: Any, place: str, spec: EndpointSpec) -> Mapping[str, Any]:

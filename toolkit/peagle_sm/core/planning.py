@@ -114,7 +114,9 @@ class Plan(Shown):
     @property
     def schedules(self) -> tuple[dict[str, Any], ...]:
         """Parameters of the lifetime schedules: its component's, if any, and the endpoint's last."""
-        return tuple(one.parameters for one in self.requests if one.operation == "create_schedule")
+        return tuple(
+            request.parameters for request in self.requests if request.operation == "create_schedule"
+        )
 
     def tags(self) -> dict[str, str]:
         """Return the endpoint's tags."""
@@ -129,7 +131,11 @@ class Plan(Shown):
         blocks = (
             Table(f"Memory: {'fits' if self.memory and self.memory.fits else 'DOES NOT FIT'}", (), memory),
             Table("Requests, in this order", (), requests, folded=True),
-            Table("Findings", (), finding_rows(one for one in self.findings if one.check != _IN_FIELDS)),
+            Table(
+                "Findings",
+                (),
+                finding_rows(finding for finding in self.findings if finding.check != _IN_FIELDS),
+            ),
         )
         return Card(
             f"Plan for {self.spec.name} in {self.context.region}, {place}",
@@ -253,13 +259,13 @@ def _price(plan: Plan) -> str:
     if plan.usd_per_hour is None:
         return "unknown"
     bound = "at most " if plan.price_at_most else ""
-    said = f"{bound}{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
+    price = f"{bound}{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
     if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
         most = plan.spec.instance_bounds[1]
-        said += f"\nup to {usd(plan.most_usd_per_hour, 'hour')} with {most} instances"
+        price += f"\nup to {usd(plan.most_usd_per_hour, 'hour')} with {most} instances"
     if plan.update_usd_per_hour:
-        said += f"\n{usd(plan.update_usd_per_hour, 'hour')} more while an update runs its second fleet"
-    return said
+        price += f"\n{usd(plan.update_usd_per_hour, 'hour')} more while an update runs its second fleet"
+    return price
 
 
 def at_most(plan: Plan) -> str:

@@ -173,7 +173,7 @@ _PANDAS = (
     ".to_json('FILE.jsonl', orient='records', lines=True)\"`."
 )
 _UNPACK = "Unpack it first: `{} FILE`."
-#: How the bytes of other files begin: a pattern, what it is, and the next step.
+#: Other kinds of files: the pattern of their first bytes, their name, and the next step.
 _OTHER_FILES = (
     (rb"PAR1[\x00-\x1f]", "a Parquet file", _PANDAS.format("parquet")),
     (rb"ARROW1\x00\x00|\xff{4}.{3}\x00", "an Arrow file", _PANDAS.format("feather")),
@@ -190,7 +190,7 @@ _OTHER_FILES = (
     (rb"%PDF-\d", "a PDF file", "Write its text in UTF-8."),
     (rb"Obj\x01", "an Avro file", "Write its rows as JSON lines in UTF-8."),
 )
-#: Byte order marks; UTF-32's first, since UTF-16's begins it.
+#: Byte order marks. UTF-32 comes first, since its mark begins with that of UTF-16.
 _MARKS = (
     (b"\xff\xfe\0\0", "utf-32"),
     (b"\0\0\xfe\xff", "utf-32"),
@@ -204,7 +204,7 @@ def utf8_text(data: bytes, where: str, first_line: int = 1) -> str:
     """Decode text; ``first_line`` is the number of its first line.
 
     Raises:
-        SpecError: it is not UTF-8; the message has ``where``, the line and the byte, or what else it is.
+        SpecError: it is not UTF-8; the message has ``where``, the line and the byte, or the kind of file.
     """
     if first_line == 1:
         refuse_other_files(data, where)
@@ -240,8 +240,7 @@ def refuse_other_files(data: bytes, where: str) -> None:
 def _encoding_of(data: bytes) -> str | None:
     """Return the encoding by its byte order mark, or by where the NUL bytes are; None for all others.
 
-    Text that is mostly of the first 256 characters has a NUL in each other byte in UTF-16, and in three of
-    four in UTF-32.
+    If most characters are of the first 256, every second byte is NUL in UTF-16, and three of four in UTF-32.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):

@@ -368,11 +368,11 @@ def remove_components(
     try:
         while waiting:
             for name, mark in list(waiting.items()):  # one that cannot be deleted yet delays no other
-                state, why = _ask(session, name, mark, name in created)
+                state, reason = _ask(session, name, mark, name in created)
                 if state is None:
                     del waiting[name]
-                    if why is not None:
-                        left[name] = why
+                    if reason is not None:
+                        left[name] = reason
                     else:
                         _remove_limit(session, name)
                 elif pacing.monotonic() >= deadline:
@@ -410,7 +410,7 @@ def _limit_of(session: Session, name: str) -> lifetime.Lifetime | None:
 
 
 def _ask(session: Session, name: str, mark: str, created: bool) -> tuple[str | None, str | None]:
-    """Ask for a component's deletion, unless it is another's.
+    """Send a component's deletion, unless it belongs to another proof.
 
     Returns:
         Its status while it exists, and why it may remain; both None if none of ours is left.
@@ -421,10 +421,10 @@ def _ask(session: Session, name: str, mark: str, created: bool) -> tuple[str | N
         if facts is None:
             return None, None
         state = str(facts["InferenceComponentStatus"])
-        found = _mark_of(session, facts["InferenceComponentArn"], mark if created else None)
-        if found is None and state != "Deleting":
+        current_mark = _mark_of(session, facts["InferenceComponentArn"], mark if created else None)
+        if current_mark is None and state != "Deleting":
             return None, f"{state}, without the tag {MARK} that says whose it is"
-        if found not in (None, mark):
+        if current_mark not in (None, mark):
             return None, None
         if state != "Deleting":
             control.delete_component(session, name)

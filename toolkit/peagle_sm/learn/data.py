@@ -238,7 +238,7 @@ def plan_data(
 
 
 def _few(held_out: Sequence[PromptGroup], general: Sequence[PromptGroup]) -> list[str]:
-    """Say of which set no proof can be made: a verdict is over conversations."""
+    """Note the sets with too few conversations for a proof."""
     return [
         f"{name}: {len(groups):,} conversations; `peagle-sm learn prove` needs at least"
         f" {FEWEST_CONVERSATIONS}, so no head can be offered with this set. Add prompts of other"
@@ -457,7 +457,9 @@ def _files(plan: DataPlan) -> tuple[dict[str, bytes], dict[str, _FileCounts]]:
 def _bodies(conversations: Iterable[PromptGroup]) -> bytes:
     """Return prompts as a workload: OpenAI bodies with the key of their conversation, one a line."""
     lines = []
-    for prompt, key in ((prompt, each.key) for each in conversations for prompt in each.prompts):
+    for prompt, key in (
+        (prompt, conversation.key) for conversation in conversations for prompt in conversation.prompts
+    ):
         line: dict[str, Any] = {"id": prompt.id, **prompt.body, "conversation": key}
         line |= {"category": prompt.category} if prompt.category else {}
         line |= {"labels": dict(prompt.labels)} if prompt.labels else {}

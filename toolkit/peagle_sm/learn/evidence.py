@@ -35,7 +35,8 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
     records = _measured(results.requests)
     cells = _cells(records, results.arms)
     failed, serving_failed = (
-        sum(each.arm == name and each.error is not None for each in records) for name in (CANDIDATE, SERVING)
+        sum(record.arm == name and record.error is not None for record in records)
+        for name in (CANDIDATE, SERVING)
     )
     pair = next(
         (each for each in results.comparisons if {each.faster, each.slower} == {SERVING, CANDIDATE}), None

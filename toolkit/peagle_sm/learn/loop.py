@@ -200,8 +200,8 @@ class Loop:
         if "data" in results:
             sets = stored_manifest(self.spec, self.session)["sets"]
         else:
-            sets = [asdict(each) for each in self._data_offer.sets]
-        counts = {each["name"]: int(each["conversations"]) for each in sets}
+            sets = [asdict(facts) for facts in self._data_offer.sets]
+        counts = {facts["name"]: int(facts["conversations"]) for facts in sets}
         return {"held-out": counts["held out"], "general": counts.get("general", 0)}
 
     def _prove(self, results: Results) -> StepResult:

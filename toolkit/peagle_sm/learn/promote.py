@@ -318,14 +318,14 @@ def _least_acceptance(spec: LearnSpec, session: Session, progress: Progress) -> 
         )
         return 1.0
     least = least_live(minutes, spec.promote.least_acceptance)
-    said = f"rolls back below acceptance {least:.2f} in three minutes in a row; live traffic has"
-    said += f" {minutes[len(minutes) // 10]:.2f}"
+    message = f"rolls back below acceptance {least:.2f} in three minutes in a row; live traffic has"
+    message += f" {minutes[len(minutes) // 10]:.2f}"
     if len(minutes) < FULL_MINUTES:
-        said += (
+        message += (
             f". Only {len(minutes)} minutes of the last hour have data: with so little traffic the alarm on"
             " acceptance seldom fires"
         )
-    progress(Event("check", said))
+    progress(Event("check", message))
     return least
 
 

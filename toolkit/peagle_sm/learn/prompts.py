@@ -123,8 +123,8 @@ def clean_prompt(
     clean = redacting(replace(item, prompt_id=name), redactor, max_tokens)
     later = turns_of(item)[1:]
     turns = (clean.body["messages"][-1]["content"], *map(redactor.text, later)) if later else ()
-    given = clean.conversation or None
-    return LearnPrompt(name, clean.body, clean.category, clean.labels, turns, given), clean
+    conversation = clean.conversation or None
+    return LearnPrompt(name, clean.body, clean.category, clean.labels, turns, conversation), clean
 
 
 def turns_of(item: WorkItem) -> tuple[str, ...]:
@@ -150,15 +150,15 @@ def redacting(item: WorkItem, redactor: Redactor, max_tokens: int) -> WorkItem:
         return None if following is None else redacting(following, redactor, max_tokens)
 
     category = item.category and redactor.text(item.category)
-    given = item.conversation
-    if redactor.text(given) != given:
-        given = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    conversation = item.conversation
+    if redactor.text(conversation) != conversation:
+        conversation = hashlib.sha256(conversation.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return replace(
         item,
         body=body,
         category=category,
         labels=_clean_labels(item.labels, redactor),
-        conversation=given,
+        conversation=conversation,
         then=None if follow is None else then,
     )
 

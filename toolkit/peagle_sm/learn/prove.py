@@ -228,7 +228,7 @@ def plan_prove(
     need_general(GENERAL in manifest["files"])
     general = _workload(spec, session, work, manifest, GENERAL)
     few = {"held-out": held_out, "general": general}
-    refuse_few_conversations({name: conversations_in(each.items) for name, each in few.items()})
+    refuse_few_conversations({name: conversations_in(workload.items) for name, workload in few.items()})
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
@@ -253,7 +253,7 @@ def plan_prove(
 
 
 def refuse_few_conversations(counts: Mapping[str, int]) -> None:
-    """Refuse a proof that no measurement can decide: its verdict is over conversations.
+    """Refuse a proof that no measurement can decide, since its verdict is over conversations.
 
     Raises:
         PlanRefused: one of the sets has too few; nothing was created.
@@ -304,21 +304,21 @@ def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str,
     path = work / "prove" / name.rpartition("/")[2]
     write_file(path, content, parents=True)
     asked = spec.prove
-    whole = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens)
-    if asked.prompts is None or len(whole.items) <= asked.prompts:
-        return whole
-    return replace(whole, items=_one_by_one(whole.items)[: asked.prompts])
+    workload = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens)
+    if asked.prompts is None or len(workload.items) <= asked.prompts:
+        return workload
+    return replace(workload, items=_one_by_one(workload.items)[: asked.prompts])
 
 
 def _one_by_one(items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
-    """Order prompts so that the first ones are of as many conversations as possible."""
+    """Order prompts so that the first ones cover as many conversations as possible."""
     seen: Counter[str] = Counter()
     places = []
     for item in items:
         unit = item.conversation or item.prompt_id
         places.append(seen[unit])
         seen[unit] += 1
-    return tuple(item for _, item in sorted(zip(places, items, strict=True), key=lambda each: each[0]))
+    return tuple(item for _, item in sorted(zip(places, items, strict=True), key=lambda pair: pair[0]))
 
 
 def _offer(
@@ -509,22 +509,22 @@ def _measured(
 
 def greedy(items: Sequence[WorkItem]) -> list[WorkItem]:
     """Return requests at temperature 0: only greedy answers can be identical."""
-    return [replace(each, body={**each.body, "temperature": 0.0}) for each in items]
+    return [replace(item, body={**item.body, "temperature": 0.0}) for item in items]
 
 
 def other_requests(
     session: Session, arm: ArmRecord, every: Sequence[Results], began: datetime, ended: datetime
 ) -> float | None:
-    """Return how many requests of others the serving head got for each own one; None if not known."""
-    own = sum(each.arm == SERVING for results in every for each in results.requests)
-    named = {"EndpointName": arm.endpoint, "VariantName": VARIANT}
+    """Return other callers' requests to the serving head for each request of the proof; None if not known."""
+    own_requests = sum(request.arm == SERVING for results in every for request in results.requests)
+    dimensions = {"EndpointName": arm.endpoint, "VariantName": VARIANT}
     if arm.component is not None:
-        named = {"InferenceComponentName": arm.component}
+        dimensions = {"InferenceComponentName": arm.component}
     try:
-        got = cloudwatch.invocations(session, named, began, ended)
+        received = cloudwatch.invocations(session, dimensions, began, ended)
     except PeagleError:
         return None
-    return (got - own) / own if 0 < own <= got else None
+    return (received - own_requests) / own_requests if 0 < own_requests <= received else None
 
 
 def _long_prompts(plain: Described, engine: Any, seed: int) -> Workload | None:

@@ -361,12 +361,12 @@ class Sampling:
         raise AssertionError("unreachable")
 
 
-#: Of a 4xx: those that another attempt may pass (timeout, conflict, too early, too many, client left).
+#: Codes 4xx that a retry may pass (timeout, conflict, too early, too many, client left).
 _AGAIN = (408, 409, 425, 429, 499)
 
 
 def _late_refusal(error: StreamError) -> SpecError | None:
-    """Return the refusal that the engine wrote into a stream; None for a broken stream.
+    """Return the refusal that the engine wrote into a stream; None if the stream is only broken.
 
     vLLM checks some parameters only when the stream has begun, such as ``min_p`` with speculation. The HTTP
     status is 200 then, and the error's own code is 4xx.

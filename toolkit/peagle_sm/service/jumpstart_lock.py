@@ -173,10 +173,10 @@ def make_lock(
         environ=environ,
     )
     rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
-    kept = before is not None and before.asked.model == spec.model_name and not upgrade
+    still_valid = before is not None and before.asked.model == spec.model_name and not upgrade
     if before is not None and entry.own and before.jumpstart.model_id != entry.jumpstart_model_id:
-        kept = False  # the spec's own model has another JumpStart id now
-    keep = before if kept else None
+        still_valid = False  # the spec's own model has another JumpStart id now
+    keep = before if still_valid else None
     found = find(rows, documents, entry, keep)
     made = _lock(spec, session, found, buckets, config)
     newest = row_of(rows, found.row.model_id).version

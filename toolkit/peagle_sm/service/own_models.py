@@ -1,4 +1,4 @@
-"""Reading what a spec names of its own: the config.json of its model, and its catalogue file.
+"""Readers of a spec's own files: the config.json of its model, and its catalogue file.
 
 A config is in a folder, in S3 or on the Hugging Face hub; only config.json and the index of the weights are
 read. `peagle_sm.core.own_models` makes catalogue entries of them.
@@ -24,7 +24,7 @@ from peagle_sm.core.spec.validation import load_yaml, show
 _ADAPTER = "adapter_config.json"
 _CATALOG_PARTS = ("models", "heads")
 _MOST_BYTES = 10**15
-"""More than any model has; also turns down infinity."""
+"""Upper bound on the bytes and parameters of a model; infinity is above it, too."""
 
 
 def with_own_entries(
@@ -35,23 +35,23 @@ def with_own_entries(
 ) -> EndpointSpec:
     """Return the spec with what its `model` and `catalog` name; files are relative to ``base``.
 
-    Without a session only files are read: a config in S3 or on the hub stays unread. What was read before is
-    not read again.
+    Without a session only local files are read, so a config in S3 or on the hub stays unread. Nothing is read
+    twice.
 
     Raises:
         SpecError: a file is missing or unreadable; the message has the field.
         NotFound, CredentialsError, ServiceFault: S3 or the hub lacks it, refuses, or does not answer.
     """
-    own, facts = spec.own_model, spec.own_facts
-    if own is None and spec.catalog is None:
+    own_model, facts = spec.own_model, spec.own_facts
+    if own_model is None and spec.catalog is None:
         return spec
     if facts is None:
         facts = OwnFacts() if spec.catalog is None else _catalogue(base / spec.catalog)
-    if own is not None and own.config is not None and not facts.place:
+    if own_model is not None and own_model.config is not None and not facts.place:
         try:
-            folder = _folder(own, base, session, hub)
+            folder = _folder(own_model, base, session, hub)
             if folder is not None:
-                facts = _read(own, folder, facts)
+                facts = _read(own_model, folder, facts)
         except PeagleError as error:
             if not error.message.startswith("model."):
                 error.message = f"model.config: {error.message}"
@@ -101,9 +101,11 @@ def _catalogue(path: Path) -> OwnFacts:
     return OwnFacts(models=parts.get("models", {}), heads=parts.get("heads", {}))
 
 
-def _folder(own: OwnModel, base: Path, session: Session | None, hub: Callable[[], Hub]) -> Folder | None:
+def _folder(
+    own_model: OwnModel, base: Path, session: Session | None, hub: Callable[[], Hub]
+) -> Folder | None:
     """Open the place of a config; None if it cannot be read without a session."""
-    place = own.config or ""
+    place = own_model.config or ""
     if place.lower().endswith(".gguf"):
         raise _no_gguf(place)
     if place.startswith("s3://"):
@@ -117,12 +119,12 @@ def _folder(own: OwnModel, base: Path, session: Session | None, hub: Callable[[]
             )
         return _files(str(path), {CONFIG: path, INDEX: path.with_name(INDEX)})
     if path.is_dir():
-        return _files(str(path), {each.name: each for each in path.iterdir()})
+        return _files(str(path), {file.name: file for file in path.iterdir()})
     if REPOSITORY.fullmatch(place) and not place.endswith(".json"):
         if session is None:
             return None
         client = hub()
-        return client.folder(client.snapshot(place, own.revision))
+        return client.folder(client.snapshot(place, own_model.revision))
     raise SpecError(
         f"model.config: found {place!r}; allowed: a folder, a config.json, s3://BUCKET/PREFIX/, or "
         f"OWNER/NAME on the hub (no such file: {path})",
@@ -144,7 +146,7 @@ def _no_gguf(place: str) -> SpecError:
     )
 
 
-def _read(own: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
+def _read(own_model: OwnModel, folder: Folder, facts: OwnFacts) -> OwnFacts:
     if CONFIG not in folder.sizes:
         if any(name.lower().endswith(".gguf") for name in folder.sizes):
             raise _no_gguf(folder.place)
@@ -183,7 +185,7 @@ def _json(folder: Folder, name: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise SpecError(
             f"model.config: {name} of {folder.place} is not JSON: {error}",
-            next_step="Download the file again; a Git LFS pointer or an HTML page is not it.",
+            next_step="Download the file again; it may be a Git LFS pointer or an HTML page.",
         ) from error
 
 
@@ -197,9 +199,9 @@ def _positive(index: Any, name: str) -> int | None:
 
 
 def _weights_bytes(folder: Folder, index: Any) -> int | None:
-    """Return the bytes of the files that the engine loads; None if neither they nor an index are there.
+    """Return the bytes of the files that the engine loads; None without these files and without an index.
 
-    With an index only its files count: some repositories hold the same weights again, in another layout.
+    With an index only its files count: some repositories also have the same weights in another layout.
     """
     if isinstance(index, Mapping):
         files = index.get("weight_map")
@@ -209,5 +211,5 @@ def _weights_bytes(folder: Folder, index: Any) -> int | None:
         total = _positive(index, "total_size")
         if total is not None:
             return total
-    own = [name for name in shards(folder.sizes) if not name.startswith("consolidated")]
-    return sum(folder.sizes[name] for name in own) or None
+    loaded = [name for name in shards(folder.sizes) if not name.startswith("consolidated")]
+    return sum(folder.sizes[name] for name in loaded) or None

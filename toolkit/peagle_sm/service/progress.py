@@ -172,7 +172,7 @@ CREATE_ATTEMPTS = 5
 def create_once(
     send: Callable[[], None], is_there: Callable[[], bool], pacing: Pacing, report: Reporter
 ) -> str:
-    """Send a creation; after an unclear answer, check before a retry, and adopt.
+    """Send a creation. After an unclear answer, check whether the resource exists before a retry, and use it.
 
     Returns:
         The result as the end of a sentence.

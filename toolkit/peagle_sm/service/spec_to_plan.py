@@ -47,8 +47,8 @@ def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = 
         return spec
     from peagle_sm.service.own_models import with_head_size, with_own_entries  # few specs need it
 
-    read = with_own_entries(spec, base, session)
-    return read if session is None else with_head_size(read, session)
+    with_entries = with_own_entries(spec, base, session)
+    return with_entries if session is None else with_head_size(with_entries, session)
 
 
 def _locks_beside(spec_path: Path) -> dict[Place, Lock]:

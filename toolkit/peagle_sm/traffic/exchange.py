@@ -81,7 +81,7 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
     outcome, error = _outcome(exchange, request, said)
     redactor = Redactor()
     slices = _slices(request, said, exchange.labels)
-    drafts, kept = said.acceptance, redactor.redact(recorded_request(request))
+    drafts, redacted = said.acceptance, redactor.redact(recorded_request(request))
     return TrafficRecord(
         id=exchange.id,
         time=exchange.time,
@@ -91,7 +91,7 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
         mode=exchange.mode,
         num_speculative_tokens=None if drafts is None else drafts.num_speculative_tokens,
         streamed=exchange.streamed,
-        request=kept,
+        request=redacted,
         answers=tuple(_redacted(answer, redactor) for answer in said.answers()),
         outcome=outcome,
         error=None if error is None else redactor.text(error)[:_LONGEST_ERROR],
@@ -106,7 +106,7 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
         histogram=() if drafts is None else drafts.histogram,
         redacted=dict(redactor.counts),
         sample=exchange.sample,
-        conversation=conversation_key(kept.get("messages")),
+        conversation=conversation_key(redacted.get("messages")),
     )
 
 

@@ -388,11 +388,11 @@ def command_spans(text: str) -> Iterator[Span]:
     for command, pattern in _COMMAND_PASSWORDS:
         if command not in text:
             continue
-        for found in pattern.finditer(text):
-            group = "secret" if found["secret"] is not None else "quoted"
-            secret = found[group].rstrip(";,.)") if group == "secret" else found[group]
-            if _is_option_of(command, text, found.start()) and not _BLANK_VALUE.fullmatch(secret):
-                start = found.start(group)
+        for match in pattern.finditer(text):
+            group = "secret" if match["secret"] is not None else "quoted"
+            secret = match[group].rstrip(";,.)") if group == "secret" else match[group]
+            if _is_option_of(command, text, match.start()) and not _BLANK_VALUE.fullmatch(secret):
+                start = match.start(group)
                 yield start, start + len(secret)
 
 
@@ -453,7 +453,7 @@ def iban_spans(text: str) -> Iterator[Span]:
         if rest is None:
             continue
         account = re.sub(r"[ +-]", "", text[begin.start() : rest.end()]).upper()
-        if int("".join(str(int(each, 36)) for each in account[4:] + account[:4])) % 97 == 1:
+        if int("".join(str(int(character, 36)) for character in account[4:] + account[:4])) % 97 == 1:
             yield begin.start(), rest.end()
 
 

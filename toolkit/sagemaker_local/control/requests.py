@@ -295,5 +295,5 @@ def _decoded(token: str) -> tuple[Any, ...]:
 
 
 def bad_token() -> ApiError:
-    """The token of another call, or none of ours."""
+    """Return the error of a token that is another call's, or that this server did not issue."""
     return invalid("Invalid NextToken: use the token of the previous answer, unchanged.")

@@ -66,9 +66,9 @@ def _lay_targets(backend: Any) -> None:
     def register_scalable_target(self: Any, namespace: str, r_id: str, dimension: str, **others: Any) -> Any:
         if namespace == "sagemaker" and not self.peagle_has_target(r_id):
             raise AWSValidationException(f"No SageMaker resource found for resource ID: {r_id}")
-        known = self.targets.get(dimension, {}).get(r_id)
+        target = self.targets.get(dimension, {}).get(r_id)
         least, most = (
-            others[name] if others[name] is not None or known is None else getattr(known, name)
+            others[name] if others[name] is not None or target is None else getattr(target, name)
             for name in ("min_capacity", "max_capacity")
         )
         if least is None or most is None:
@@ -96,20 +96,20 @@ def _lay_targets(backend: Any) -> None:
     backend.deregister_scalable_target = deregister_scalable_target
 
 
-def _checked_action(put: Callable[..., None]) -> Callable[..., None]:
+def _checked_action(put_action: Callable[..., None]) -> Callable[..., None]:
     """Return PutScheduledAction that refuses what AWS refuses."""
     from moto.applicationautoscaling.exceptions import AWSValidationException
 
-    def put_scheduled_action(self: Any, **asked: Any) -> None:
-        place = (asked["service_namespace"], asked["resource_id"], asked["scalable_dimension"])
+    def put_scheduled_action(self: Any, **parameters: Any) -> None:
+        place = (parameters["service_namespace"], parameters["resource_id"], parameters["scalable_dimension"])
         _check_registered(self, *place, "registered")
-        action: Mapping[str, int] = asked["scalable_target_action"] or {}
+        action: Mapping[str, int] = parameters["scalable_target_action"] or {}
         if not action:
             raise AWSValidationException(
                 "At least one of minimum capacity and maximum capacity should be provided"
             )
         _check_capacities(action.get("MinCapacity", 0), action.get("MaxCapacity"))
-        put(self, **asked)
+        put_action(self, **parameters)
 
     return put_scheduled_action
 

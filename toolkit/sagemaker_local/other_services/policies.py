@@ -36,12 +36,12 @@ def decide(documents: Iterable[Mapping[str, Any]], action: str, resource: str, c
 
 
 def condition_keys(documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the condition keys of all statements: AWS names those, whatever the action is."""
+    """Return the condition keys of all statements: AWS lists them all, whatever the action is."""
     keys = [
         key
         for statement in _statements(documents)
-        for asked in statement.get("Condition", {}).values()
-        for key in asked
+        for operands in statement.get("Condition", {}).values()
+        for key in operands
     ]
     return list({key.lower(): key for key in keys}.values())
 
@@ -66,34 +66,36 @@ def _is_about(statement: Mapping[str, Any], action: str, resource: str) -> bool:
 
 def _met(conditions: Mapping[str, Any], context: Context) -> bool:
     """Whether all conditions hold. Without a value only a negated operator and …IfExists hold."""
-    given = {key.lower(): (each,) if isinstance(each, str) else each for key, each in context.items()}
+    values_by_key = {
+        key.lower(): (value,) if isinstance(value, str) else value for key, value in context.items()
+    }
     return all(
-        _holds(operator, given.get(key.lower()), [str(each) for each in _listed(wanted)])
+        _holds(operator, values_by_key.get(key.lower()), [str(entry) for entry in _listed(allowed)])
         for operator, keys in conditions.items()
-        for key, wanted in keys.items()
+        for key, allowed in keys.items()
     )
 
 
-def _holds(operator: str, values: tuple[str, ...] | None, wanted: list[str]) -> bool:
+def _holds(operator: str, values: tuple[str, ...] | None, allowed: list[str]) -> bool:
     scope, _, name = operator.rpartition(":")
     name, if_exists = name.removesuffix("IfExists"), name.endswith("IfExists")
     if name == "Null":
-        return (values is None) == (wanted[0].lower() == "true")
+        return (values is None) == (allowed[0].lower() == "true")
     negated = "Not" in name
     if values is None:
         return if_exists or negated or scope == "ForAllValues"
-    matched = [_compares(name.replace("Not", ""), value, wanted) != negated for value in values]
+    matched = [_compares(name.replace("Not", ""), value, allowed) != negated for value in values]
     return all(matched) if negated or scope == "ForAllValues" else any(matched)
 
 
-def _compares(name: str, value: str, wanted: list[str]) -> bool:
+def _compares(name: str, value: str, allowed: list[str]) -> bool:
     if name == "IpAddress":
-        return any(ip_address(value) in ip_network(each, strict=False) for each in wanted)
+        return any(ip_address(value) in ip_network(network, strict=False) for network in allowed)
     if name in _LIKE:
-        return any(_matches(each, value, False) for each in wanted)
+        return any(_matches(pattern, value, False) for pattern in allowed)
     if name in ("Bool", "StringEqualsIgnoreCase"):
-        return value.lower() in [each.lower() for each in wanted]
-    return name in _EXACT and value in wanted
+        return value.lower() in [text.lower() for text in allowed]
+    return name in _EXACT and value in allowed
 
 
 def _matches(pattern: str, value: str, ignore_case: bool) -> bool:

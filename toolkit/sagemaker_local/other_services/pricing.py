@@ -31,7 +31,7 @@ class _Refused(Exception):
 
 
 class PriceList:
-    """The documents of the list, and the answers about them."""
+    """The documents of the price list, and its API."""
 
     def __init__(self) -> None:
         self._documents: list[dict[str, Any]] = list(_packaged())
@@ -47,54 +47,58 @@ class PriceList:
             message = f"{operation} is not implemented by the local SageMaker"
             return awsjson.error("UnknownOperationException", message)
         try:
-            asked = json.loads(await request.read() or b"{}")
-            return awsjson.reply(self._get_products(asked if isinstance(asked, dict) else {}))
+            parameters = json.loads(await request.read() or b"{}")
+            return awsjson.reply(self._get_products(parameters if isinstance(parameters, dict) else {}))
         except ValueError:
             return awsjson.error("SerializationException", "The request body is not JSON.")
         except _Refused as refused:
             return awsjson.error(refused.code, refused.message)
 
-    def _get_products(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        service, filters = asked.get("ServiceCode"), asked.get("Filters") or []
+    def _get_products(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        service, filters = parameters.get("ServiceCode"), parameters.get("Filters") or []
         if not service:
             raise _Refused("InvalidParameterException", "ServiceCode is required")
-        size = asked.get("MaxResults", _PAGE)
+        size = parameters.get("MaxResults", _PAGE)
         if not isinstance(size, int) or not 1 <= size <= _PAGE:
             raise _Refused("InvalidParameterException", f"MaxResults must be between 1 and {_PAGE}")
-        if asked.get("FormatVersion", "aws_v1") != "aws_v1":
+        if parameters.get("FormatVersion", "aws_v1") != "aws_v1":
             raise _Refused("InvalidParameterException", "FormatVersion must be aws_v1")
         if service != SERVICE:
             message = f"Invalid service code: {service} (the local SageMaker has the list of {SERVICE} only)"
             raise _Refused("InvalidParameterException", message)
-        found = [one for one in self._documents if all(_matches(one, each) for each in filters)]
+        matching = [
+            document
+            for document in self._documents
+            if all(_matches(document, condition) for condition in filters)
+        ]
         query = json.dumps([service, filters], sort_keys=True)
-        first = _position(asked.get("NextToken"), query)
+        first = _position(parameters.get("NextToken"), query)
         page: dict[str, Any] = {
             "FormatVersion": "aws_v1",
-            "PriceList": [json.dumps(one) for one in found[first : first + size]],
+            "PriceList": [json.dumps(document) for document in matching[first : first + size]],
         }
-        if first + size < len(found):
+        if first + size < len(matching):
             page["NextToken"] = _token(first + size, query)
         return page
 
 
-def _matches(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Decide whether a document passes a filter; letters' case counts (assumed: AWS may be kinder)."""
-    kind, field, value = wanted.get("Type"), wanted.get("Field"), wanted.get("Value")
+def _matches(document: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
+    """Decide whether a document passes a filter; values are compared with their case (assumed)."""
+    kind, field, value = condition.get("Type"), condition.get("Field"), condition.get("Value")
     for name, text in (("Field", field), ("Value", value)):
         if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST:
             raise _Refused("InvalidParameterException", f"Filter {name} must have 1 to {_LONGEST} characters")
     if kind not in ("TERM_MATCH", "EQUALS", "CONTAINS", "ANY_OF", "NONE_OF"):
         raise _Refused("InvalidParameterException", f"Filter Type: {kind}")
     product = document.get("product", {})
-    own = {"productFamily": product.get("productFamily"), "sku": product.get("sku")}
-    attributes = {**own, "ServiceCode": document.get("serviceCode"), **product.get("attributes", {})}
-    found = str(attributes.get(str(field)) or "")
+    of_product = {"productFamily": product.get("productFamily"), "sku": product.get("sku")}
+    attributes = {**of_product, "ServiceCode": document.get("serviceCode"), **product.get("attributes", {})}
+    actual = str(attributes.get(str(field)) or "")
     if kind == "CONTAINS":
-        return str(value) in found
+        return str(value) in actual
     if kind in ("ANY_OF", "NONE_OF"):
-        return (found in str(value).split(",")) is (kind == "ANY_OF")
-    return bool(found == value)
+        return (actual in str(value).split(",")) is (kind == "ANY_OF")
+    return bool(actual == value)
 
 
 def _token(position: int, query: str) -> str:

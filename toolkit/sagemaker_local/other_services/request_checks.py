@@ -50,12 +50,12 @@ def _parameters(
     operation: OperationModel, shape: StructureShape, request: web.Request, body: bytes
 ) -> dict[str, Any]:
     try:
-        sent = json.loads(body or b"{}")
+        members = json.loads(body or b"{}")
     except ValueError:
         raise ApiError("SerializationException", "The request body is not JSON.") from None
-    if not isinstance(sent, dict):
+    if not isinstance(members, dict):
         raise ApiError("SerializationException", "The request body is not a JSON object.")
-    return {**sent, **dict(_located(operation, shape, request))}
+    return {**members, **dict(_located(operation, shape, request))}
 
 
 def _located(
@@ -74,8 +74,8 @@ def _located(
 def _path_members(operation: OperationModel, request: web.Request) -> Mapping[str, str]:
     template = operation.http["requestUri"].partition("?")[0]
     pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(template))
-    found = re.fullmatch(pattern + "/?", request.raw_path.partition("?")[0])
-    return {} if found is None else {name: unquote(text) for name, text in found.groupdict().items()}
+    match = re.fullmatch(pattern + "/?", request.raw_path.partition("?")[0])
+    return {} if match is None else {name: unquote(text) for name, text in match.groupdict().items()}
 
 
 def _scalar(shape: Shape, text: str, name: str) -> Any:

@@ -117,18 +117,18 @@ def _lay_stream_prefix() -> None:
     filter_events = LogsResponse.filter_log_events
 
     def filter_log_events(self: Any) -> Any:
-        asked = json.loads(self.body)
-        prefix, group = asked.get("logStreamNamePrefix"), asked.get("logGroupName")
+        parameters = json.loads(self.body)
+        prefix, group = parameters.get("logStreamNamePrefix"), parameters.get("logGroupName")
         if prefix is None or group not in self.logs_backend.groups:
             return filter_events(self)
-        if asked.get("logStreamNames"):
+        if parameters.get("logStreamNames"):
             raise InvalidParameterException(
                 "LogStreamNamePrefix and LogStreamNames cannot both be specified in one request."
             )
         names = [name for name in self.logs_backend.groups[group].streams if name.startswith(prefix)]
         if not names:
             return json.dumps({"events": [], "searchedLogStreams": []})
-        self.body = json.dumps({**asked, "logStreamNames": names})
+        self.body = json.dumps({**parameters, "logStreamNames": names})
         return filter_events(self)
 
     LogsResponse.filter_log_events = filter_log_events

@@ -43,8 +43,8 @@ def allows(iam: Any, arn: str, action: str, resource: str, context: Mapping[str,
 def simulate_principal_policy(response: Any) -> Any:
     """Decide each action on each resource, as AWS does: one row an action, and a result for each resource.
 
-    Besides the principal's own policies its permissions boundary counts, and the service control policies of
-    `IAMBackend.service_control_policies`, which a test sets (an account without them is in no organization).
+    The principal's own policies, its permissions boundary and the service control policies count. A test sets
+    the last as `IAMBackend.service_control_policies`; an account without them is in no organization.
     """
     from moto.core.responses import ActionResult
 
@@ -77,11 +77,11 @@ class _Layers:
         self, action: str, resources: list[str], context: Mapping[str, tuple[str, ...]]
     ) -> dict[str, Any]:
         every = [*self.own, *self.boundary, *(self.organization or ())]
-        given = {key.lower() for key in context}
-        missing = [key for key in condition_keys(every) if key.lower() not in given]
+        given_keys = {key.lower() for key in context}
+        missing = [key for key in condition_keys(every) if key.lower() not in given_keys]
         results = [self._result(action, resource, context, missing) for resource in resources]
         decisions = [result["EvalResourceDecision"] for result in results]
-        worst = next((each for each in (EXPLICIT, IMPLICIT) if each in decisions), ALLOWED)
+        worst = next((decision for decision in (EXPLICIT, IMPLICIT) if decision in decisions), ALLOWED)
         row: dict[str, Any] = {
             "EvalActionName": action,
             "EvalResourceName": "*",
@@ -116,7 +116,7 @@ class _Layers:
         result: dict[str, Any] = {
             "EvalResourceName": resource,
             "EvalResourceDecision": next(
-                (each for each in (EXPLICIT, IMPLICIT) if each in decisions), ALLOWED
+                (decision for decision in (EXPLICIT, IMPLICIT) if decision in decisions), ALLOWED
             ),
             "MatchedStatements": [],
             "MissingContextValues": missing,
@@ -165,4 +165,4 @@ def _boundary(iam: Any, principal: Any) -> Iterator[dict[str, Any]]:
     arn = getattr(principal, "permissions_boundary_arn", None)
     if arn:
         policy = iam.get_policy(arn)
-        yield json.loads(next(each.document for each in policy.versions if each.is_default))
+        yield json.loads(next(version.document for version in policy.versions if version.is_default))

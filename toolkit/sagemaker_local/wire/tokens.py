@@ -19,7 +19,7 @@ def bound(operation: str, request: Mapping[str, Any], token: str) -> str:
 
 
 def unbound(operation: str, request: Mapping[str, Any]) -> str | None:
-    """Return what `bound` bound; None if the request's token is of another call, or none of ours."""
+    """Return the token in a request's NextToken; None if it is another call's, or not from `bound`."""
     try:
         mark, token = json.loads(base64.urlsafe_b64decode(str(request["NextToken"]).encode()))
     except (ValueError, TypeError, binascii.Error):

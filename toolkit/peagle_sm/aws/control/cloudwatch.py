@@ -167,7 +167,7 @@ def metric_minutes(
     dimensions: Mapping[str, str] | None = None,
 ) -> list[float]:
     """Return a statistic of each minute that has data since a moment, until now or another, in no order."""
-    found = session.api("cloudwatch").get_metric_statistics(
+    response = session.api("cloudwatch").get_metric_statistics(
         Namespace=namespace,
         MetricName=metric,
         Dimensions=[{"Name": name, "Value": value} for name, value in (dimensions or {}).items()],
@@ -176,7 +176,7 @@ def metric_minutes(
         Period=60,
         Statistics=[statistic],
     )
-    return [float(point[statistic]) for point in found.get("Datapoints", [])]
+    return [float(point[statistic]) for point in response.get("Datapoints", [])]
 
 
 def has_alarm(session: Session, name: str) -> bool:

@@ -1,6 +1,6 @@
 """File on this machine that keeps AWS's prices for a day.
 
-A file that is missing, damaged or not writable is no error: prices only decorate a result. What it says is
+A file that is missing, damaged or not writable is no error: prices only decorate a result. Its content is
 checked, since a wrong price would make a budget wrong.
 """
 
@@ -48,7 +48,7 @@ class Kept:
 
 
 def read_kept(path: Path | None, region: str, instance_type: str) -> Kept | None:
-    """Return what the file has of an instance type in a region; None without it or if it is damaged."""
+    """Return the file's prices of an instance type in a region; None if it has none, or is damaged."""
     record = _read(path).get(_key(region, instance_type))
     if not isinstance(record, dict) or not isinstance(record.get("prices"), dict):
         return None
@@ -61,7 +61,7 @@ def read_kept(path: Path | None, region: str, instance_type: str) -> Kept | None
 
 
 def keep(path: Path | None, region: str, instance_type: str, kept: Kept) -> None:
-    """Write what AWS said about an instance type; a disk that refuses is ignored."""
+    """Write AWS's prices of an instance type; errors of the disk are ignored."""
     if path is None:
         return
     prices = {

@@ -62,7 +62,7 @@ def hourly(
     """Price ``instances`` of ``instance_type`` in ``region`` (None: the session's).
 
     Without a session only the catalogue is used. ``planned`` is the price of one in the endpoint's tag, which
-    counts as the spec's own figure does.
+    counts as the spec's own figure.
     """
     if session is not None and session.is_local:
         return HourlyPrice(0.0, LOCAL)
@@ -89,7 +89,7 @@ def hourly(
 def find_listed(
     session: Session, instance_type: str, region: str, use: Use = "Host", *, ask: bool = True
 ) -> ListedPrice:
-    """Return what AWS's price list says: kept from the last day, else asked now.
+    """Return the price in AWS's price list: the answer of the last day, else a new one.
 
     If AWS does not answer, or ``ask`` is False, the last answer counts, however old it is. A session that got
     no answer once does not ask again.
@@ -120,11 +120,13 @@ def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host
         session.price_trouble = error
         raise
     amounts: dict[str, Amount] = {}
-    for each in USE_WORDS:
-        read = [amount for product in products if (amount := read_product(product, instance_type, each))]
-        if read:  # of the newest prices the highest, so that a budget holds
-            amounts[each] = max(
-                read, key=lambda amount: (amount.currency == "USD", amount.date, amount.value)
+    for listed_use in USE_WORDS:
+        candidates = [
+            amount for product in products if (amount := read_product(product, instance_type, listed_use))
+        ]
+        if candidates:  # of the newest prices the highest, so that a budget holds
+            amounts[listed_use] = max(
+                candidates, key=lambda amount: (amount.currency == "USD", amount.date, amount.value)
             )
     kept = Kept(session.wall_clock(), amounts)
     keep(session.price_file, region, instance_type, kept)
@@ -206,8 +208,8 @@ def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
     except PeagleError:
         raise
     except Exception as error:  # a credential_process may raise anything, and a price only decorates
-        said = f"GetProducts: {type(error).__name__}: {error}"
-        raise ServiceFault(said, operation="GetProducts", code="") from error
+        message = f"GetProducts: {type(error).__name__}: {error}"
+        raise ServiceFault(message, operation="GetProducts", code="") from error
     return [product for text in texts if (product := _parsed(text)) is not None]
 
 
@@ -232,8 +234,8 @@ def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Hos
     if attributes.get("locationType", "AWS Region") != "AWS Region":
         return None  # a Local Zone has prices of its own
     if component:
-        named = str(attributes.get("instanceName") or usage.rpartition(":")[2])
-        if component != USE_WORDS[use] or named != instance_type:
+        name = str(attributes.get("instanceName") or usage.rpartition(":")[2])
+        if component != USE_WORDS[use] or name != instance_type:
             return None
     elif not re.fullmatch(rf"([A-Z0-9]+-)?({_USAGES[use]}):{re.escape(instance_type)}", usage):
         return None

@@ -1,7 +1,7 @@
-"""Readers of permissions: what IAM's policy simulation answers for the caller and the roles.
+"""Readers of permissions: results of IAM's policy simulation for the caller and the roles.
 
 Each question has the condition keys of the real call. A key that the real call lacks stays without a value.
-What the simulation denies without a value that only AWS knows, such as the caller's address, is undecided.
+A denial is undecided if it depends on a value that only AWS knows, such as the caller's address.
 """
 
 from __future__ import annotations
@@ -74,10 +74,12 @@ def caller_rights(session: Session, draft: Draft) -> Rights:
     caller = session.api("sts").get_caller_identity()
     arn = str(caller["Arn"])
     kind = "AssumedRole" if ":assumed-role/" in arn else "User"
-    known = {"aws:PrincipalType": kind, "aws:userid": str(caller.get("UserId", ""))}
+    caller_keys = {"aws:PrincipalType": kind, "aws:userid": str(caller.get("UserId", ""))}
     if kind == "User":
-        known["aws:username"] = arn.rpartition("/")[2]
-    return simulate(session, _policy_source(session, arn), deploy_calls(draft, arn.split(":")[4]), known)
+        caller_keys["aws:username"] = arn.rpartition("/")[2]
+    return simulate(
+        session, _policy_source(session, arn), deploy_calls(draft, arn.split(":")[4]), caller_keys
+    )
 
 
 def execution_rights(session: Session, draft: Draft) -> Rights:
@@ -110,9 +112,9 @@ def scheduler_rights(session: Session, draft: Draft) -> Rights:
 
 
 def simulate(
-    session: Session, principal: str, questions: Iterable[Question], known: Context | None = None
+    session: Session, principal: str, questions: Iterable[Question], caller_keys: Context | None = None
 ) -> Rights:
-    """Ask IAM about each question, with the condition keys of the call."""
+    """Simulate each question in IAM with the condition keys of the real call."""
     rights = Rights(principal)
     account = principal.split(":")[4] if principal.count(":") >= 4 else ""
     everywhere: Context = {
@@ -124,7 +126,7 @@ def simulate(
         "aws:SecureTransport": True,
         "aws:ViaAWSService": False,
         "aws:CurrentTime": session.wall_clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
-        **(known or {}),
+        **(caller_keys or {}),
     }
     for question in questions:
         owner = question.resource.split(":")[4] if question.resource.count(":") >= 5 else ""
@@ -212,8 +214,10 @@ def _tags(draft: Draft) -> dict[str, str]:
 
 def _with_tags(draft: Draft) -> Context:
     """Return the keys of a call that sends the tags of the plan."""
-    wanted = _tags(draft)
-    return {f"aws:RequestTag/{key}": value for key, value in wanted.items()} | {"aws:TagKeys": tuple(wanted)}
+    planned = _tags(draft)
+    return {f"aws:RequestTag/{key}": value for key, value in planned.items()} | {
+        "aws:TagKeys": tuple(planned)
+    }
 
 
 def _on_tagged(draft: Draft) -> Context:
@@ -237,20 +241,20 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     place = f"arn:{partition(draft.region)}"
     schedules = f"{place}:scheduler:{draft.region}:{account}:schedule/default"
     lifetime = f"{schedules}/{schedule_name(draft.spec.name)}"
-    yield Question(tuple(f"scheduler:{each}Schedule" for each in ("Create", "Get", "Delete")), lifetime)
+    yield Question(tuple(f"scheduler:{verb}Schedule" for verb in ("Create", "Get", "Delete")), lifetime)
     yield Question(("scheduler:UpdateSchedule",), lifetime, later=True)
     hard = f"{schedules}/{hard_schedule_name(draft.spec.name)}"
     yield Question(("scheduler:GetSchedule", "scheduler:DeleteSchedule"), hard)
     stack = f"{place}:cloudformation:{draft.region}:{account}:stack/{GUARD_STACK}/*"
     yield Question(("cloudformation:DescribeStacks",), stack, later=True)
     table = f"{place}:dynamodb:{draft.region}:{account}:table/{TABLE}"
-    yield Question(tuple(f"dynamodb:{each}Item" for each in ("Get", "Update", "Delete")), table, later=True)
+    yield Question(tuple(f"dynamodb:{verb}Item" for verb in ("Get", "Update", "Delete")), table, later=True)
     groups = f"{place}:logs:{draft.region}:{account}:log-group"
     component = names_for(draft.spec.name, "", component=draft.scales_to_zero).component
     group = f"{groups}:{group_of(draft.spec.name, component)}"
     actions = ("CreateLogGroup", "PutRetentionPolicy", "DescribeLogStreams", "FilterLogEvents")
     # Logs authorizes these on the ARN that ends in a star.
-    yield Question(tuple(f"logs:{each}" for each in actions), f"{group}:*", later=True)
+    yield Question(tuple(f"logs:{action}" for action in actions), f"{group}:*", later=True)
     yield Question(("logs:GetLogEvents",), f"{group}:log-stream:*", later=True)
     yield Question(("logs:DescribeLogGroups",), f"{groups}:*", later=True)
     yield Question(("tag:GetResources",), "*", later=True)
@@ -296,7 +300,7 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
         "application-autoscaling:scalable-dimension": dimension,
     }
     calls = ("RegisterScalableTarget", "PutScalingPolicy", "DeregisterScalableTarget")
-    yield Question(tuple(f"application-autoscaling:{each}" for each in calls), targets, on_target)
+    yield Question(tuple(f"application-autoscaling:{action}" for action in calls), targets, on_target)
     yield Question(("application-autoscaling:DescribeScalableTargets",), "*", later=True)
     linked = "sagemaker.application-autoscaling.amazonaws.com"
     role = f"role/aws-service-role/{linked}/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -317,8 +321,8 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     component = _sagemaker(draft, account, "inference-component", name)
     yield Question(("sagemaker:CreateInferenceComponent",), component, {**new, **existing})
     yield Question(("sagemaker:AddTags",), component, {**new, **existing})
-    own = ("Describe", "Delete")
-    yield Question(tuple(f"sagemaker:{each}InferenceComponent" for each in own), component, existing)
+    verbs = ("Describe", "Delete")
+    yield Question(tuple(f"sagemaker:{verb}InferenceComponent" for verb in verbs), component, existing)
     yield Question(("sagemaker:UpdateInferenceComponentRuntimeConfig",), component, existing)
     yield Question(("sagemaker:ListTags",), component, existing, later=True)
     yield Question(("sagemaker:InvokeEndpoint",), component, existing)
@@ -366,18 +370,18 @@ def _sagemaker_calls(draft: Draft, account: str) -> Iterator[Question]:
     )
     yield Question(("sagemaker:DeleteTags",), config, existing, later=True)
     lists = ("ListModels", "ListEndpointConfigs", "ListEndpoints", "ListInferenceComponents")
-    yield Question(tuple(f"sagemaker:{each}" for each in lists), "*", later=True)
+    yield Question(tuple(f"sagemaker:{action}" for action in lists), "*", later=True)
 
 
 def _container_calls(draft: Draft) -> Iterator[Question]:
     place = partition(draft.region)
     parts = registry_of(draft.image.uri) if draft.image else None
     if parts is not None:
-        account, region, rest = parts
-        repository = rest.partition("@")[0].rpartition(":")[0] or rest.partition("@")[0]
+        account, region, image = parts
+        repository = image.partition("@")[0].rpartition(":")[0] or image.partition("@")[0]
         arn = f"arn:{place}:ecr:{region}:{account}:repository/{repository}"
         pull = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
-        yield Question(tuple(f"ecr:{each}" for each in pull), arn)
+        yield Question(tuple(f"ecr:{action}" for action in pull), arn)
         yield Question(("ecr:GetAuthorizationToken",), "*")
     for uri in {draft.model_uri, draft.head_uri} - {None}:
         bucket, prefix = split_uri(str(uri))

@@ -106,9 +106,9 @@ def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
         ServiceFault: the API did not answer.
     """
     return tuple(
-        Price(name, (found if found.fresh else ask_list(session, name, draft.region)).why)
+        Price(name, (listed if listed.fresh else ask_list(session, name, draft.region)).why)
         for name in draft.instance_types
-        for found in [draft.listed_price(name)]
+        for listed in [draft.listed_price(name)]
     )
 
 
@@ -317,8 +317,8 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
     )
     # The licence matters where a head is staged. The context is compared with the endpoint's own.
     elsewhere = ("licence", "context")
-    kept = tuple(fault for fault in report.faults if fault.check not in elsewhere)
-    return HeadLook(uri, "files", kept, report.context, report.vllm)
+    own_faults = tuple(fault for fault in report.faults if fault.check not in elsewhere)
+    return HeadLook(uri, "files", own_faults, report.context, report.vllm)
 
 
 def generation(session: Session, draft: Draft) -> GenerationDefaults:

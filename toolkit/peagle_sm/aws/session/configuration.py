@@ -29,7 +29,7 @@ _METADATA = "the EC2 metadata service (AWS_EC2_METADATA_SERVICE_ENDPOINT, AWS_ME
 _PROXY = "the proxy (HTTPS_PROXY, HTTP_PROXY) or endpoint_url"
 _CA_BUNDLE = "ca_bundle (AWS_CA_BUNDLE, REQUESTS_CA_BUNDLE)"
 
-# Credential provider or fetcher of botocore: its setting, and what that may be.
+# Credential provider or fetcher of botocore: its setting, and the values that the setting may have.
 _PROVIDERS: dict[str, tuple[str, str]] = {
     "ProcessProvider": (
         "credential_process",
@@ -156,7 +156,7 @@ def configuration_error(error: Exception, profile: str | None) -> CredentialsErr
 
 
 def _of_setting(error: Exception, frames: list[FrameType], profile: str | None) -> CredentialsError | None:
-    """Of Python's own exceptions: those that botocore raises while it reads a setting."""
+    """Map an exception of Python's own that botocore raised while it read a setting."""
     for frame in frames:
         if frame.f_code.co_qualname in _ADDRESS_CODE:
             url = str(frame.f_locals.get(_ADDRESS_CODE[frame.f_code.co_qualname]))
@@ -187,7 +187,7 @@ def _wrong_url(error: Exception, url: str, profile: str | None) -> CredentialsEr
 
 
 def _wrong_address(error: Exception, profile: str | None) -> CredentialsError | None:
-    """Of the errors of connections: a CA file that cannot be read, and an address that is not a URL."""
+    """Map a connection error: a CA file that cannot be read, or an address that is not a URL."""
     address = str(getattr(error, "kwargs", {}).get("endpoint_url", "http://"))
     if isinstance(error, known.EndpointConnectionError) and not address.startswith(("http://", "https://")):
         return _wrong_url(error, address, profile)
@@ -234,7 +234,7 @@ def _step_of(error: Exception, profile: str | None) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Return the error's words; the parser's line number with those of a config file."""
+    """Return the error's message; for a config file with the parser's line number."""
     detail = getattr(error, "kwargs", {}).get("error") or error.__context__
     words = str(error).strip().rstrip(".") or type(error).__name__
     if isinstance(error, EOFError):

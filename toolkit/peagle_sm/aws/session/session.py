@@ -33,7 +33,7 @@ RUNTIME_READ_TIMEOUT_S = 490
 LAMBDA_READ_TIMEOUT_S = 300
 # A recording waits for KMS in the thread that writes its records.
 KMS_READ_TIMEOUT_S = 10
-# A price only decorates a result, so nobody waits for it.
+# A price only decorates a result, so a call waits only briefly for it.
 PRICE_TIMEOUT_S = 5
 _READ_TIMEOUTS_S = {
     "kms": KMS_READ_TIMEOUT_S,
@@ -113,8 +113,8 @@ def _utc_now() -> datetime:
 class Session:
     """A boto3 session with a fixed region, cached clients and mapped errors.
 
-    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is why the
-    price list did not answer this session, which then does not ask again.
+    ``price_file`` is where AWS's prices are kept for a day (None: nowhere); ``price_trouble`` is the
+    error of the price list; after it the session does not call the list again.
     """
 
     def __init__(
@@ -347,8 +347,8 @@ class Session:
         """Return the flags of a command line with the same target; starts with a blank."""
         if self.local is not None:
             return f" --local-port {urlsplit(self.local.endpoint_url).port}"
-        named = "" if self.profile in (None, "default") else f" --profile {self.profile}"
-        return f"{named} --region {self.region}"
+        profile = "" if self.profile in (None, "default") else f" --profile {self.profile}"
+        return f"{profile} --region {self.region}"
 
 
 def make_session(
@@ -410,10 +410,10 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
     if isinstance(boto3_session, _LocalClients):
         return _local_session(None, boto3_session.target)
     region = region or getattr(guest, "boto_region_name", None)
-    kept = _price_file()
+    prices = _price_file()
     if region:
-        return Session(boto3_session, region, price_file=kept)
-    return Session.from_boto3(boto3_session, price_file=kept)
+        return Session(boto3_session, region, price_file=prices)
+    return Session.from_boto3(boto3_session, price_file=prices)
 
 
 def session_of(thing: Any) -> Session | None:

@@ -15,7 +15,7 @@ from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_FOLDERS = ("how-to", "reference", "explanation", "tutorials")  # of two pages of one name, the first counts
+_FOLDERS = ("how-to", "reference", "explanation", "tutorials")  # of two pages with one name, the first counts
 
 
 @click.command("help", cls=Command)
@@ -54,7 +54,11 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
 def _pages() -> dict[str, Path]:
     """Find the pages by folder and name, in the wheel or in the checkout."""
     root = next(
-        (each for each in (_PACKAGE / "_docs", _PACKAGE.parents[1] / "docs") if (each / "how-to").is_dir()),
+        (
+            folder
+            for folder in (_PACKAGE / "_docs", _PACKAGE.parents[1] / "docs")
+            if (folder / "how-to").is_dir()
+        ),
         None,
     )
     if root is None:

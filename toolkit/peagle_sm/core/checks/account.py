@@ -119,12 +119,12 @@ def role_account(draft: Draft) -> Findings:
     arns = {field: getattr(draft.spec, field) for field in fields}
     accounts = {field: arn.split(":")[4] for field, arn in arns.items() if arn is not None}
     if len(set(accounts.values())) > 1:
-        found = " and ".join(accounts.values())
-        yield f"{' and '.join(fields)}: found accounts {found}; allowed: one account"
+        account_ids = " and ".join(accounts.values())
+        yield f"{' and '.join(fields)}: found accounts {account_ids}; allowed: one account"
     elif draft.context.stack is not None and draft.context.account != PLACEHOLDER_ACCOUNT:
-        for field, other in accounts.items():
-            if other != draft.context.account:
-                yield f"{field}: found account {other}; the stack is for account {draft.context.account}"
+        for field, account_id in accounts.items():
+            if account_id != draft.context.account:
+                yield f"{field}: found account {account_id}; the stack is for account {draft.context.account}"
 
 
 @check(

@@ -142,18 +142,18 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
 def _inside(field: str, name: str, value: Mapping[str, Any], version: Version | None) -> Iterator[Finding]:
     """Find fields of a JSON argument that vLLM's config class does not have, and values it does not take."""
     severity: Severity = "error" if version is not None else "warning"
-    for key, given, allowed in load_arguments().wrong_fields(name, value, version):
-        if given is None:
+    for key, wrong_value, allowed in load_arguments().wrong_fields(name, value, version):
+        if wrong_value is None:
             hint = suggest(key, allowed.split(", "))
             yield Finding(severity, f"{field}.{key}: vLLM has no such field.{hint} It has: {allowed}")
         else:
-            yield Finding(severity, f"{field}.{key}: found {show(given)}; allowed: {allowed}")
+            yield Finding(severity, f"{field}.{key}: found {show(wrong_value)}; allowed: {allowed}")
     if name == "override_generation_config":
-        for key, given, allowed in wrong_defaults(value):
+        for key, wrong_value, allowed in wrong_defaults(value):
             yield Finding(
                 "error",
-                f"{field}.{key}: found {show(given)}; allowed: {allowed}, else vLLM refuses each request "
-                "that does not set its own",
+                f"{field}.{key}: found {show(wrong_value)}; allowed: {allowed}, else vLLM refuses each "
+                "request that does not set its own",
             )
 
 
@@ -192,12 +192,12 @@ def _depending(draft: Draft) -> Iterator[Finding]:
     """Find arguments that need another one, or exclude it (cli_args.py, validate_parsed_serve_args)."""
     values = {name: value for name, value in environment(draft).items() if value.lower() != "false"}
     for field, name, value in given_arguments(draft):
-        other = _NEEDS.get(name)
-        if value is True and other is not None and variable_of(other) not in values:
+        needed = _NEEDS.get(name)
+        if value is True and needed is not None and variable_of(needed) not in values:
             yield Finding(
                 "error",
-                f"{field}: found true without {other}; vLLM ends at the start",
-                f"Set serving.extra_args.{other}, or remove {name}.",
+                f"{field}: found true without {needed}; vLLM ends at the start",
+                f"Set serving.extra_args.{needed}, or remove {name}.",
             )
         excluded = _EXCLUDES.get(name)
         if value is True and excluded is not None and variable_of(excluded) in values:
@@ -217,7 +217,7 @@ def _unknown_variables(draft: Draft) -> Iterator[Finding]:
             continue
         if not _own_name(name) and variable not in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
             # argparse completes the beginning of a name
-            ends = arguments.covers(version) and not any(each.startswith(name) for each in names)
+            ends = arguments.covers(version) and not any(known_name.startswith(name) for known_name in names)
             yield Finding(
                 "error" if ends else "warning",
                 f"serving.env.{variable}: --{name.replace('_', '-')} is not a known argument of vLLM."
@@ -485,10 +485,10 @@ def speculation_conflicts(draft: Draft) -> Findings:
 )
 def generation_defaults(fact: GenerationDefaults, draft: Draft) -> Findings:
     """A min_p in the generation_config.json of the weights, together with speculation."""
-    given = {name: value for _, name, value in given_arguments(draft)}
-    override = given.get("override_generation_config")
+    arguments = {name: value for _, name, value in given_arguments(draft)}
+    override = arguments.get("override_generation_config")
     replaced = isinstance(override, Mapping) and "min_p" in override
-    if given.get("generation_config", "auto") not in ("auto", MODEL_MOUNT):
+    if arguments.get("generation_config", "auto") not in ("auto", MODEL_MOUNT):
         return
     for name, value, allowed in wrong_defaults(fact.values):
         if not isinstance(override, Mapping) or name not in override:
@@ -516,17 +516,17 @@ def pipeline_stages(draft: Draft) -> Findings:
     """Pipeline stages together with a draft head."""
     if not draft.speculating or draft.pipeline_stages == 1:
         return
-    found = f"pipeline_parallel_size: found {draft.pipeline_stages} with mode {draft.mode}"
+    message = f"pipeline_parallel_size: found {draft.pipeline_stages} with mode {draft.mode}"
     image = draft.image.version_text if draft.image else "unknown"
     version = draft.image.version if draft.image else None
     if draft.mode == "p-eagle":
-        yield f"{found}; allowed: 1, since only vLLM's V1 model runner has P-EAGLE, and without stages"
+        yield f"{message}; allowed: 1, since only vLLM's V1 model runner has P-EAGLE, and without stages"
     elif version is not None and version < version_of(_EAGLE3_STAGES):
-        yield f"{found}; allowed below vLLM {_EAGLE3_STAGES}: 1; the image has {image}"
+        yield f"{message}; allowed below vLLM {_EAGLE3_STAGES}: 1; the image has {image}"
     elif environment(draft).get(RUNNER_VARIABLE) == "0":
         yield Finding(
             "error",
-            f"{found}; allowed with {RUNNER_VARIABLE} 0, the V1 model runner: 1",
+            f"{message}; allowed with {RUNNER_VARIABLE} 0, the V1 model runner: 1",
             f"Set serving.env.{RUNNER_VARIABLE}: '1', or remove pipeline_parallel_size.",
         )
 

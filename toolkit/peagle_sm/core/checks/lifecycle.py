@@ -113,20 +113,20 @@ def price(draft: Draft) -> Findings:
     if cost.at_most:
         yield f"SageMaker's price is not known; an upper bound counts: {cost.source}{_why_not_listed(draft)}"
     for name in () if draft.context.local else draft.instance_types:
-        counted, given = draft.price(name), draft.spec.lifecycle.usd_per_hour
+        counted, spec_price = draft.price(name), draft.spec.lifecycle.usd_per_hour
         if counted is None:
             continue
         listed = draft.listed_price(name)
         if name in draft.context.prices and not listed.fresh and counted.kind == "sagemaker":
             yield Finding("info", f"{listed.why.rstrip('.')}; counted: {counted}")
         if (
-            given is not None
+            spec_price is not None
             and counted.kind == "sagemaker"
-            and abs(given - counted.usd_per_hour) > _PRICE_OFF
+            and abs(spec_price - counted.usd_per_hour) > _PRICE_OFF
         ):
             yield Finding(
                 "warning",
-                f"lifecycle.usd_per_hour: found {given:g}; "
+                f"lifecycle.usd_per_hour: found {spec_price:g}; "
                 f"counted: {counted.usd_per_hour:g} USD/hour, {counted}",
                 "Correct lifecycle.usd_per_hour, or remove it.",
             )

@@ -256,9 +256,9 @@ def draft_target(draft: Draft) -> Findings:
     name, image = draft.model.architecture, draft.image
     if not draft.speculating or name not in _WITHOUT_EAGLE3:
         return
-    read = image is not None and image.version is not None and image.version <= version_of(_LAST_READ)
+    was_read = image is not None and image.version is not None and image.version <= version_of(_LAST_READ)
     yield Finding(
-        "error" if read else "warning",
+        "error" if was_read else "warning",
         f"speculation.mode: found {draft.mode}; vLLM {_LAST_READ} runs {name} without draft heads",
     )
 

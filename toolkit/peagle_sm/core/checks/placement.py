@@ -73,8 +73,8 @@ def unused_gpus(draft: Draft) -> int:
     """Return the unused GPUs of one instance of the first type; 0 if unknown."""
     entry = draft.instance(draft.instance_types[0])
     serving = draft.spec.serving
-    used = draft.gpus_per_replica * serving.data_parallel_size
-    return max(0, entry.gpu_count - used) if entry else 0
+    used_gpus = draft.gpus_per_replica * serving.data_parallel_size
+    return max(0, entry.gpu_count - used_gpus) if entry else 0
 
 
 def _family(name: str) -> str:
@@ -230,13 +230,13 @@ def instance_unlisted(draft: Draft) -> Findings:
     """An instance type that AWS has for endpoints, but the catalogue does not."""
     if draft.context.local:
         return
-    known, ami = known_instance_types(), host_ami(draft)
+    hosted_types, ami = known_instance_types(), host_ami(draft)
     entry = draft.catalog.images.amis.get(ami or "")
     driver = entry.driver if entry else None
     chosen = f"host AMI {ami} (driver {driver})" if ami else "AWS's default host AMI"
     for name in draft.instance_types:
         family = _family(name)
-        if name not in known or draft.instance(name) is not None or not family.startswith(("g", "p")):
+        if name not in hosted_types or draft.instance(name) is not None or not family.startswith(("g", "p")):
             continue
         gpu, architecture, least = _OTHER_GPUS.get(family, ("its GPUs", "unknown", 0))
         yield Finding(
@@ -304,21 +304,21 @@ def _every_gpu(draft: Draft) -> Edits:
 def gpus(draft: Draft) -> Findings:
     """Unused GPUs, or more GPUs requested than the instance has."""
     serving = draft.spec.serving
-    wanted = draft.gpus_per_replica * serving.data_parallel_size
+    needed_gpus = draft.gpus_per_replica * serving.data_parallel_size
     names = ["tensor_parallel_size", *(["pipeline_parallel_size"] if draft.pipeline_stages > 1 else [])]
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is None:
             continue
-        if wanted > max(entry.gpu_count, 1):
+        if needed_gpus > max(entry.gpu_count, 1):
             yield Finding(
                 "error",
-                f"serving: {' x '.join([*names, 'data_parallel_size'])} is {wanted}; "
+                f"serving: {' x '.join([*names, 'data_parallel_size'])} is {needed_gpus}; "
                 f"{name} has {entry.gpu_count} GPUs",
                 f"Lower {', '.join(names)} or data_parallel_size.",
             )
-        elif entry.gpu_count > wanted:
-            idle = entry.gpu_count - wanted
+        elif entry.gpu_count > needed_gpus:
+            idle = entry.gpu_count - needed_gpus
             yield Finding(
                 "warning", f"{idle} of the {entry.gpu_count} GPUs of {name} would be billed and unused"
             )

@@ -89,9 +89,9 @@ def engine_needs(
     """
     formats, kind = load_head_formats(), kind_of(config)
     for name, since in formats.fields.items():
-        first = since[kind]
-        if config.get(name) and first:
-            yield first, name
+        first_version = since[kind]
+        if config.get(name) and first_version:
+            yield first_version, name
     entry = formats.architectures.get(formats.loaded_as(architecture))
     if entry is not None and entry.since:
         yield entry.since, f"{architecture} heads"
@@ -138,7 +138,7 @@ def rope_settings(layer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     rope = layer.get("rope_scaling") or layer.get("rope_parameters")  # Transformers prefers it, too
     if not isinstance(rope, Mapping):
         return
-    by_layer = [each for each in rope.values() if isinstance(each, Mapping)]
+    by_layer = [settings for settings in rope.values() if isinstance(settings, Mapping)]
     yield from by_layer or [rope]
 
 

@@ -273,17 +273,19 @@ def _aux_states(layer: Config, eagle: Config, ids: tuple[Any, ...], family: str)
 def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | None, str, list[Finding]]:
     if is_speculators(config):
         kind = layer.get("model_type", "llama")
-        own = config.get("model_type")
-        if own not in (None, "speculators"):
+        model_type = config.get("model_type")
+        if model_type not in (None, "speculators"):
             allowed = "speculators, or none; with another one vLLM does not read the speculators format"
-            return None, "", [_model_type(own, allowed, "Remove model_type from config.json.")]
+            return None, "", [_model_type(model_type, allowed, "Remove model_type from config.json.")]
         if kind in ("llama", "qwen3"):
             return kind, f"speculators {config['speculators_model_type']}, {kind}", []
         message = f"transformer_layer_config.model_type: found {kind!r}; allowed: llama, qwen3"
         return None, "", [error_finding("format", message)]
-    formats, named = load_head_formats(), config.get("architectures")
-    names = [str(name) for name in named] if isinstance(named, list) else []
-    name = next((each for each in names if formats.loaded_as(each) in formats.architectures), None)
+    formats, listed = load_head_formats(), config.get("architectures")
+    names = [str(name) for name in listed] if isinstance(listed, list) else []
+    name = next(
+        (candidate for candidate in names if formats.loaded_as(candidate) in formats.architectures), None
+    )
     kind = str(config.get("model_type", ""))
     if name is None or kind == "eagle" or kind.endswith("_mtp"):
         return None, "".join(names[:1]), [_refused_architecture(names, kind)]
@@ -299,14 +301,14 @@ def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | 
 
 def _model_type_fault(config: Config) -> Finding | None:
     """Return the error of a model_type with which vLLM does not load the config as it is."""
-    known = load_head_formats().model_types
+    allowed_types = load_head_formats().model_types
     kind = config.get("model_type")
     step = "Set model_type: llama if its weights have the layout of vLLM's Llama head."
-    return None if kind in known else _model_type(kind, ", ".join(known), step)
+    return None if kind in allowed_types else _model_type(kind, ", ".join(allowed_types), step)
 
 
-def _model_type(found: Any, allowed: str, step: str) -> Finding:
-    return error_finding("format", f"model_type: found {found!r}; allowed: {allowed}", step)
+def _model_type(value: Any, allowed: str, step: str) -> Finding:
+    return error_finding("format", f"model_type: found {value!r}; allowed: {allowed}", step)
 
 
 def _refused_architecture(names: Sequence[str], kind: str) -> Finding:
@@ -414,11 +416,11 @@ def _eagle_faults(config: Config) -> Iterator[Finding]:
         yield error_finding("config", f"eagle_config: found {eagle!r:.60}; allowed: a mapping of fields")
     elif eagle:
         key = "eagle_aux_hidden_state_layer_ids"
-        own, nested = config.get(key), eagle.get(key)
-        if own and nested and own != nested:
+        top, nested = config.get(key), eagle.get(key)
+        if top and nested and top != nested:
             yield error_finding(
                 "aux-layers",
-                f"{key}: found {own!r:.60}, and {nested!r:.60} in eagle_config; vLLM reads the first",
+                f"{key}: found {top!r:.60}, and {nested!r:.60} in eagle_config; vLLM reads the first",
                 "Write the layers that the head was trained with in both places.",
             )
 

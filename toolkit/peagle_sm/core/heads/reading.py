@@ -81,7 +81,12 @@ def code_faults(name: str, config: Any, files: Collection[str] = ()) -> Iterator
     if not table:
         return
     values = table.values() if isinstance(table, Mapping) else [table]
-    classes = [each for value in values for each in (value if isinstance(value, list) else [value]) if each]
+    classes = [
+        reference
+        for value in values
+        for reference in (value if isinstance(value, list) else [value])
+        if reference
+    ]
     for value in classes:
         module = str(value).rpartition(".")[0].replace(".", "/")
         if not isinstance(value, str) or "--" in value or f"{module}.py" in files:

@@ -1,6 +1,6 @@
 """Values of a head's weights: not-a-number, infinity, all zeros. Pure.
 
-vLLM loads such weights without a message, and the head's drafts are never accepted. Files are read in pieces.
+vLLM loads such weights without a message, and then accepts none of the drafts. Files are read in pieces.
 A piece is tested as one large integer, which needs no array library: 100 MB take less than a second.
 """
 

@@ -241,7 +241,7 @@ def related(prompts: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
 
 
 def _group_of(prompts: Sequence[LearnPrompt], kept: Sequence[LearnPrompt] | None = None) -> PromptGroup:
-    key = min(_dialogue_key(each) for each in prompts)
+    key = min(_dialogue_key(prompt) for prompt in prompts)
     return PromptGroup(key, tuple(prompts if kept is None else kept))
 
 
@@ -256,17 +256,17 @@ def _related(prompts: Sequence[LearnPrompt]) -> tuple[Together, set[int]]:
         for key in (("first", first_turn(prompt.body)), ("given", prompt.conversation)):
             if key[1]:
                 dialogues.join(seen.setdefault((key[0], key[1]), place), place)
-    for one, other in beginnings([None if each.is_chat else user_text(each.body) for each in prompts]):
-        dialogues.join(one, other)
+    for left, right in beginnings([None if each.is_chat else user_text(each.body) for each in prompts]):
+        dialogues.join(left, right)
     together = Together(len(prompts))
     for place in range(len(prompts)):
         together.join(dialogues.of(place), place)
     left_out: set[int] = set()
-    for one, other, are_wholes in _alike(prompts):
-        earlier, later = sorted((one, other))
+    for left, right, are_wholes in _alike(prompts):
+        earlier, later = sorted((left, right))
         if are_wholes and dialogues.of(earlier) != dialogues.of(later) and earlier not in left_out:
             left_out.add(later)
-        together.join(one, other)
+        together.join(left, right)
     return together, left_out
 
 
@@ -399,9 +399,9 @@ def _drawn(
 ) -> tuple[tuple[PromptGroup, ...], tuple[PromptGroup, ...]]:
     """Draw a share of the conversations, and return them and the rest; each has a least number."""
     drawn = sorted(conversations, key=lambda each: (_draw(seed, each.key), each.key))
-    wanted = sum(_draw(seed, each.key) < share for each in drawn)
-    wanted = min(max(wanted, least), len(drawn) - least_rest)
-    return tuple(drawn[:wanted]), tuple(drawn[wanted:])
+    count = sum(_draw(seed, each.key) < share for each in drawn)
+    count = min(max(count, least), len(drawn) - least_rest)
+    return tuple(drawn[:count]), tuple(drawn[count:])
 
 
 def _apart(conversations: Sequence[PromptGroup], others: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
@@ -430,13 +430,3 @@ def _digest(seed: int, key: str) -> bytes:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def without_names(prompt: LearnPrompt) -> LearnPrompt:
-    """Return a prompt without the fields that name a person or an account."""
-    body = {
-        name: value
-        for name, value in prompt.body.items()
-        if name not in ("user", "metadata", "safety_identifier")
-    }
-    return replace(prompt, body=body)

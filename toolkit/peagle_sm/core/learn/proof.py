@@ -70,8 +70,8 @@ class SetEvidence:
     """What was measured on one set of prompts; None where it was not.
 
     Lengths are acceptance lengths: tokens for each pass of the target. ``failed`` requests are the
-    candidate's, ``serving_failed`` those of the serving head: either is left out, and what fails is no
-    random choice. ``identical`` of ``compared`` answers equal those of the serving head.
+    candidate's, ``serving_failed`` those of the serving head: either is left out, and failures are not
+    random. ``identical`` of ``compared`` answers equal those of the serving head.
     """
 
     prompts: int
@@ -225,13 +225,13 @@ def _set_reasons(name: str, found: SetEvidence | None) -> Iterator[str]:
         yield f"{name} prompts: {found.serving_failed:,} requests of the serving head failed"
     units = found.prompts if found.conversations is None else found.conversations
     if units < FEWEST_CONVERSATIONS:
-        what = f"{found.prompts}" if found.conversations is None else f"{units} conversations"
-        yield f"{name} prompts: {what} were measured; at least {FEWEST_CONVERSATIONS} are needed"
+        measured = f"{found.prompts}" if found.conversations is None else f"{units} conversations"
+        yield f"{name} prompts: {measured} were measured; at least {FEWEST_CONVERSATIONS} are needed"
     if found.acceptance is None:
         yield f"{name} prompts: the answers report no drafts, so the acceptance is not known"
-    for what, ratio in (("acceptance", found.acceptance), ("speed", found.speed)):
+    for metric, ratio in (("acceptance", found.acceptance), ("speed", found.speed)):
         if ratio is not None and not ratio.is_sound:
-            yield f"{name} prompts: the interval of the {what} ratio is not sound: {ratio}"
+            yield f"{name} prompts: the interval of the {metric} ratio is not sound: {ratio}"
     if found.speed is None:
         yield f"{name} prompts: the speed was not measured"
 

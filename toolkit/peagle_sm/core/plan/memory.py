@@ -165,7 +165,7 @@ def _computes_in_float32(draft: Draft, entry: InstanceEntry) -> bool:
         return False
     if entry.gpu_count == 0:
         return draft.model.number_type in FLOAT32
-    dtype = _given(draft, "dtype")
+    dtype = draft.argument("dtype")
     return dtype is not None and dtype[1] in FLOAT32
 
 
@@ -231,22 +231,17 @@ class CacheLimit:
 
 def human_integer(text: str) -> int | None:
     """Return the whole number of vLLM's "2k" (2,000) or "2K" (2,048); None if it is not one."""
-    found = re.fullmatch(r"(\d+)(\.\d+)?([kKmMgGtT])?", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+)(\.\d+)?([kKmMgGtT])?", text.strip())
+    if match is None:
         return None
-    whole, fraction, unit = found.groups()
+    digits, fraction, unit = match.groups()
     if fraction and (unit is None or unit.isupper()):
         return None
     return (
-        int(float(whole + (fraction or "")) * _UNITS[unit]) if fraction else int(whole) * _UNITS.get(unit, 1)
+        int(float(digits + (fraction or "")) * _UNITS[unit])
+        if fraction
+        else int(digits) * _UNITS.get(unit, 1)
     )
-
-
-def _given(draft: Draft, name: str) -> tuple[str, Any] | None:
-    serving, variable = draft.spec.serving, f"SM_VLLM_{name.upper()}"
-    if name in serving.extra_args:
-        return f"serving.extra_args.{name}", serving.extra_args[name]
-    return (f"serving.env.{variable}", serving.env[variable]) if variable in serving.env else None
 
 
 def cache_limit(draft: Draft, tokens: int, needed_gb: float) -> CacheLimit | None:
@@ -257,27 +252,27 @@ def cache_limit(draft: Draft, tokens: int, needed_gb: float) -> CacheLimit | Non
         tokens: max_model_len.
         needed_gb: KV cache of one sequence of that length.
     """
-    given = _given(draft, "kv_cache_memory_bytes")
-    size = human_integer(str(given[1])) if given else None
+    setting = draft.argument("kv_cache_memory_bytes")
+    size = human_integer(str(setting[1])) if setting else None
     limits = []
-    if given and size is not None:
-        limits.append(CacheLimit(given[0], size * draft.gpus_per_replica / 1e9, reserved=True))
-    given = _given(draft, "num_gpu_blocks_override")
-    blocks = human_integer(str(given[1])) if given else None
-    if given and blocks is not None and draft.model.attention:
-        _, block = _given(draft, "block_size") or ("", _BLOCK)
+    if setting and size is not None:
+        limits.append(CacheLimit(setting[0], size * draft.gpus_per_replica / 1e9, reserved=True))
+    setting = draft.argument("num_gpu_blocks_override")
+    blocks = human_integer(str(setting[1])) if setting else None
+    if setting and blocks is not None and draft.model.attention:
+        _, block = draft.argument("block_size") or ("", _BLOCK)
         size = human_integer(str(block)) or _BLOCK
         groups = [min(tokens, group.window or tokens) for group in draft.model.attention]
         needed = sum(math.ceil(length / size) for length in groups)
-        limits.append(CacheLimit(given[0], needed_gb * blocks / needed))
+        limits.append(CacheLimit(setting[0], needed_gb * blocks / needed))
     return min(limits, key=lambda limit: limit.given_gb, default=None)
 
 
 def offloaded_gb(draft: Draft, entry: InstanceEntry) -> float:
     """Return the weights of a replica that `cpu_offload_gb` keeps in host memory, in GB of 10^9 bytes."""
-    given = _given(draft, "cpu_offload_gb")
+    setting = draft.argument("cpu_offload_gb")
     try:
-        size = float(str(given[1])) if given and entry.gpu_count else 0.0
+        size = float(str(setting[1])) if setting and entry.gpu_count else 0.0
     except ValueError:
         return 0.0
     return max(0.0, size) * _GIB * draft.gpus_per_replica if math.isfinite(size) else 0.0

@@ -262,7 +262,7 @@ def _schedule(draft: Draft) -> list[Request]:
             component_schedule(draft.spec.name, parameters, draft.spec.name),
             parameters,
         ]
-    return [Request("scheduler", "create_schedule", each) for each in schedules]
+    return [Request("scheduler", "create_schedule", schedule) for schedule in schedules]
 
 
 def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from peagle_sm.core.catalog import (
     GPU_OVERHEAD_GB,
@@ -183,8 +184,8 @@ class Draft:
 
     def price(self, name: str) -> PriceEntry | None:
         """Return the hosting price of one instance that counts; None if none is known."""
-        given = self.spec.lifecycle.usd_per_hour
-        return choose_price(name, self.region, self.catalog, self.listed_price(name), given)
+        spec_price = self.spec.lifecycle.usd_per_hour
+        return choose_price(name, self.region, self.catalog, self.listed_price(name), spec_price)
 
     @property
     def pipeline_stages(self) -> int:
@@ -198,9 +199,16 @@ class Draft:
         return self.spec.serving.tensor_parallel_size * self.pipeline_stages * context
 
     def _size(self, name: str) -> int:
-        serving = self.spec.serving
-        given = str(serving.extra_args.get(name, serving.env.get(f"SM_VLLM_{name.upper()}", 1)))
-        return int(given) if given.isdigit() and int(given) > 0 else 1
+        _, value = self.argument(name) or ("", 1)
+        text = str(value)
+        return int(text) if text.isdigit() and int(text) > 0 else 1
+
+    def argument(self, name: str) -> tuple[str, Any] | None:
+        """Return the field and the value of an engine argument in the spec; None if the spec lacks it."""
+        serving, variable = self.spec.serving, f"SM_VLLM_{name.upper()}"
+        if name in serving.extra_args:
+            return f"serving.extra_args.{name}", serving.extra_args[name]
+        return (f"serving.env.{variable}", serving.env[variable]) if variable in serving.env else None
 
     def instance(self, name: str) -> InstanceEntry | None:
         """Return the catalogue's entry of an instance type."""
@@ -238,20 +246,20 @@ class _Resolver:
             )
 
     def _name_unknown_sizes(self) -> None:
-        """Name what is missing of the spec's own model."""
-        own, model = self.spec.own_model, self.model
-        if own is None or model.weights_gb is not None:
+        """Report the facts that are missing for the spec's own model."""
+        own_model, model = self.spec.own_model, self.model
+        if own_model is None or model.weights_gb is not None:
             return
-        if own.config is None:
+        if own_model.config is None:
             self._miss(
                 "model.config",
-                f"model.config: found nothing; the sizes of {own.name} are read from its config.json",
+                f"model.config: found nothing; the sizes of {own_model.name} are read from its config.json",
                 "Set model.config to its folder, s3://… or OWNER/NAME on the hub.",
             )
         elif model.config_place is None:
             self._miss(
                 "model.config",
-                f"model.config: {own.config} was not read: this plan makes no call to AWS or the hub",
+                f"model.config: {own_model.config} was not read: this plan makes no call to AWS or the hub",
                 "Download its config.json and model.safetensors.index.json into a folder beside the spec, "
                 "and give the folder as model.config.",
             )
@@ -319,15 +327,15 @@ class _Resolver:
             of_mode = sorted(
                 n for n, h in self.catalog.heads_for(spec.model_name).items() if h.method == mode
             )
-            known = (
+            known_heads = (
                 f"known for {spec.model_name}: {', '.join(of_mode)}"
                 if of_mode
                 else "none is in the catalogue"
             )
             needed = (
-                f"mode {mode} needs an explicit draft head ({known})"
+                f"mode {mode} needs an explicit draft head ({known_heads})"
                 if mode == "eagle3"
-                else f"no {mode} head is known for model {spec.model_name!r} ({known})"
+                else f"no {mode} head is known for model {spec.model_name!r} ({known_heads})"
             )
             # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
             if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
@@ -365,8 +373,8 @@ class _Resolver:
             return HeadSize(head.weights_gb)
         if mode in self.model.most_head_gb:
             return HeadSize(self.model.most_head_gb[mode], "upper estimate, its files were not read")
-        others = self.catalog.heads_for(self.spec.model_name).values()
-        largest = max((other.weights_gb or 0.0 for other in others), default=0.0)
+        known_heads = self.catalog.heads_for(self.spec.model_name).values()
+        largest = max((known_head.weights_gb or 0.0 for known_head in known_heads), default=0.0)
         if largest:
             return HeadSize(largest, f"size unknown, counted as the largest known of {self.spec.model_name}")
         return HeadSize(0.0, "size unknown, counted as 0")
@@ -384,8 +392,8 @@ class _Resolver:
 
         If the spec has no tensor parallel size, the one with which it fits there becomes the spec's.
         """
-        given = "tensor_parallel_size" in self.spec.serving.model_fields_set
-        sizes = (self.spec.serving.tensor_parallel_size,) if given else self._even_sizes()
+        size_given = "tensor_parallel_size" in self.spec.serving.model_fields_set
+        sizes = (self.spec.serving.tensor_parallel_size,) if size_given else self._even_sizes()
         instances = self.catalog.instances
         fitting = [(name, gpus) for name in instances for gpus in sizes if self._fits(name, gpus, head_gb)]
 
@@ -482,18 +490,18 @@ class _Resolver:
         if self.model.artifact in self.context.artifacts:
             return _prefix(self.context.artifacts[str(self.model.artifact)])
         if self.source == "container":
-            own = "the model's folder" if self.model.own else "the shipped stand-in target"
-            wanted = self.model.hub_id or own
+            unnamed = "the model's folder" if self.model.own else "the shipped stand-in target"
+            files = self.model.hub_id or unnamed
             self._miss(
                 "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",
-                self._staging(wanted, "model_uri"),
+                self._staging(files, "model_uri"),
             )
         return None
 
-    def _staging(self, wanted: str, field: str) -> str:
+    def _staging(self, files: str, field: str) -> str:
         """Return how to get the files into S3: one command for a model of the catalogue with its own head."""
-        by_hand = f"Copy {wanted} to your bucket and set {field}: s3://<bucket>/<prefix>/."
+        by_hand = f"Copy {files} to your bucket and set {field}: s3://<bucket>/<prefix>/."
         speculation = self.spec.speculation
         own_heads = (None, self.model.default_heads.get("p-eagle"))
         other_head = speculation.mode == "eagle3" or speculation.draft_head not in own_heads

@@ -104,18 +104,22 @@ class Scaling:
 
     def calls(self) -> tuple[Call, ...]:
         """Return the requests in order."""
-        service, put = "application-autoscaling", "put_scaling_policy"
-        both: tuple[Call, ...] = (
+        service, put_policy = "application-autoscaling", "put_scaling_policy"
+        requests: tuple[Call, ...] = (
             (service, "register_scalable_target", self.register()),
-            (service, put, self.tracking()),
+            (service, put_policy, self.tracking()),
         )
         if self.component is None:
-            return both
-        return (*both, (service, put, self.from_zero()), ("cloudwatch", "put_metric_alarm", self.alarm()))
+            return requests
+        return (
+            *requests,
+            (service, put_policy, self.from_zero()),
+            ("cloudwatch", "put_metric_alarm", self.alarm()),
+        )
 
 
 def policy_placeholder(policy: str) -> str:
-    """Return what a planned alarm names until AWS has chosen the policy's ARN."""
+    """Return the placeholder for a policy's ARN, which AWS chooses."""
     return f"<ARN of policy {policy}>"
 
 

@@ -408,7 +408,7 @@ class EndpointSpec(SpecPart):
         return self._locks.get(place)
 
     def locked_as(self, other: EndpointSpec) -> EndpointSpec:
-        """Return this spec with the locks, and what else was read, of the spec from which it was made."""
+        """Return this spec with the locks and own facts of the spec from which it was made."""
         copy = self.with_locks(other._locks)
         copy._own = other._own
         return copy
@@ -422,7 +422,7 @@ class EndpointSpec(SpecPart):
     @model_validator(mode="before")
     @classmethod
     def _head_in_s3(cls, data: Any) -> Any:
-        """Take a draft_head in S3 as head_uri, with the prefix's last folder as the head's name."""
+        """Read a draft_head in S3 as head_uri; the head's name is the prefix's last folder."""
         speculation = data.get("speculation") if isinstance(data, Mapping) else None
         if isinstance(speculation, SpeculationSpec):
             speculation = speculation.model_dump(exclude_unset=True)

@@ -40,11 +40,11 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """Return the types of a field: those of a union, without what annotates them."""
+    """Return the types of a field: the members of a union, without their annotations."""
     if get_origin(annotation) is Annotated:
         return _kinds(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return {kind for each in get_args(annotation) for kind in _kinds(each)}
+        return {kind for member in get_args(annotation) for kind in _kinds(member)}
     return {annotation}
 
 
@@ -120,16 +120,16 @@ _BASE_60 = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?")
 
 
 def _number(loader: UniqueKeys, node: yaml.ScalarNode) -> int | float:
-    """Read a number; raise ConstructorError at one that YAML 1.1 reads otherwise than a person does."""
-    whole = node.tag == "tag:yaml.org,2002:int"
-    value = loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
-    octal = whole and _OCTAL.fullmatch(node.value) and int(node.value) != value
+    """Read a number; raise ConstructorError if YAML 1.1 reads another number than a person would."""
+    is_integer = node.tag == "tag:yaml.org,2002:int"
+    value = loader.construct_yaml_int(node) if is_integer else loader.construct_yaml_float(node)
+    octal = is_integer and _OCTAL.fullmatch(node.value) and int(node.value) != value
     if octal or _BASE_60.fullmatch(node.value):
-        why = "a leading 0 makes it octal" if octal else "colons make it base 60"
+        reason = "a leading 0 makes it octal" if octal else "colons make it base 60"
         raise yaml.constructor.ConstructorError(
             None,
             None,
-            f"found {node.value}, which YAML reads as {value} ({why}); write the number that you mean, "
+            f"found {node.value}, which YAML reads as {value} ({reason}); write the number that you mean, "
             f'or the text "{node.value}" in quotes',
             node.start_mark,
         )
@@ -140,7 +140,7 @@ UniqueKeys.add_constructor("tag:yaml.org,2002:int", _number)
 UniqueKeys.add_constructor("tag:yaml.org,2002:float", _number)
 
 
-# Starts the tags of a union's members, which pydantic puts into the location of an error.
+# Begins the tags of a union's members. pydantic puts these tags into the location of an error.
 UNION_TAG = "|"
 
 # More than any spec has; nested aliases can expand to billions.
@@ -354,24 +354,24 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
         return culprit, named, f"Change {culprit!r}."
     options = allowed.split(", ") if error["type"] in ("literal_error", "enum") else []
     hint = suggest(error["input"], options) if isinstance(error["input"], str) and len(options) > 1 else ""
-    given = error["input"]
-    found = str(given).lower() if isinstance(given, bool) else "null" if given is None else show(given)
-    return field, f"{field}: found {found}; allowed: {allowed}.{hint}", _step(field, given, allowed)
+    value = error["input"]
+    shown = str(value).lower() if isinstance(value, bool) else "null" if value is None else show(value)
+    return field, f"{field}: found {shown}; allowed: {allowed}.{hint}", _step(field, value, allowed)
 
 
-def _step(field: str, given: Any, allowed: str) -> str:
+def _step(field: str, value: Any, allowed: str) -> str:
     """Return how to correct a field; quotes decide what YAML reads."""
-    if allowed == "a text" and isinstance(given, bool | int | float | dt.date):
-        reads = "it as a date" if isinstance(given, dt.date) else "it as a number"
-        if isinstance(given, bool):
+    if allowed == "a text" and isinstance(value, bool | int | float | dt.date):
+        reads = "it as a date" if isinstance(value, dt.date) else "it as a number"
+        if isinstance(value, bool):
             reads = "yes, no, on and off as true or false"
         return f"Put the value of {field!r} in quotes: YAML reads {reads}."
-    if allowed == "a list" and isinstance(given, bool | int | float | str):
-        return f"Write a list: {field.rpartition('.')[2]}: [{given}]."
-    if isinstance(given, str) and allowed in _KINDS.values():
-        number = re.fullmatch(r"\d+" if allowed == "a whole number" else r"\d+(\.\d+)?", given)
-        example = "true" if allowed == "true or false" else given if number else "8"
-        without = " without quotes" if _reads_as(given, allowed) else f" as {allowed}"
+    if allowed == "a list" and isinstance(value, bool | int | float | str):
+        return f"Write a list: {field.rpartition('.')[2]}: [{value}]."
+    if isinstance(value, str) and allowed in _KINDS.values():
+        number = re.fullmatch(r"\d+" if allowed == "a whole number" else r"\d+(\.\d+)?", value)
+        example = "true" if allowed == "true or false" else value if number else "8"
+        without = " without quotes" if _reads_as(value, allowed) else f" as {allowed}"
         return f"Write the value of {field!r}{without}, for example {example}."
     return f"Change {field!r}."
 

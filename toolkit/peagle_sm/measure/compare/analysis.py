@@ -200,7 +200,7 @@ STEP_TIME = tuple(rate - acceptance for rate, acceptance in zip(RATE, ACCEPTANCE
 class Ratios:
     """Ratio of the arms' rates and its two factors; ``units`` counts the units both arms share.
 
-    ``conversations`` counts those of the prompts; None if only cells are known.
+    ``conversations`` is the number of the prompts' conversations; None if only cells are known.
     """
 
     rate: Interval
@@ -241,12 +241,12 @@ Pairs = Mapping[Any, tuple[Cell, Cell]]
 
 
 def _rows(table: Pairs) -> Table:
-    """Sum the columns of each conversation: its turns resemble each other, so they are one unit."""
-    found: dict[Hashable, list[float]] = {}
+    """Sum the columns of each conversation. Its turns resemble each other, so they are one unit."""
+    sums: dict[Hashable, list[float]] = {}
     for unit, (faster, slower) in table.items():
         row, key = [*_columns(faster), *_columns(slower)], faster.conversation or unit
-        found[key] = [a + b for a, b in zip(found[key], row, strict=True)] if key in found else row
-    return found
+        sums[key] = [a + b for a, b in zip(sums[key], row, strict=True)] if key in sums else row
+    return sums
 
 
 def _columns(cell: Cell) -> tuple[float, float, float, float]:
@@ -315,18 +315,19 @@ def ratios_of(
         ValueError: the two sides share too little for an interval.
     """
 
-    def cells(side: ArmDeployments, each: Measured, by_prompt: bool) -> Cells:
-        arm = side.arms[each.deployment].name
-        records = each.requests(arm)
+    def cells(side: ArmDeployments, measurement: Measured, by_prompt: bool) -> Cells:
+        arm = side.arms[measurement.deployment].name
+        records = measurement.requests(arm)
         if by_prompt:
             return of_prompts(records, speculates=side.speculates)
         if whole_requests:
             return of_requests_in_blocks(records, speculates=side.speculates)
-        return of_blocks(records, each.windows(arm), speculates=side.speculates)
+        return of_blocks(records, measurement.windows(arm), speculates=side.speculates)
 
     def ratios(by_prompt: bool) -> Ratios:
         faster, slower = (
-            [cells(side, each, by_prompt) for each in measured] for side in (pair.faster, pair.slower)
+            [cells(side, measurement, by_prompt) for measurement in measured]
+            for side in (pair.faster, pair.slower)
         )
         return compare_cells(faster, slower, confidence=confidence)
 
@@ -359,9 +360,9 @@ class _Counts:
 def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
     """Count the conversations and the prompts that both arms of a pair answered: only these are compared."""
     shared: set[tuple[str, str]] = set()
-    for each in measured:
+    for measurement in measured:
         faster, slower = (
-            _answered_prompts(each.requests(side.arms[each.deployment].name))
+            _answered_prompts(measurement.requests(side.arms[measurement.deployment].name))
             for side in (pair.faster, pair.slower)
         )
         shared |= faster & slower
@@ -369,14 +370,14 @@ def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
 
 
 def _answered_prompts(records: Iterable[RequestRecord]) -> set[tuple[str, str]]:
-    """Return the prompts, each with its unit, of which an arm answered every turn."""
-    asked: dict[tuple[str, str], bool] = {}
+    """Return the prompts, each with its unit, whose turns an arm has all answered."""
+    answered_all: dict[tuple[str, str], bool] = {}
     for record in records:
         if record.phase == "measured":
             answered = record.error is None and bool(record.output_tokens)
             prompt = record.unit, record.prompt_id
-            asked[prompt] = asked.get(prompt, True) and answered
-    return {prompt for prompt, answered in asked.items() if answered}
+            answered_all[prompt] = answered_all.get(prompt, True) and answered
+    return {prompt for prompt, answered in answered_all.items() if answered}
 
 
 def ratios_of_requests(
@@ -453,7 +454,7 @@ Key = tuple[str, str, int]  #: a request's conversation, its prompt's id, and th
 
 
 def key_of(record: RequestRecord) -> Key:
-    """Return by what requests of two arms are the same."""
+    """Return the key that equal requests of two arms share."""
     return record.unit, record.prompt_id, record.turn
 
 
@@ -466,11 +467,11 @@ def alike_outputs(pair: Pair, measured: Sequence[Measured]) -> dict[Key, bool]:
 
 
 def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[Key, set[str]]:
-    found: dict[Key, set[str]] = {}
+    outputs: dict[Key, set[str]] = {}
     for each in measured:
         for record in _answered(each.requests(side.arms[each.deployment].name)):
-            found.setdefault(key_of(record), set()).add(record.output_sha256 or "")
-    return found
+            outputs.setdefault(key_of(record), set()).add(record.output_sha256 or "")
+    return outputs
 
 
 def _answered(records: Iterable[RequestRecord]) -> list[RequestRecord]:

@@ -165,11 +165,11 @@ def specs_of(
 
 
 def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:
-    known = catalog_for(base, catalog)
-    model = known.model(base.model_name)
+    full_catalog = catalog_for(base, catalog)
+    model = full_catalog.model(base.model_name)
     if mode in model.default_heads:
         return None  # the plan takes it
-    heads = [name for name, head in known.heads_for(base.model_name).items() if head.method == mode]
+    heads = [name for name, head in full_catalog.heads_for(base.model_name).items() if head.method == mode]
     if len(heads) == 1:
         return heads[0]
     if mode == "p-eagle" and (base.source or model.sources[0]) == "jumpstart":

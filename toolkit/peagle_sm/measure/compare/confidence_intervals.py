@@ -6,8 +6,8 @@ the logarithm:
 
 * over units (prompts, or time blocks): the delete-one jackknife, with Student's t for the *effective*
   number of units (Kish: the squared sum of the weights over the sum of their squares), since one answer of
-  1,024 tokens outweighs twenty answers of 30 tokens. A few units make the log ratio skewed: then its
-  spread is small just when it is far off, and an equal arm counts as better in 3.1% instead of 2.5%.
+  1,024 tokens outweighs twenty answers of 30 tokens. With few units the log ratio is skewed: its
+  spread is then small exactly when it is far off, and an equal arm counts as better in 3.1% instead of 2.5%.
   Johnson's correction of t for skewness (JASA 73, 1978) widens that end; it never narrows the other, since
   the skewness is itself an estimate;
 * over deployments: the spread of the log ratio from deployment to deployment, with Student's t;
@@ -112,7 +112,7 @@ class Spread:
     skewness: float = 0.0
 
     def widths(self, confidence: float) -> tuple[float, float]:
-        """Compute how far the interval reaches below and above the log ratio."""
+        """Compute the widths of the interval below and above the log ratio."""
         t = t_quantile(round(self.freedom, 3), confidence)
         shift = self.skewness * (1 + 2 * min(t, _MODERATE) ** 2) / 6
         error = math.sqrt(self.variance)
@@ -161,8 +161,8 @@ def over_units(rows: Sequence[Row], signs: Signs) -> Spread:
 
 def _weights(rows: Sequence[Row], signs: Signs) -> list[float]:
     """Return each unit's mean share of the columns with a sign; the shares sum to 1."""
-    used = [(column, total) for column, total in enumerate(_sums(rows, len(signs))) if signs[column]]
-    return [math.fsum(row[column] / total for column, total in used) / len(used) for row in rows]
+    signed = [(column, total) for column, total in enumerate(_sums(rows, len(signs))) if signs[column]]
+    return [math.fsum(row[column] / total for column, total in signed) / len(signed) for row in rows]
 
 
 def _effective(weights: Sequence[float]) -> float:
@@ -218,8 +218,8 @@ def widths(spreads: Sequence[Spread], confidence: float) -> tuple[float, float]:
     narrower interval that covers only 89% with two deployments (simulated): a spread that is small by chance
     contributes many degrees of freedom.
     """
-    each = [spread.widths(confidence) for spread in spreads]
-    return math.hypot(*(below for below, _ in each)), math.hypot(*(above for _, above in each))
+    reaches = [spread.widths(confidence) for spread in spreads]
+    return math.hypot(*(below for below, _ in reaches)), math.hypot(*(above for _, above in reaches))
 
 
 def ratio(tables: Sequence[Table], signs: Signs, confidence: float = CONFIDENCE) -> Interval:

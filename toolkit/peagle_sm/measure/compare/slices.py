@@ -191,7 +191,7 @@ def _prompts(records: Sequence[RequestRecord]) -> int:
 
 
 def _conversations(records: Sequence[RequestRecord]) -> int:
-    return len({one.unit for one in records})
+    return len({record.unit for record in records})
 
 
 def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: float) -> SliceRecord:
@@ -276,8 +276,8 @@ def _pair_record(
 def identity_share(alike: dict[Key, bool], confidence: float) -> Interval | None:
     """Compute the share of identical answers; turns of a conversation are one unit."""
     by_unit: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for (conversation, *_), same in alike.items():
-        by_unit[conversation][0] += same
+    for (conversation, *_), is_identical in alike.items():
+        by_unit[conversation][0] += is_identical
         by_unit[conversation][1] += 1
     if len(by_unit) < FEWEST_CONVERSATIONS:
         return None

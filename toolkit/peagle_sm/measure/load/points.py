@@ -122,9 +122,9 @@ def is_short(point: PointRecord) -> bool:
 
 
 def has_failed(point: PointRecord) -> bool:
-    """Decide whether so many requests failed that the rest is another workload than the other arm's.
+    """Decide whether so many requests failed that the two arms have answered different workloads.
 
-    What fails is no random choice: an arm that loses the prompts on which it is slow looks faster. In 2,000
+    Failures are not random: an arm that loses the prompts on which it is slow looks faster. In 2,000
     simulated runs of 64 prompts whose ratios vary by 20%, an equal arm is called faster in 2.7%, in 5.7% if
     it loses the very worst prompt, in 15% if it loses the worst three.
     """
@@ -149,7 +149,7 @@ class Separated:
 def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:
     """Apply the rule; a comparison is withheld if all points of one of its arms are withheld.
 
-    What makes a shown comparison doubtful becomes its ``doubt``: then it has no verdict.
+    A reason to doubt a comparison becomes its ``doubt``: then it has no verdict.
     """
     rows = with_doubts(points, comparisons)
     shown = tuple(point for point in points if not is_withheld(point.client))
@@ -166,45 +166,47 @@ def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[Compa
 def with_doubts(
     points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]
 ) -> tuple[ComparisonRecord, ...]:
-    """Return comparisons with what keeps each from having a verdict; those that have it are the same."""
-    given = tuple(comparisons)
-    doubts = [_doubt_of(row, points, given) for row in given]
+    """Return the comparisons, each with the reason if it has no verdict; the others are unchanged."""
+    rows = tuple(comparisons)
+    doubts = [_doubt_of(row, points, rows) for row in rows]
     return tuple(
         row if row.doubt == doubt else replace(row, doubt=doubt)
-        for row, doubt in zip(given, doubts, strict=True)
+        for row, doubt in zip(rows, doubts, strict=True)
     )
 
 
 def _doubt_of(
     row: ComparisonRecord, points: Sequence[PointRecord], rows: Sequence[ComparisonRecord]
 ) -> str | None:
-    """Say why a comparison has no verdict: one rule for text, JSON and pages."""
+    """Return why a comparison has no verdict: one rule for text, JSON and pages."""
     units = row.conversations if row.conversations is not None or row.over != "prompts" else row.units
     if units is not None and units < FEWEST_CONVERSATIONS:
         plural = "" if units == 1 else "s"
         return f"{units} conversation{plural}; a verdict needs {FEWEST_CONVERSATIONS}"
-    own = [each for each in points if each.load == row.load and each.arm in (row.faster, row.slower)]
-    if any(map(is_short, own)):
+    own_points = [
+        point for point in points if point.load == row.load and point.arm in (row.faster, row.slower)
+    ]
+    if any(map(is_short, own_points)):
         return "the window is too short"
-    failed = next((each for each in own if has_failed(each)), None)
+    failed = next((point for point in own_points if has_failed(point)), None)
     if failed is not None:
         count = sum(failed.errors.values())
         return f"{count} of {failed.requests} requests of {failed.arm} failed"
-    controls = [each for each in rows if each.control and each.load == row.load]
-    if not row.control and any(each.ratio.shown for each in controls):
+    controls = [other for other in rows if other.control and other.load == row.load]
+    if not row.control and any(control.ratio.shown for control in controls):
         return "the A/A control failed"
     return None
 
 
 def doubted_lines(comparisons: Iterable[ComparisonRecord]) -> list[str]:
     """Write the notes on comparisons of too few conversations; the other doubts have notes of their own."""
-    found: dict[str, dict[str, None]] = {}
+    loads_by_doubt: dict[str, dict[str, None]] = {}
     for row in comparisons:
         if row.doubt is not None and "conversation" in row.doubt:
-            found.setdefault(row.doubt, {})[row.load.label] = None
+            loads_by_doubt.setdefault(row.doubt, {})[row.load.label] = None
     return [
         f"{', '.join(loads)}: no verdict: {doubt}. Turns of one conversation are one unit"
-        for doubt, loads in found.items()
+        for doubt, loads in loads_by_doubt.items()
     ]
 
 
@@ -252,17 +254,17 @@ def _lines(points: Iterable[PointRecord], what: str, reason_of: Callable[[PointR
     by_reason: dict[str, dict[Load, list[str]]] = {}
     for point in points:
         by_reason.setdefault(reason_of(point), {}).setdefault(point.load, []).append(point.arm)
-    loads = list(dict.fromkeys(load for found in by_reason.values() for load in found))
+    loads = list(dict.fromkeys(load for by_load in by_reason.values() for load in by_load))
 
-    def arms(found: dict[Load, list[str]]) -> str:
+    def arms(by_load: dict[Load, list[str]]) -> str:
         by_names: dict[str, list[str]] = {}
-        for load, each in found.items():
-            by_names.setdefault(", ".join(dict.fromkeys(each)), []).append(load.label)
+        for load, arm_names in by_load.items():
+            by_names.setdefault(", ".join(dict.fromkeys(arm_names)), []).append(load.label)
         if len(loads) == 1:
             return next(iter(by_names))
         return "; ".join(f"{names} at {', '.join(labels)}" for names, labels in by_names.items())
 
-    reasons = "; ".join(f"{reason} ({arms(found)})" for reason, found in by_reason.items())
+    reasons = "; ".join(f"{reason} ({arms(by_load)})" for reason, by_load in by_reason.items())
     return [f"{', '.join(load.label for load in loads)}: {what}: {reasons}"] if loads else []
 
 

@@ -179,7 +179,7 @@ def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: 
 
 
 def y_axis_title(title: str) -> Safe:
-    """Write the title of the y axis above it: a line across, which is easier to read than one upright."""
+    """Write the title of the y axis above it: horizontal text is easier to read than vertical text."""
     return tag("text", title, x=0, y=12, class_="axis", aria_hidden="true")
 
 

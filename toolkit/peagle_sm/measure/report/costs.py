@@ -75,11 +75,11 @@ def rate_spread(requests: Sequence[RequestRecord]) -> float | None:
     Requests in one batch are not independent, so at high concurrency it is too narrow.
     """
     by_unit: dict[str | int, tuple[int, float]] = {}
-    for number, one in enumerate(requests):
-        if one.error is None:
-            unit = one.conversation or number
+    for number, request in enumerate(requests):
+        if request.error is None:
+            unit = request.conversation or number
             count, time = by_unit.get(unit, (0, 0.0))
-            by_unit[unit] = count + (one.output_tokens or 0), time + one.done_s - one.sent_s
+            by_unit[unit] = count + (request.output_tokens or 0), time + request.done_s - request.sent_s
     pairs = list(by_unit.values())
     tokens, seconds = sum(count for count, _ in pairs), sum(time for _, time in pairs)
     if len(pairs) < 3 or not tokens or seconds <= 0:
@@ -141,7 +141,7 @@ def cost_rows(
 
 
 def _faults(point: PointRecord) -> tuple[str, ...]:
-    """List what makes a cost that is too good: failed requests, and a rate that may be too high."""
+    """List the reasons why a cost may be too low: failed requests, and a rate that may be too high."""
     failed = sum(point.errors.values())
     faults = (
         [f"{failed} of {point.requests} requests failed"] if failed > MOST_FAILED * point.requests else []

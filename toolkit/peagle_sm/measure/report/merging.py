@@ -229,7 +229,9 @@ def view_of(files: Sequence[Results]) -> View:
         first.values(),
         key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
     )
-    merged = [replace(each, comparisons=with_doubts(each.points, each.comparisons)) for each in merged]
+    merged = [
+        replace(results, comparisons=with_doubts(results.points, results.comparisons)) for results in merged
+    ]
     points = [point for each in merged for point in each.points]
     rows = [row for each in merged for row in each.comparisons]
     shown = separate_withheld(points, rows)

@@ -64,11 +64,11 @@ def throughput(view: View) -> Section | None:
 def _leaders(view: View) -> str:
     """Name the fastest arm at each load; the next section shows which differences are significant.
 
-    A load with a window that is too short has none: its rates may be too high.
+    A load with too short a window has no fastest arm: its rates may be too high.
     """
     best: list[tuple[str, Load]] = []
     short = {point.load for point in view.points if is_short(point)}
-    for load in (each for each in view.loads() if each not in short):
+    for load in [load for load in view.loads() if load not in short]:
         rates = {
             arm.name: v[0]
             for arm in view.arms
@@ -97,8 +97,8 @@ def _first_throughput(view: View, load: Load, rates: Mapping[str, float]) -> str
     if any(row.significant for row in rows):
         return view.label(first)
     doubted = not rows or any(row.doubt is not None for row in rows)
-    why = "no verdict" if doubted else "no significant difference"
-    return f"{view.label(first)} or {view.label(second)} ({why})"
+    reason = "no verdict" if doubted else "no significant difference"
+    return f"{view.label(first)} or {view.label(second)} ({reason})"
 
 
 Part = Callable[[Percentiles], float]

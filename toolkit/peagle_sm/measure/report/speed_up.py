@@ -60,14 +60,14 @@ class IntervalAxis:
         labels = [self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown]
         if self.scale.log:
             title += " (log)"
-        named = tag("text", title, x=_WIDTH / 2, y=-4, class_="axis", text_anchor="middle")
+        title_text = tag("text", title, x=_WIDTH / 2, y=-4, class_="axis", text_anchor="middle")
         if sides is None:
-            return _cell(named, *labels, above=20)
+            return _cell(title_text, *labels, above=20)
         words = [
             tag("text", f"\N{LEFTWARDS ARROW} {sides[0]}", x=2, y=-28, class_="side costs"),
             tag("text", f"{sides[1]} \N{RIGHTWARDS ARROW}", x=_WIDTH - 2, y=-28, class_="side helps last"),
         ]
-        return _cell(*words, named, *labels, above=44)
+        return _cell(*words, title_text, *labels, above=44)
 
     def _label(self, tick: float, *, end: bool) -> Safe:
         # On a phone only 1 and the ends are shown: the others would touch.
@@ -238,8 +238,8 @@ def _figure(row: ComparisonRecord) -> Safe:
     figure = formatting.ratio(row.ratio.value)
     if row.significant:
         return tag("strong", figure)
-    why = " not significant" if row.doubt is None else f" no verdict: {row.doubt}"
-    return tag("span", figure, tag("small", why), class_="muted")
+    reason = " not significant" if row.doubt is None else f" no verdict: {row.doubt}"
+    return tag("span", figure, tag("small", reason), class_="muted")
 
 
 def _categories(view: View, row: ComparisonRecord) -> Safe:
@@ -264,22 +264,22 @@ def _range(view: View) -> str:
     if first is None:
         return ""
     rows = [row for row in ordered(view) if _pair(row) == _pair(first)]
-    shown = sum(row.significant for row in rows)
+    significant = sum(row.significant for row in rows)
     names = f"{view.label(first.faster)} over {view.label(first.slower)}"
     if len(rows) == 1:
         doubt = "" if rows[0].doubt is None else f" (no verdict: {rows[0].doubt})"
-        said = f"{names}: {formatting.with_span(rows[0].ratio)} at {rows[0].load.label}{doubt}."
+        sentence = f"{names}: {formatting.with_span(rows[0].ratio)} at {rows[0].load.label}{doubt}."
     else:
         ends = (rows[0], rows[-1])
-        said = f"{names}: " + " and ".join(
+        sentence = f"{names}: " + " and ".join(
             f"{formatting.ratio(r.ratio.value)} at {r.load.label}" for r in ends
         )
         what = "comparisons" if are_alike(row.load for row in rows) else "loads"
-        said += f"; significant at {shown} of {len(rows)} {what}."
+        sentence += f"; significant at {significant} of {len(rows)} {what}."
     least = min(row.deployments for row in rows)
     reach = (
         "One deployment: the intervals do not cover other deployments."
         if least == 1
         else f"The intervals cover {least} deployments."
     )
-    return f"{said} {reach}"
+    return f"{sentence} {reach}"

@@ -45,7 +45,7 @@ class Choice:
 
     @property
     def is_certain(self) -> bool:
-        """Whether no smaller K is as fast for all that is known, and none that was not measured faster."""
+        """Whether no smaller K may be as fast, and no K that was not measured may be faster."""
         return not self.open_ks and self.guess is None
 
     @property

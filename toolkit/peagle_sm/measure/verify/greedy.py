@@ -291,12 +291,12 @@ def judge_long_context(cases: Sequence[LongCase], floor: NoiseFloor) -> CheckVer
         if case.candidate.acceptance is not None:
             figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance.acceptance_length
     longest = figures["longest_tokens"]
-    said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered identically"
+    summary = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered identically"
     tied = [max(case.gaps) for case in cases if case.candidate.ids != case.baseline.ids and case.gaps]
     tied = [gap for gap in tied if gap <= limit]
     if tied:
         figures |= {"near_ties": len(tied), "largest_near_tie_nats": max(tied)}
-        said += (
+        summary += (
             f", {len(tied)} differ{'s' if len(tied) == 1 else ''} at a near tie: the token is at most"
             f" {max(tied):.2g} nats below the target's best (allowed: {limit:.2g})"
         )
@@ -307,7 +307,7 @@ def judge_long_context(cases: Sequence[LongCase], floor: NoiseFloor) -> CheckVer
         "rarer faults, or faults beyond the longest prompt"
     )
     if faults:
-        return CheckVerdict(False, f"{said}; {counted(len(faults), 'fault')}", power, figures, faults)
+        return CheckVerdict(False, f"{summary}; {counted(len(faults), 'fault')}", power, figures, faults)
     if unscored:
         return undecided(f"{len(unscored)} answers differ, and the baseline refused to score them", figures)
-    return CheckVerdict(True, said, power, figures)
+    return CheckVerdict(True, summary, power, figures)

@@ -65,11 +65,11 @@ def slices_of_greedy(
     confidence = confidence_of_each(keys.values())
     found = []
     for name in in_order(keys):
-        own = [
+        in_slice = [
             (key, case) for key, case in zip(map(key_of, records), cases, strict=True) if key in keys[name]
         ]
-        mine = {key: _same(case.first.answer, case.candidate.answer) for key, case in own}
-        its = {key: _same(case.first.answer, case.repeat.answer) for key, case in own}
+        mine = {key: _same(case.first.answer, case.candidate.answer) for key, case in in_slice}
+        its = {key: _same(case.first.answer, case.repeat.answer) for key, case in in_slice}
         only_mine = sum(its[key] and not same for key, same in mine.items())
         only_its = sum(same and not its[key] for key, same in mine.items())
         identity = identity_share(mine, confidence)
@@ -81,7 +81,7 @@ def slices_of_greedy(
                 compared_outputs=len(mine),
                 identity=identity,
                 baseline_identical_outputs=sum(its.values()),
-                wrong_outputs=sum(case.prompt_id in wrong for _, case in own),
+                wrong_outputs=sum(case.prompt_id in wrong for _, case in in_slice),
                 # A slice of few prompts does not count as a look, so it is not tested either.
                 differs=identity is not None and mcnemar_greater(only_mine, only_its) < 1 - confidence,
             )

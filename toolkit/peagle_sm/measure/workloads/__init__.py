@@ -117,7 +117,7 @@ def _leading(system: str | None) -> list[Mapping[str, str]]:
 def _turn(
     question: Question, turns: Sequence[str], said: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
 ) -> WorkItem:
-    number = sum(each["role"] == "user" for each in said)
+    number = sum(message["role"] == "user" for message in said)
     messages = [*said, {"role": "user", "content": turns[number]}]
 
     def then(answer: str) -> WorkItem:
@@ -210,8 +210,8 @@ def limit_field(body: Mapping[str, Any]) -> str:
 
 def limit_in(body: Mapping[str, Any]) -> int | None:
     """Return the answer's maximum number of tokens; None if the body does not set it."""
-    found = body.get(limit_field(body))
-    return found if isinstance(found, int) else None
+    limit = body.get(limit_field(body))
+    return limit if isinstance(limit, int) else None
 
 
 def limit_of(item: WorkItem) -> int | None:
@@ -337,11 +337,11 @@ def load_workload(
 
 
 def _without_limit(questions: Sequence[Question], shape: Shape) -> tuple[str, ...]:
-    """Say how many bodies of the user get the default limit: the engine's own would be 16, or the context."""
+    """Note how many of the user's bodies get the default limit; the engine's is 16, or the context."""
     limit = shape.default_max_tokens
     if shape.max_tokens is not None or limit is None or limit_in(shape.extra or {}) is not None:
         return ()
-    count = sum(each.body is not None and limit_in(each.body) is None for each in questions)
+    count = sum(question.body is not None and limit_in(question.body) is None for question in questions)
     return (
         (
             f"{count:,} of {len(questions):,} request bodies have no max_tokens: they get {limit};"
@@ -353,25 +353,30 @@ def _without_limit(questions: Sequence[Question], shape: Shape) -> tuple[str, ..
 
 
 def by_conversation(questions: Sequence[Question]) -> tuple[Question, ...]:
-    """Give each question the id of its conversation, if several are turns of one."""
+    """Add the conversation's id to each question that is one of several turns."""
     ids = conversation_ids(
         [
             Asked(
-                each.conversation, each.body or ({"prompt": each.prompt} if each.prompt else None), each.turns
+                question.conversation,
+                question.body or ({"prompt": question.prompt} if question.prompt else None),
+                question.turns,
             )
-            for each in questions
+            for question in questions
         ]
     )
-    return tuple(replace(each, conversation=own) for each, own in zip(questions, ids, strict=True))
+    return tuple(
+        replace(question, conversation=conversation)
+        for question, conversation in zip(questions, ids, strict=True)
+    )
 
 
 def conversations_in(items: Iterable[WorkItem]) -> int:
-    """Count the conversations of requests; a request that is alone is one."""
+    """Count the conversations of requests; a request that is alone counts as one."""
     return len({item.conversation or item.prompt_id for item in items})
 
 
 def few_conversations(items: Sequence[WorkItem]) -> str | None:
-    """Say that intervals are over fewer conversations than a verdict needs, or than there are prompts."""
+    """Note that there are fewer conversations than prompts, or fewer than a verdict needs; else None."""
     count = conversations_in(items)
     if count == len(items) and count >= FEWEST_CONVERSATIONS:
         return None

@@ -39,8 +39,10 @@ def read_own(path: Path) -> Source:
     ``labels`` (``{"team": "search"}``, by which figures are split) and ``conversation`` (an id: turns of one
     conversation are not independent); or OpenAI's batch form
     ``{"custom_id": …, "body": {…}}``; or a conversation ``{"turns": ["…", "…"]}``; or one of ShareGPT,
-    ``{"conversations": [{"from": "human", "value": "…"}, …]}``. Of a conversation that holds answers, the
-    last answer is left out of a body, and all answers of ShareGPT's: the endpoint is to give them.
+    ``{"conversations": [{"from": "human", "value": "…"}, …]}``.
+
+    The last answer of a body is left out, and all answers of a ShareGPT conversation: the endpoint gives its
+    own.
 
     Raises:
         SpecError: a line is none of these, or the file has no prompts.
@@ -58,7 +60,7 @@ def read_own(path: Path) -> Source:
         raise empty(str(path))
     refuse_repeated_ids(questions, str(path))
     refuse_many_values((question.labels for question in questions), str(path))
-    notes = tuple(f"{count:,} of {len(lines):,} {what}" for what, count in sorted(tally.items()) if count)
+    notes = tuple(f"{count:,} of {len(lines):,} {note}" for note, count in sorted(tally.items()) if count)
     return Source(path.name, tuple(questions), path.name, sha256_of(content), license=None, notes=notes)
 
 
@@ -67,14 +69,14 @@ _SILENT = "conversations have no message of the user and are left out"
 
 
 def _lines(content: bytes, path: Path) -> list[tuple[str, int, Mapping[str, Any]]]:
-    """Return the place, number and object of each line; JSON null is a field that is not set."""
+    """Return the place, number and object of each line; a field with JSON null counts as not set."""
     array = json_array(content, str(path))
-    found = (
+    lines = (
         [(f"{path}, line {number}", number, line) for number, line in json_lines(content, str(path))]
         if array is None
         else [(f"{path}, entry {number}", number, line) for number, line in enumerate(array, start=1)]
     )
-    return [(where, number, _set_fields(line)) for where, number, line in found]
+    return [(where, number, _set_fields(line)) for where, number, line in lines]
 
 
 def _set_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +134,12 @@ _SETTINGS = frozenset(
         "top_p",
     }
 )
-"""Fields of the engine that change an answer, and whose misspelt names are nobody's own fields."""
+"""Fields of the engine that change an answer. A name close to one of them is taken for a misspelling."""
 _VERY_CLOSE = 0.88
 
 
 def _refuse_misspelt_settings(body: Mapping[str, Any], where: str) -> None:
-    """Refuse a field that is nearly one that changes the answer: the engine would ignore it."""
+    """Refuse a misspelt field that would change the answer: the engine would ignore it."""
     for name in body:
         near = get_close_matches(name.lower().replace("-", "_"), _SETTINGS, n=1, cutoff=_VERY_CLOSE)
         if near and name not in KNOWN and name not in _OURS and near[0] not in body:
@@ -175,15 +177,15 @@ def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Count
     if body is not line:
         _refuse_misspelt_settings(body, where)
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
-    asked = checked_body(body, where)
-    _refuse_other_lengths({**line, **asked}, where)
-    unanswered = _without_last_answer(asked, where)
-    tally[_ANSWERED] += unanswered is not asked
+    checked = checked_body(body, where)
+    _refuse_other_lengths({**line, **checked}, where)
+    unanswered = _without_last_answer(checked, where)
+    tally[_ANSWERED] += unanswered is not checked
     return Question(name, body=unanswered, category=category, labels=labels, conversation=conversation)
 
 
 def _turns_in(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return the system message, if any, and the user's messages of a conversation to be held."""
+    """Return the system message, if any, and the user's messages of a conversation."""
     return (None, turns_of(line["turns"], where)) if "turns" in line else _sharegpt(line, where)
 
 
@@ -216,7 +218,7 @@ _GLUED |= {
 
 
 def _is_other_length(name: str, value: Any) -> bool:
-    """Decide whether a field is another tool's length of answers: ``output_tokens``, ``osl``, ``maxLen``."""
+    """Decide whether a field is another tool's answer length: ``output_tokens``, ``osl``, ``maxLen``."""
     if name in KNOWN and name != "max_completion_tokens":
         return False
     if isinstance(value, bool) or not (isinstance(value, int | float) or str(value).strip().isdecimal()):
@@ -228,9 +230,9 @@ def _is_other_length(name: str, value: Any) -> bool:
 
 
 def _refuse_other_lengths(body: Mapping[str, Any], where: str) -> None:
-    """Refuse a length that the engine ignores: an answer would have another one, or 16 tokens.
+    """Refuse a limit of the answer that the engine ignores: the answer would have another length.
 
-    A completion ignores ``max_completion_tokens``. A body with a limit of the engine's own is clear.
+    A completion ignores ``max_completion_tokens``. A body that also has a limit of the engine passes.
     """
     limits = ("max_tokens",) if "prompt" in body else ("max_tokens", "max_completion_tokens")
     if any(name in body for name in limits):
@@ -291,7 +293,7 @@ def _sharegpt(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[st
     form = 'write {"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}'
     if line.get("tools"):
         raise SpecError(f"{where}: found tools, which ShareGPT's form cannot send", next_step=_AS_MESSAGES)
-    if not isinstance(messages, list) or not all(isinstance(each, Mapping) for each in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, Mapping) for message in messages):
         raise SpecError(
             f"{where}: conversations: found {messages!r:.60}; allowed: a list of objects", next_step=form
         )
@@ -300,9 +302,9 @@ def _sharegpt(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[st
     for place, message in enumerate(messages):
         role, text = message.get("from", message.get("role")), message.get("value", message.get("content"))
         if role not in _ROLES or (role in _SYSTEMS and place):
-            found = "a system message after the first" if role in _SYSTEMS else f"the role {role!r}"
+            problem = "a system message after the first" if role in _SYSTEMS else f"the role {role!r}"
             raise SpecError(
-                f"{where}: conversations: found {found}; allowed: {', '.join(_ROLES)}",
+                f"{where}: conversations: found {problem}; allowed: {', '.join(_ROLES)}",
                 next_step=_AS_MESSAGES,
                 details={"found": role, "allowed": list(_ROLES)},
             )
@@ -362,11 +364,11 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     has = [key for key in ("messages", "prompt") if body.get(key)]
     if len(has) != 1:
         blank = [key for key in ("messages", "prompt") if key in body and key not in has]
-        found = " and ".join(has) or "neither messages nor prompt"
+        present = " and ".join(has) or "neither messages nor prompt"
         if not has and len(blank) == 1:
-            found = f"{blank[0]} without content"
+            present = f"{blank[0]} without content"
         raise SpecError(
-            f"{where}: found {found}"
+            f"{where}: found {present}"
             f" (fields: {', '.join(sorted(body)) or 'none'}); allowed: exactly one of messages, prompt",
             next_step="write OpenAI chat or completion bodies, one per line",
         )
@@ -380,7 +382,7 @@ def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     batch = body.get("prompt")
     if isinstance(batch, list) and len(batch) == 1 and isinstance(batch[0], str | list):
         body["prompt"] = batch = batch[0]  # one prompt as a list is the same prompt
-    if isinstance(batch, list) and any(isinstance(each, float | bool | Mapping) for each in batch):
+    if isinstance(batch, list) and any(isinstance(entry, float | bool | Mapping) for entry in batch):
         raise SpecError(
             f"{where}: prompt: found {batch!r:.60}; allowed: a text, or a list of token ids",
             next_step='write {"prompt": "…"}',
@@ -421,7 +423,7 @@ def _refuse_misshapen(body: Mapping[str, Any], where: str) -> None:
             f"{where}: prompt: found {prompt!r:.60}; allowed: a text, or a list of token ids",
             next_step='write {"prompt": "…"}',
         )
-    if isinstance(prompt, list) and all(isinstance(each, Mapping) for each in prompt):
+    if isinstance(prompt, list) and all(isinstance(entry, Mapping) for entry in prompt):
         raise SpecError(
             f"{where}: prompt is a chat: found {prompt!r:.60}; allowed: a text, or a list of token ids",
             next_step='write it as messages: {"messages": [{"role": "user", "content": "…"}]}',

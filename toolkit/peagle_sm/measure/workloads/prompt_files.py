@@ -122,8 +122,8 @@ def json_array(content: bytes, origin: str) -> list[Mapping[str, Any]] | None:
             f"{origin}, line {error.lineno}: not JSON: {error.msg}; the file begins as a JSON array",
             next_step="correct the array, or write one JSON object per line (JSON lines)",
         ) from error
-    found: list[Mapping[str, Any]] = [each for each in values if isinstance(each, dict)]
-    return found if found and len(found) == len(values) else None
+    objects: list[Mapping[str, Any]] = [value for value in values if isinstance(value, dict)]
+    return objects if objects and len(objects) == len(values) else None
 
 
 _PLACEHOLDER = "full benchmark data should be fetched"  #: in the public rows of SPEED-Bench, in any case

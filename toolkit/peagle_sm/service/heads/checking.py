@@ -274,7 +274,7 @@ def _target_config(
     return config_of(opened), opened.model or opened.name
 
 
-def _unknown_facts(report: HeadReport, asked: int | None, near: bool) -> list[Finding]:
+def _unknown_facts(report: HeadReport, draft_tokens: int | None, near: bool) -> list[Finding]:
     found = []
     if report.format is not None and not near:
         message = "its weights were not read: NaN and zeros are found only in a folder on this machine"
@@ -282,8 +282,8 @@ def _unknown_facts(report: HeadReport, asked: int | None, near: bool) -> list[Fi
     if report.format is not None and not report.target_known:
         message = "not compared with a target's config: the target is unknown"
         found.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
-    if asked is not None and report.trained_k is None:
-        message = f"unknown how many draft tokens it was trained for; {asked} are requested"
+    if draft_tokens is not None and report.trained_k is None:
+        message = f"unknown how many draft tokens it was trained for; {draft_tokens} are requested"
         found.append(Finding("info", message, "Look at its model card.", check="trained-k"))
     return found
 

@@ -251,8 +251,8 @@ def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing
 
 LOOKS_THAT_MAY_FAIL = 10
 # Time to find and boot an instance, in addition to downloading and starting.
-T = TypeVar("T")
 PROVISIONING_S = 1800
+T = TypeVar("T")
 
 
 def patience_s(startup_timeout_s: float) -> float:

@@ -278,7 +278,10 @@ def _by_tags(one: Belongings) -> ServingFacts:
 
 
 def _price(session: Session, one: Belongings, serving: ServingFacts) -> tuple[float | None, bool]:
-    """Return USD per hour without asking AWS, or the planned price without a type; and if it is a bound."""
+    """Return USD per hour without a call to AWS, and whether it is an upper bound.
+
+    Without an instance type it is the planned price.
+    """
     if serving.instance_type is None and not session.is_local:
         return amount(one.tags, keys.USD_PER_HOUR), keys.PRICE_BOUND in one.tags
     return _usd_per_hour(session, one.tags, serving.instance_type, serving.instance_count, ask=False)
@@ -317,7 +320,10 @@ def price_per_hour(
 def _usd_per_hour(
     session: Session, tags: Mapping[str, str], instance_type: str | None, count: int | None, *, ask: bool
 ) -> tuple[float | None, bool]:
-    """Price instances; the plan's price in the tag counts as the spec's own figure does."""
+    """Return USD per hour, and whether it is an upper bound.
+
+    The plan's price in the tag counts as the spec's own figure.
+    """
     if session.is_local:
         return 0.0, False
     if instance_type is None:
@@ -325,9 +331,9 @@ def _usd_per_hour(
     from peagle_sm.aws.control.prices import find_listed
 
     planned = amount(tags, keys.USD_PER_HOUR)
-    given = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
+    per_instance = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
     listed = find_listed(session, instance_type, session.region, ask=ask)
-    price = choose_price(instance_type, session.region, load_catalog(), listed, given)
+    price = choose_price(instance_type, session.region, load_catalog(), listed, per_instance)
     if price is None:
         return None, False
     at_most = price.at_most or (price.kind == "spec" and keys.PRICE_BOUND in tags)

@@ -424,10 +424,10 @@ def groups_of(
     for name, component in components.items():
         group = cloudwatch.group_of(name, component)
         try:
-            there = cloudwatch.exists(session, group)
+            exists = cloudwatch.exists(session, group)
         except PeagleError:
-            there = assume
-        if there:
+            exists = assume
+        if exists:
             found[name] = group
     return found
 

@@ -95,7 +95,7 @@ class DeleteReport:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What the names and globs of one deletion match; ``absent`` has an error for each without a match."""
+    """Matches of the names and globs of one deletion; ``absent`` has an error for each without a match."""
 
     chosen: list[Belongings]
     absent: dict[str, NotFound]
@@ -127,8 +127,8 @@ def delete(
 ) -> DeleteReport:
     """Delete what peagle-sm created under these names or globs.
 
-    Asks for the deletion of all endpoints first, then waits until each is gone, and retries while AWS
-    refuses; a schedule is deleted last. Also deletes the resources of killed runs, the alarms of killed
+    Sends the deletion of all endpoints first, then waits until each is gone, and retries while AWS
+    refuses. A schedule is deleted last. Also deletes the resources of killed runs, the alarms of killed
     updates among them, and those of stacks that no longer exist. Resources without peagle-sm's tags are
     kept. The log group of each name is kept, unless ``with_logs`` is True, or is a callback that returns
     True (called after ``confirm``). True deletes a log group even if nothing else of the name exists. A
@@ -166,38 +166,47 @@ def delete(
     if gone_stacks:
         _gone_stacks(session, chosen)  # a stack may have been deployed again during the prompt
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
-    teardown = Teardown(session, pacing, reporter, "delete", gone_stacks)
-    deleted: list[str] = []
-    unproven_free: dict[str, str] = {}
-    unproven: list[BillableLeft] = []
-    rest = {one.name: one for one in chosen}
-    try:
-        for name, outcome in teardown.run_all([one.to_remove for one in chosen]):
-            if isinstance(outcome, BillableLeft):  # the others must still be deleted
-                unproven.append(outcome)
-                del rest[name]
-                continue
-            _remove_extras(session, rest[name], outcome)
-            deleted += outcome.deleted
-            unproven_free |= outcome.left
-            forget(session, name)  # or its timetable would try to turn it on
-            del rest[name]
-    except KeyboardInterrupt:
-        leave_all_to_the_schedules(session, list(rest), pacing, unproven)
-    if unproven:
-        raise joined(unproven, session)
+    removed = _remove_all(session, Teardown(session, pacing, reporter, "delete", gone_stacks), chosen, pacing)
     # Last: an engine that is ending still logs, and would create its log group again.
     logs_gone, logs_left = remove_groups(session, groups.values(), reporter) if logs_too else ([], {})
-    seen, unseen = _still_there(session, chosen, pacing, unproven_free)
+    seen, unseen = _still_there(session, chosen, pacing, removed.left)
     report = DeleteReport(
         names=tuple(one.name for one in chosen),
-        deleted=(*deleted, *logs_gone),
+        deleted=(*removed.deleted, *logs_gone),
         leftovers=(*seen, *unseen, *logs_left),
         logs_kept=() if logs_too else tuple(groups.values()),
         absent=absent,
     )
     _raise_leftovers(report, session, unseen, logs_left)
     return report
+
+
+def _remove_all(
+    session: Session, teardown: Teardown, chosen: Sequence[Belongings], pacing: Pacing
+) -> Removed:
+    """Delete all endpoints at once; return what is deleted, and what costs nothing and may be left.
+
+    Raises:
+        BillableLeft: AWS did not confirm that an endpoint is gone.
+        Interrupted: Ctrl-C when the endpoints were already gone.
+    """
+    removed, unproven = Removed(), list[BillableLeft]()
+    remaining = {belongings.name: belongings for belongings in chosen}
+    try:
+        for name, outcome in teardown.run_all([belongings.to_remove for belongings in chosen]):
+            if isinstance(outcome, BillableLeft):  # the others must still be deleted
+                unproven.append(outcome)
+            else:
+                _remove_extras(session, remaining[name], outcome)
+                removed.deleted += outcome.deleted
+                removed.left |= outcome.left
+                forget(session, name)  # or its timetable would try to turn it on
+            del remaining[name]
+    except KeyboardInterrupt:
+        leave_all_to_the_schedules(session, list(remaining), pacing, unproven)
+    if unproven:
+        raise joined(unproven, session)
+    return removed
 
 
 def leftovers(session: Session) -> list[str]:
@@ -229,19 +238,19 @@ def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_
     gone_stacks = _gone_stacks(session, chosen)
     for stack in gone_stacks:
         reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
-    components = {one.name: component_of(one.name, one.tags) for one in chosen}
+    components = {belongings.name: component_of(belongings.name, belongings.tags) for belongings in chosen}
     groups = groups_of(session, components, assume=logs_alone)
     rows = tuple(
         Deletable(
-            one.name,
-            _status(one),
-            one.resources,
-            groups.get(one.name),
-            _price(session, one),
-            PRICE_BOUND in one.tags,
-            one.stack,
+            belongings.name,
+            _status(belongings),
+            belongings.resources,
+            groups.get(belongings.name),
+            _price(session, belongings),
+            PRICE_BOUND in belongings.tags,
+            belongings.stack,
         )
-        for one in chosen
+        for belongings in chosen
     )
     return _Choice(chosen, absent, gone_stacks, groups, rows)
 
@@ -328,19 +337,19 @@ def _stack_of(one: Belongings) -> str | None:
     return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
 
 
-def _remove_extras(session: Session, one: Belongings, removed: Removed) -> None:
+def _remove_extras(session: Session, belongings: Belongings, removed: Removed) -> None:
     """Delete the alarms of an endpoint's updates, and the second schedules that no tag shows.
 
     Those are of a gone stack, or of a component whose deploy was killed before the endpoint config.
     """
-    _remove_alarms(session, one.name)
-    stack = _stack_of(one)
+    _remove_alarms(session, belongings.name)
+    stack = _stack_of(belongings)
     try:
-        untagged = stack is None and not one.tags
+        untagged = stack is None and not belongings.tags
         if untagged or (stack is not None and stack_status(session, stack) is None):
-            lifetime.remove_hard(session, one.name)
+            lifetime.remove_hard(session, belongings.name)
     except PeagleError as error:
-        removed.left[f"schedule/{hard_schedule_name(one.name)}"] = error.message
+        removed.left[f"schedule/{hard_schedule_name(belongings.name)}"] = error.message
 
 
 def _remove_alarms(session: Session, name: str) -> None:
@@ -350,9 +359,9 @@ def _remove_alarms(session: Session, name: str) -> None:
 
 
 def _remove_remains(session: Session, name: str) -> None:
-    """Delete what only the name shows, if a deletion was stopped near its end or was refused a part of it.
+    """Delete what is known only by its name: an earlier deletion was stopped near its end, or refused a part.
 
-    Alarms, also those of a scaling policy, cost a few cents a month.
+    Alarms cost a few cents a month, also those of a scaling policy.
     """
     _remove_alarms(session, name)
     for component in (None, name):
@@ -420,8 +429,8 @@ def _still_there(
     known = {f"schedule/{schedule_name(one.name)}" for one in found if one.unread_lifetime is None}
     seen_again = ("endpoint-config/", "model/")
     return left, {
-        resource: why
-        for resource, why in unproven.items()
+        resource: reason
+        for resource, reason in unproven.items()
         if resource not in known and not resource.startswith(seen_again)
     }
 

@@ -126,7 +126,7 @@ def arm_anew(run: Deploy) -> None:
     """
     lifetime.remove_hard(run.session, run.name)
     lease = lease_of(run.session, run.name)
-    arm_schedules(run, [prolonged(each, lease) for each in run.plan.schedules])
+    arm_schedules(run, [prolonged(schedule, lease) for schedule in run.plan.schedules])
 
 
 def arm_schedules(run: Run, schedules: Sequence[dict[str, Any]]) -> lifetime.Lifetime:
@@ -205,7 +205,7 @@ def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -
             raise
 
     try:
-        made = create_once(
+        outcome = create_once(
             send,
             lambda: is_ours(control.describe_endpoint(run.session, run.name)),
             run.pacing,
@@ -215,7 +215,9 @@ def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -
         run.may_exist = run.unsettled = False
         raise
     run.unsettled = False
-    run.report("endpoint", f"endpoint {run.name} {made}", status="Creating", resource=f"endpoint/{run.name}")
+    run.report(
+        "endpoint", f"endpoint {run.name} {outcome}", status="Creating", resource=f"endpoint/{run.name}"
+    )
 
 
 def follow(run: Run) -> EndpointFacts:

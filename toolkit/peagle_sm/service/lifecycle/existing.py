@@ -253,8 +253,8 @@ def offer_of(
     return offer
 
 
-def _refuse_a_component(session: Session, offer: UpdateOffer, found: CurrentState) -> None:
-    has_component = component_of(offer.name, found.tags) or offer.plan.names.component
+def _refuse_a_component(session: Session, offer: UpdateOffer, current: CurrentState) -> None:
+    has_component = component_of(offer.name, current.tags) or offer.plan.names.component
     if offer.fleet and not offer.is_off and offer.strategy == "in-place" and has_component:
         raise _refused(
             f"endpoint {offer.name} runs an inference component (lifecycle.idle: scale-to-zero), and "

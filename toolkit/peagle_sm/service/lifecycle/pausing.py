@@ -255,15 +255,15 @@ def _pause_endpoint(session: Session, one: Belongings, pacing: Pacing, report: R
 def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
     """Delete the endpoint, then its schedule, which must not delete a new endpoint."""
     billed = replace(one.to_remove, configs=(), models=())
-    gone = Teardown(session, pacing, report, "pause").run(billed)
-    if gone.left:
-        left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
-        by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)
+    removed = Teardown(session, pacing, report, "pause").run(billed)
+    if removed.left:
+        left = ", ".join(f"{resource} ({why})" for resource, why in removed.left.items())
+        by_hand = " ".join(remove_by_hand(session, resource) for resource in removed.left)
         raise PeagleError(
             f"Endpoint {one.name} is paused, but AWS did not confirm that these are gone: {left}",
             next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
             "If the schedule uses your own role, do not delete it: `resume` reads the role from it.",
-            details={"left": sorted(gone.left)},
+            details={"left": sorted(removed.left)},
         )
 
 

@@ -74,7 +74,9 @@ class ResumePlan:
     @property
     def schedules(self) -> tuple[dict[str, Any], ...]:
         """Parameters of the lifetime schedules: its component's, if any, and the endpoint's last."""
-        return tuple(one.parameters for one in self.requests if one.operation == "create_schedule")
+        return tuple(
+            request.parameters for request in self.requests if request.operation == "create_schedule"
+        )
 
 
 def resume_plan(
@@ -99,12 +101,12 @@ def resume_plan(
     schedules, components = [schedule], []
     if component is not None:
         schedules = [component_schedule(name, schedule, name), schedule]
-        sent = {**component, "Tags": endpoint["Tags"]}
-        components = [Request("sagemaker", "create_inference_component", sent)]
+        parameters = {**component, "Tags": endpoint["Tags"]}
+        components = [Request("sagemaker", "create_inference_component", parameters)]
     scaling = scaling_from(name, tags)
     return ResumePlan(
         (
-            *(Request("scheduler", "create_schedule", each) for each in schedules),
+            *(Request("scheduler", "create_schedule", planned) for planned in schedules),
             Request("sagemaker", "create_endpoint", endpoint),
             *components,
             *(Request(*call) for call in (scaling.calls() if scaling else ())),
@@ -116,7 +118,7 @@ def resume_plan(
 class ResumeOffer:
     """Price of a resume: USD per hour and for the whole lifetime; None if unknown.
 
-    ``max_usd`` is with autoscaling's maximum of instances, ``usd_per_hour`` with those at the start.
+    ``max_usd`` counts autoscaling's maximum of instances, ``usd_per_hour`` the instances at the start.
     ``expires_at`` is the end of the new lifetime, or of an earlier lease of `keep` if that is later.
     ``is_on``: the endpoint is already on, so that no new cost begins. ``price_at_most``: the price is an
     upper bound.
@@ -307,7 +309,7 @@ def _resume_endpoint(
 
 def _run(
     session: Session,
-    one: Belongings,
+    belongings: Belongings,
     config: ConfigFacts,
     schedule: dict[str, Any],
     pacing: Pacing,
@@ -317,16 +319,16 @@ def _run(
     tags = control.tags_of(session, config.arn) or {}
     variant: Mapping[str, Any] = next(iter(config.raw.get("ProductionVariants") or ()), {})
     return Run(
-        one.name,
+        belongings.name,
         config.name,
-        to_remove(one.name, tags),
+        to_remove(belongings.name, tags),
         "pause",
         LONGEST_STARTUP_S,
         session,
         pacing,
         report,
-        resume_plan(one.name, config.name, tags, schedule, variant),
-        may_exist=one.endpoint is not None,
+        resume_plan(belongings.name, config.name, tags, schedule, variant),
+        may_exist=belongings.endpoint is not None,
     )
 
 

@@ -1,7 +1,7 @@
-"""Inference component and autoscaling of an endpoint that serves, without a stack.
+"""Inference component and autoscaling of a serving endpoint without a stack.
 
-`bring_up_scaling` sends the last requests of a plan. Each may be repeated, so that a run continues a killed
-one. `Teardown` removes what it created.
+`bring_up_scaling` sends the last requests of a plan. Each can be repeated, so that a run can continue
+a killed one. `Teardown` removes what it created.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ def bring_up_scaling(run: Run) -> None:
     """
     policies: dict[str, str] = {}
     for request in run.plan.requests:
-        sent = request.parameters
+        parameters = request.parameters
         if request.operation == "create_inference_component":
-            _bring_up_component(run, sent)
+            _bring_up_component(run, parameters)
         elif request.operation == "register_scalable_target":
-            once_visible(partial(control.register, run.session, sent), run.pacing, run.report)
-            bounds = f"{sent['MinCapacity']} to {sent['MaxCapacity']}"
+            once_visible(partial(control.register, run.session, parameters), run.pacing, run.report)
+            bounds = f"{parameters['MinCapacity']} to {parameters['MaxCapacity']}"
             run.report(
                 "scaling",
                 f"autoscaling of {request.name}: {bounds}",
                 resource=f"scalable-target/{request.name}",
             )
         elif request.operation == "put_scaling_policy":
-            arn = _put_policy(run, sent)
+            arn = _put_policy(run, parameters)
             policies[policy_placeholder(request.name)] = arn
         elif request.operation == "put_metric_alarm":
-            actions = [policies.get(action, action) for action in sent["AlarmActions"]]
-            cloudwatch.put_alarm(run.session, {**sent, "AlarmActions": actions})
+            actions = [policies.get(action, action) for action in parameters["AlarmActions"]]
+            cloudwatch.put_alarm(run.session, {**parameters, "AlarmActions": actions})
             run.report("scaling", f"alarm {request.name} created", resource=f"alarm/{request.name}")
 
 
-def _put_policy(run: Run, sent: Mapping[str, Any]) -> str:
+def _put_policy(run: Run, parameters: Mapping[str, Any]) -> str:
     """Put a scaling policy; retry for about a minute while AWS does not see its new target.
 
     "There might be a brief delay until the operation achieves eventual consistency" (API reference of
@@ -59,22 +59,22 @@ def _put_policy(run: Run, sent: Mapping[str, Any]) -> str:
     """
     for attempt in range(1, VISIBLE_ATTEMPTS):
         try:
-            return control.put_policy(run.session, sent)
+            return control.put_policy(run.session, parameters)
         except NotFound as error:
             run.report("scaling", f"AWS does not see the target yet; retrying ({error.message})")
             run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
-    return control.put_policy(run.session, sent)
+    return control.put_policy(run.session, parameters)
 
 
-def _bring_up_component(run: Run, sent: Mapping[str, Any]) -> None:
-    name = str(sent["InferenceComponentName"])
-    told = create_once(
-        partial(control.create_component, run.session, sent),
+def _bring_up_component(run: Run, parameters: Mapping[str, Any]) -> None:
+    name = str(parameters["InferenceComponentName"])
+    outcome = create_once(
+        partial(control.create_component, run.session, parameters),
         partial(_is_ours, run.session, name, run.name),
         run.pacing,
         run.report,
     )
-    run.report("component", f"inference component {name} {told}", resource=f"inference-component/{name}")
+    run.report("component", f"inference component {name} {outcome}", resource=f"inference-component/{name}")
     look = partial(control.describe_component, run.session, name)
     patience = patience_s(run.startup_timeout_s)
     for facts in poll_repeatedly(run.session, look, patience=patience, pacing=run.pacing, report=run.report):

@@ -1,10 +1,10 @@
 """Deletion of an endpoint's resources in the order that limits the cost.
 
-First the inference component, if any, and the endpoint, and of several all at once; when it is gone, its
-autoscaling, the config and the model. The lifetime
-schedule is deleted last, once AWS confirms that the endpoint is gone: it deletes the endpoint if this process
-dies before. `rescue` cleans up after a failure or Ctrl-C, or reports what remains and which command deletes
-it. `leave_to_the_schedule` leaves the deletion to the lifetime schedule if the user does not wait.
+First the inference component, if any, then the endpoint; several endpoints are deleted at once. When an
+endpoint is gone, its autoscaling, config and model follow. The lifetime schedule is deleted last, once AWS
+confirms that the endpoint is gone: it deletes the endpoint if this process dies before. `rescue` cleans up
+after a failure or Ctrl-C, or reports what remains and which command deletes it. If the user does not wait,
+`leave_to_the_schedule` leaves the deletion to the lifetime schedule.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Teardown:
     ) -> Iterator[tuple[str, Removed | BillableLeft]]:
         """Delete several endpoints at once; yield each name with its result as soon as it is known.
 
-        Every round asks for each deletion that AWS has not accepted yet: an endpoint that AWS refuses to
-        delete, because it is being created, delays no other.
+        Every round sends each deletion that AWS has not accepted yet. AWS refuses to delete an endpoint that
+        is being created; such an endpoint delays no other.
 
         Raises:
             LocalServerGone: the local SageMaker has ended.
@@ -152,11 +152,11 @@ class Teardown:
                 self._pacing.sleep(self._pacing.poll_s)
 
     def _remove_rest(self, removal: _Removal) -> bool:
-        """Delete what an endpoint leaves; return whether all is done, or the endpoint exists again."""
-        to_remove, gone = removal.to_remove, removal.removed
+        """Delete the rest of a deleted endpoint; return False if the endpoint exists again."""
+        to_remove, removed = removal.to_remove, removal.removed
         self._note_gone(removal)
-        self.remove_scaling(to_remove, gone)
-        self.remove_free(to_remove, gone)
+        self.remove_scaling(to_remove, removed)
+        self.remove_free(to_remove, removed)
         if to_remove.schedules:
             # Without its config no late CreateEndpoint can succeed: this poll is final.
             removal.looks, removal.absent = 1, 0
@@ -166,13 +166,13 @@ class Teardown:
         for name in to_remove.schedules:
             self._remove_plain(
                 f"schedule/{name}",
-                gone,
+                removed,
                 partial(self._guards, name, to_remove.endpoint),
                 partial(lifetime.remove, self._session, name),
             )
         return True
 
-    def remove_scaling(self, to_remove: ToRemove, gone: Removed) -> None:
+    def remove_scaling(self, to_remove: ToRemove, removed: Removed) -> None:
         """Deregister the scalable target, which deletes its policies, and delete the alarm.
 
         Raises:
@@ -184,7 +184,7 @@ class Teardown:
         resource_id, dimension = scalable(name, to_remove.component)
         self._remove_plain(
             f"scalable-target/{resource_id}",
-            gone,
+            removed,
             partial(control.is_registered, session, resource_id),
             partial(control.deregister, session, resource_id, dimension),
         )
@@ -192,7 +192,7 @@ class Teardown:
             alarm = from_zero_alarm(name)
             self._remove_plain(
                 f"alarm/{alarm}",
-                gone,
+                removed,
                 partial(cloudwatch.has_alarm, session, alarm),
                 partial(cloudwatch.remove_alarms, session, [alarm]),
             )
@@ -229,7 +229,7 @@ class Teardown:
         self.run(ToRemove(name))
 
     def _poll(self, removal: _Removal) -> bool:
-        """Ask once for an endpoint's deletion; return whether it is gone.
+        """Send an endpoint's deletion once; return whether it is gone.
 
         DeleteEndpoint may return 200 and do nothing, so only DescribeEndpoint counts.
 
@@ -487,9 +487,9 @@ def leave_all_to_the_schedules(
         if ended:  # their configs and models may be left, too
             remaining.next_step = f"peagle-sm delete {' '.join(names)} --yes{session.command_flags()}"
         raise remaining from None
-    commands = list(dict.fromkeys(gone.next_step for gone in ended if gone.next_step))
+    commands = list(dict.fromkeys(error.next_step for error in ended if error.next_step))
     raise Interrupted(
-        " ".join(dict.fromkeys(gone.message for gone in ended)) or "Interrupted.",
+        " ".join(dict.fromkeys(error.message for error in ended)) or "Interrupted.",
         next_step="; ".join(commands) or None,
         details=ended[0].details if ended else {"left": []},
     ) from None
@@ -584,7 +584,7 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
             if interrupted
             else f"failed: {cause}; cleaning up",
         )
-        gone = _remove_with_companions(run)
+        removed = _remove_with_companions(run)
     except KeyboardInterrupt:
         leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled, undo=run.undo)
     except LocalServerGone as ended:
@@ -597,10 +597,10 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
             left.details["cause"] = str(cause) or type(cause).__name__
             left.next_step = _undo_command(run)
             raise left from _visible(cause)
-        gone = Removed(left={f"schedule/{name}": left.message for name in run.to_remove.schedules})
+        removed = Removed(left={f"schedule/{name}": left.message for name in run.to_remove.schedules})
     if interrupted:
-        _raise_interrupted(run, gone)
-    _raise_cause(run, cause, gone)
+        _raise_interrupted(run, removed)
+    _raise_cause(run, cause, removed)
 
 
 def _remove_with_companions(run: Run) -> Removed:

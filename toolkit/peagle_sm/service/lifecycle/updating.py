@@ -87,7 +87,7 @@ class InPlace:
         """Extend the lifetime, before anything is started."""
         run = self._run
         lease = self._lease()
-        armed = arm_schedules(run, [prolonged(each, lease) for each in run.plan.schedules])
+        armed = arm_schedules(run, [prolonged(schedule, lease) for schedule in run.plan.schedules])
         self._remember(armed.expires_at)
 
     def _lease(self) -> datetime | None:
@@ -354,15 +354,15 @@ def _end_scaling(run: Deploy, old: ToRemove) -> None:
 
     Application Auto Scaling leaves the number as it is, and nothing else would lower it.
     """
-    gone, count = Removed(), run.plan.spec.placement.instance_count
-    Teardown(run.session, run.pacing, run.report).remove_scaling(old, gone)
-    if gone.left:
-        left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
+    removed, count = Removed(), run.plan.spec.placement.instance_count
+    Teardown(run.session, run.pacing, run.report).remove_scaling(old, removed)
+    if removed.left:
+        left = ", ".join(f"{resource} ({reason})" for resource, reason in removed.left.items())
         raise PeagleError(
             f"Endpoint {run.name} is updated, but its old autoscaling is left and may start more instances: "
             f"{left}",
             next_step="Run the update again: it deletes it.",
-            details={"left": sorted(gone.left)},
+            details={"left": sorted(removed.left)},
         )
     facts = control.describe_endpoint(run.session, run.name)
     variants = () if facts is None else facts.raw.get("ProductionVariants") or ()

@@ -1,16 +1,16 @@
-"""Addresses to listen on: whether only this machine reaches one, and what others connect to."""
+"""Addresses to listen on: whether only this machine can reach them, and how others connect to them."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 
-#: Addresses kept for documentation (RFC 5737, RFC 3849); to "connect" a datagram socket sends nothing.
+#: Addresses reserved for documentation (RFC 5737, RFC 3849). connect() of a datagram socket sends nothing.
 _ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether every address that ``host`` stands for is loopback; an unknown name is not."""
+    """Return whether every address of ``host`` is loopback; False for an unknown name."""
     if not host:
         return False  # asyncio listens on all interfaces
     try:
@@ -37,8 +37,8 @@ def reachable(host: str) -> str:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as asking:
                 asking.connect((elsewhere, 9))
-                own = str(asking.getsockname()[0])
+                own_address = str(asking.getsockname()[0])
         except OSError:
             continue
-        return f"[{own}]" if family == socket.AF_INET6 else own
+        return f"[{own_address}]" if family == socket.AF_INET6 else own_address
     return socket.gethostname()

@@ -86,8 +86,8 @@ class CloudFormation:
                 raise CloudFormationError(
                     "InvalidAction", f"the local CloudFormation has no {operation.name}; it has {known}"
                 )
-            asked = wire.parameters_of(operation, form)
-            return 200, wire.answer(operation, _paged(operation.name, work, asked))
+            parameters = wire.parameters_of(operation, form)
+            return 200, wire.answer(operation, _paged(operation.name, work, parameters))
         except CloudFormationError as error:
             return error.status, wire.refusal(error)
         except TemplateError as error:
@@ -109,13 +109,13 @@ class CloudFormation:
 
 
 def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Do the work; a NextToken belongs to one operation and its filters."""
-    asked = dict(request)
+    """Return the operation's result; a NextToken belongs to one operation and its filters."""
+    parameters = dict(request)
     if "NextToken" in request:
-        asked["NextToken"] = tokens.unbound(operation, request)
-        if asked["NextToken"] is None:
+        parameters["NextToken"] = tokens.unbound(operation, request)
+        if parameters["NextToken"] is None:
             raise invalid("NextToken is invalid")
-    result = work(asked)
+    result = work(parameters)
     if result.get("NextToken") is None:
         return result
     return {**result, "NextToken": tokens.bound(operation, request, result["NextToken"])}

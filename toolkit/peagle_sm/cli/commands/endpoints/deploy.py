@@ -118,8 +118,8 @@ def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...
         note(state, render_deploy_notes(notable) + "\n")
 
 
-def _hourly(made: Plan) -> str:
-    return usd(made.usd_per_hour, "hour", at_most=made.price_at_most)
+def _hourly(plan: Plan) -> str:
+    return usd(plan.usd_per_hour, "hour", at_most=plan.price_at_most)
 
 
 def question(found: str, made: Plan) -> str:

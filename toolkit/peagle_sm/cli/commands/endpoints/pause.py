@@ -262,8 +262,8 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
         emit(
             state,
             table=lambda: render_going(going, with_logs) if going else "To be deleted: nothing",
-            data=lambda: [asdict(each) for each in going],
-            names=[each.name for each in going],
+            data=lambda: [asdict(endpoint) for endpoint in going],
+            names=[endpoint.name for endpoint in going],
         )
         return
     with termination_is_ctrl_c(), follower(state) as follow:

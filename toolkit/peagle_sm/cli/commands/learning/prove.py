@@ -215,12 +215,13 @@ def render_slices(found: Sequence[SliceEvidence]) -> str:
     return f"{told}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
 
 
-def _row(name: str, found: SetEvidence, busy: bool) -> tuple[str, ...]:
+def _row(name: str, evidence: SetEvidence, busy: bool) -> tuple[str, ...]:
     lengths = [
-        f"{each:.2f}" if each is not None else "?" for each in (found.serving_length, found.candidate_length)
+        f"{each:.2f}" if each is not None else "?"
+        for each in (evidence.serving_length, evidence.candidate_length)
     ]
-    ratios = [_words(found.acceptance), "no verdict" if busy else _words(found.speed)]
-    return name, f"{found.prompts:,}", " -> ".join(lengths), *ratios
+    ratios = [_words(evidence.acceptance), "no verdict" if busy else _words(evidence.speed)]
+    return name, f"{evidence.prompts:,}", " -> ".join(lengths), *ratios
 
 
 def _words(ratio: Ratio | None) -> str:

@@ -12,9 +12,6 @@ from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import PeagleError, SpecError
 
-DEFAULT_REGION = "us-east-1"
-"""Region of the prices if no region is set."""
-
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import PriceEntry
     from peagle_sm.core.learn.offers import PriceOf, TrainingOption
@@ -92,6 +89,7 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
 
 def _prices(state: State, asked: bool) -> PriceOf:
     from peagle_sm.aws.control.prices import find_job_price
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
 
     try:
         session = open_session(state)
@@ -99,12 +97,12 @@ def _prices(state: State, asked: bool) -> PriceOf:
         note(state, f"note: {error.message} Prices are those of {DEFAULT_REGION}.")
         session = None
     local, region = session is not None and session.is_local, session.region if session else DEFAULT_REGION
-    known: dict[str, tuple[PriceEntry | None, str]] = {}
+    prices: dict[str, tuple[PriceEntry | None, str]] = {}
 
     def price_of(name: str) -> tuple[PriceEntry | None, str]:
-        if name not in known:
-            known[name] = find_job_price(None if local or not asked else session, name, region, "Train")
-        return known[name]
+        if name not in prices:
+            prices[name] = find_job_price(None if local or not asked else session, name, region, "Train")
+        return prices[name]
 
     return price_of
 
@@ -128,7 +126,7 @@ def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> s
     ]
     heads = ("tokens", "instance", "parts", "needs GB", "has GB", "fits", "hours", "price")
     parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours", "price"))]
-    detailed = next((one for one in found if one.fits), found[0])
+    detailed = next((option for option in found if option.fits), found[0])
     fits = "" if detailed.fits else ", which does not fit"
     title = f"{detailed.sequence_length:,} tokens on {detailed.instance_type}{fits}, one GPU:"
     parts.append("\n".join([title, *(f"  {line}" for line in detailed.lines)]))

@@ -296,7 +296,8 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "arms": [encode(arm) for arm in results.arms],
         "points": [encode(point) for point in found.points],
         "comparisons": [
-            {**encode(one), "shown": one.significant, "verdict": verdict(one)} for one in found.comparisons
+            {**encode(comparison), "shown": comparison.significant, "verdict": verdict(comparison)}
+            for comparison in found.comparisons
         ],
         "withheld": [
             {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}
@@ -405,7 +406,7 @@ def comparing(
     return run
 
 
-def render_estimate(plans: Sequence[Plan], found: Estimate, note: str | None = None) -> str:
+def render_estimate(plans: Sequence[Plan], estimate: Estimate, note: str | None = None) -> str:
     """Render what --modes deploys, what it is likely to cost, and what the prompts cannot show."""
     rows = [
         (
@@ -415,17 +416,17 @@ def render_estimate(plans: Sequence[Plan], found: Estimate, note: str | None = N
         )
         for plan in plans
     ]
-    times = "" if found.deployments == 1 else f", {found.deployments} times, one after the other"
-    minutes = max(1, round(found.minutes))
+    times = "" if estimate.deployments == 1 else f", {estimate.deployments} times, one after the other"
+    minutes = max(1, round(estimate.minutes))
     about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
     if minutes > 120:
         about = f"about {minutes / 60:.1f} hours"
     fields = [
         ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
-        ("price", usd(found.usd_per_hour, "hour") + " for all of them"),
-        ("likely", f"{about}, {usd(found.usd)}"),
-        ("at most", f"{usd(found.most_usd)}, if all of them run until the end of their lifetime"),
-        ("price from", "\n".join(found.price_sources)),
+        ("price", usd(estimate.usd_per_hour, "hour") + " for all of them"),
+        ("likely", f"{about}, {usd(estimate.usd)}"),
+        ("at most", f"{usd(estimate.most_usd)}, if all of them run until the end of their lifetime"),
+        ("price from", "\n".join(estimate.price_sources)),
         *([("note", note)] if note else []),
     ]
     return (

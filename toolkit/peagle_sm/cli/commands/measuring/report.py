@@ -291,8 +291,8 @@ def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
     asked += f" with {formatting.share(demand.headroom)} headroom"
     best = cheapest(rows)
     if best is None or best.fleet is None:
-        why = "misses the objective, has failed requests, a window that is too short, or no price"
-        return f"No measured load fits {asked}: each {why}."
+        reason = "misses the objective, has failed requests, a window that is too short, or no price"
+        return f"No measured load fits {asked}: each {reason}."
     fleet = best.fleet
     gpus = f" ({formatting.plural(fleet.gpus, 'GPU')})" if fleet.gpus else ""
     return (

@@ -93,7 +93,7 @@ def doctor(
     plan = planned(session, spec)
     results = _check(session, plan, skip, timeout_s)
     try:
-        fixed = fix and _fix(ctx, results, session, plan, path, yes)
+        fixed = fix and _fix(ctx, results, plan, path, yes)
     except SpecError:  # stdin is not a terminal, or a field cannot be written: still print the results
         _print(state, results, verbose)
         raise
@@ -140,7 +140,6 @@ def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
 def _fix(
     ctx: click.Context,
     results: tuple[Result, ...],
-    session: Session,
     plan: Plan | None,
     path: Path | None,
     yes: bool,

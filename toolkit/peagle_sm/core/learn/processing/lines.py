@@ -42,11 +42,11 @@ class ReadLine:
 
 
 def _fields(prompt: LearnPrompt) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": prompt.id, "body": prompt.body}
-    found |= {"turns": list(prompt.turns)} if prompt.turns else {}
-    found |= {"category": prompt.category} if prompt.category else {}
-    found |= {"of": prompt.conversation} if prompt.conversation else {}
-    return found | ({"labels": dict(prompt.labels)} if prompt.labels else {})
+    fields: dict[str, Any] = {"id": prompt.id, "body": prompt.body}
+    fields |= {"turns": list(prompt.turns)} if prompt.turns else {}
+    fields |= {"category": prompt.category} if prompt.category else {}
+    fields |= {"of": prompt.conversation} if prompt.conversation else {}
+    return fields | ({"labels": dict(prompt.labels)} if prompt.labels else {})
 
 
 def read_line(line: bytes | str, origin: str) -> tuple[Mapping[str, Any], LearnPrompt]:

@@ -30,15 +30,18 @@ def slices_in(results: Results) -> list[SliceRecord]:
 
     A slice has the doubt of the comparison of its two arms.
     """
-    found = list(results.slices)
-    if not found and results.header.command == "bench":
+    slices = list(results.slices)
+    if not slices and results.header.command == "bench":
         for arm in results.arms:
-            found += slices_of_arm([one for one in results.requests if one.arm == arm.name])
-    shown = separate_withheld(results.points, results.comparisons)
-    doubts = {(row.faster, row.slower, row.load): row.doubt for row in shown.comparisons}
-    lost = {(one.arm, one.load) for one in shown.withheld_points}
-    found = [replace(one, doubt=doubts.get((one.arm, one.baseline or "", one.load))) for one in found]
-    return [one for one in found if not {(one.arm, one.load), (one.baseline or "", one.load)} & lost]
+            slices += slices_of_arm([one for one in results.requests if one.arm == arm.name])
+    separated = separate_withheld(results.points, results.comparisons)
+    doubts = {(row.faster, row.slower, row.load): row.doubt for row in separated.comparisons}
+    lost = {(one.arm, one.load) for one in separated.withheld_points}
+    slices = [
+        replace(record, doubt=doubts.get((record.arm, record.baseline or "", record.load)))
+        for record in slices
+    ]
+    return [one for one in slices if not {(one.arm, one.load), (one.baseline or "", one.load)} & lost]
 
 
 def name_of(one: SliceRecord) -> str:
