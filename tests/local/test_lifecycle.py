@@ -76,7 +76,7 @@ def test_two_servers_live_side_by_side_and_down_leaves_nothing(home: Path) -> No
     engine = deploy(first, home)
     assert client_at(second.endpoint_url, "sagemaker").list_endpoints()["Endpoints"] == []
     ended = lifecycle.down(first.port)
-    assert [(e.kind, e.how) for e in ended] == [("server", "asked"), ("engine", "asked")]
+    assert [(e.kind, e.how) for e in ended] == [("server", "shut down"), ("engine", "shut down")]
     assert all_gone(engine)
     assert lifecycle.find_server().port == second.port
     assert not state.work_dir(first.port).exists()
