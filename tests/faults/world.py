@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -58,6 +58,11 @@ class Place:
         with urllib.request.urlopen(f"{self.server.url}/_peagle/capacity", body, timeout=10):
             pass
 
+    def now(self) -> datetime:
+        """The server's time, which tests before this one may have advanced."""
+        with urllib.request.urlopen(f"{self.server.url}/_peagle/status", timeout=10) as answer:
+            return datetime.fromisoformat(json.loads(answer.read())["clock"])
+
     def remove_guard(self) -> None:
         cloudformation = self.server.client("cloudformation")
         cloudformation.delete_stack(StackName=GUARD_STACK)
@@ -104,7 +109,7 @@ class World:
         self.seconds = 0.0
         self.at_once = False
         """Whether an endpoint has arrived where it is going when CreateEndpoint answers."""
-        self._start = datetime.now(UTC)
+        self._start = place.now()
         self.pacing = Pacing(clock=self.now, monotonic=lambda: self.seconds, sleep=self.sleep)
 
     def spec(self, **changes: Any) -> EndpointSpec:

@@ -141,9 +141,9 @@ def test_the_offer_says_where_the_arms_run_why_and_that_they_add_nothing(plan: P
     text = render_prove_offer(offer)
     assert (
         "creates  team-proof-candidate: inference component of learn-arms (takes\n"
-        "           1,584 MB of 4,800 MB that are free on learn-arms)\n"
+        "           1,602 MB of 4,800 MB that are free on learn-arms)\n"
         "         team-proof-plain: inference component of learn-arms (takes 1,574\n"
-        "           MB of 3,216 MB that are free on learn-arms)\n"
+        "           MB of 3,198 MB that are free on learn-arms)\n"
     ) in text
     assert (
         "price    components add nothing: learn-arms's instance is billed anyway.\n"

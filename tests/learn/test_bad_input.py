@@ -169,9 +169,12 @@ def test_one_document(local: Session, folder: Path, make_spec: Make, channel: st
     ("config", "told"),
     [
         ({"norm_before_residual": True}, "norm_before_residual is true"),
-        ({"hidden_act": "gelu"}, "hidden_act is gelu"),
+        ({"hidden_act": "gelu"}, "hidden_act: found 'gelu'"),
         (
-            {"eagle_aux_hidden_state_layer_ids": [0, 3, 5]},
+            {
+                "eagle_aux_hidden_state_layer_ids": [0, 3, 5],
+                "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 3, 5]},
+            },
             "it reads layer 0, the target has 6; it was trained for another target",
         ),
     ],

@@ -286,7 +286,8 @@ def test_what_a_deletion_was_refused_goes_with_the_next_one(
     """Endpoint and config are gone by then, and only the name shows the alarm, which is billed."""
     spec = _spec(TO_ZERO)
     plan, account = plan_for(spec, local), Account(server, spec.name)
-    server.client("cloudwatch").put_metric_alarm(**plan.parameters("put_metric_alarm"))
+    alarm = plan.parameters("put_metric_alarm") | {"AlarmActions": []}
+    server.client("cloudwatch").put_metric_alarm(**alarm)
     assert list(account.alarms()) == [f"Peagle-{spec.name}-from-zero"]
     delete([spec.name], session=local, pacing=pacing, missing_ok=True)
     assert account.everything() == []

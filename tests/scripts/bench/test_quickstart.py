@@ -55,18 +55,20 @@ def test_the_file_has_the_names_that_others_read() -> None:
 
 
 def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> None:
-    shown = quickstart.text(made())
-    assert shown.startswith(render_report(view_of([made()])))
+    full = made(prompts=24)
+    shown = quickstart.text(full)
+    assert shown.startswith(render_report(view_of([full])))
     assert "SMALL STAND-IN WEIGHTS" in shown
     assert "this deployment only" in shown
     assert "Its machine's load average was 0.75." in shown
-    third = shown.partition("The least repetitive third of the prompts (2 of 6)")[2]
+    third = shown.partition("The least repetitive third of the prompts (8 of 24)")[2]
     rows = [" ".join(line.split()) for line in third.splitlines()]
-    assert any(row.startswith("P-EAGLE no speculation c=1 2.00x [2.00, 2.00] no 2 prompts") for row in rows)
+    result = "P-EAGLE no speculation c=1 2.00x [2.00, 2.00] no verdict: the window is too short 8 prompts"
+    assert any(row.startswith(result) for row in rows)
     assert any(row.startswith("c=1 P-EAGLE 400") and row.endswith("2.75") for row in rows)
     assert rows[-2:] == [
         "num_speculative_tokens: eagle3 5, p-eagle 7, chosen on this machine",
-        "identical outputs: yes, 6 of 6 prompts (by token ids)",
+        "identical outputs: yes, 24 of 24 prompts (by token ids)",
     ]
 
 
@@ -95,13 +97,14 @@ def test_the_report_is_written_beside_the_figures_and_its_path_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "sub" / "q.jsonl"
+    full = made(prompts=24)
     for _ in range(2):  # a second run overwrites the first
-        quickstart.write_report(file, made())
+        quickstart.write_report(file, full)
     page = tmp_path / "sub" / "q.html"
     assert capsys.readouterr().out.startswith(f"report: {page} (open it in a browser; `peagle-sm report ")
     (results,) = extract(page.read_text())
     assert results == read(file)
-    assert (results.header.command, results.comparisons) == ("quickstart", made().comparisons)
+    assert (results.header.command, results.comparisons) == ("quickstart", full.comparisons)
     assert "HumanEval" in page.read_text().split("<script")[0]
     assert "least repetitive third" in page.read_text().split("<script")[0]
 

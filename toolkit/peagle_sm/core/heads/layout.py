@@ -362,10 +362,14 @@ def _verifier(config: Config) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def _value_fault(message: str) -> Finding:
+    return error_finding("config", message, "Correct the head's config.json, or use another head.")
+
+
 def _size_fault(layer: Config, key: str) -> Finding:
     if key not in layer:
-        return error_finding("config", f"config.json lacks {key}")
-    return error_finding("config", f"{key}: found {layer[key]!r}; allowed: a whole number above 0")
+        return _value_fault(f"config.json lacks {key}")
+    return _value_fault(f"{key}: found {layer[key]!r}; allowed: a whole number above 0")
 
 
 _OPTIONAL_SIZES = ("num_key_value_heads", "head_dim", "draft_vocab_size", "target_hidden_size")
@@ -383,16 +387,16 @@ def _kind_faults(config: Config, layer: Config) -> Iterator[Finding]:
             yield _size_fault(layer, key)
     epsilon = layer.get("rms_norm_eps", 1e-6)
     if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
-        yield error_finding("config", f"rms_norm_eps: found {epsilon!r}; allowed: a number between 0 and 1")
+        yield _value_fault(f"rms_norm_eps: found {epsilon!r}; allowed: a number between 0 and 1")
     act = layer.get("hidden_act", "silu")
     if act != "silu":
-        yield error_finding("config", f"hidden_act: found {act!r}; allowed: 'silu', which vLLM's heads have")
+        yield _value_fault(f"hidden_act: found {act!r}; allowed: 'silu', which vLLM's heads have")
     for key in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
         if not isinstance(layer.get(key) or False, bool):
-            yield error_finding("config", f"{key}: found {layer[key]!r}; allowed: true or false")
+            yield _value_fault(f"{key}: found {layer[key]!r}; allowed: true or false")
     dtype = layer.get("dtype", layer.get("torch_dtype"))
     if dtype is not None and str(dtype).removeprefix("torch.") not in _DTYPES:
-        yield error_finding("config", f"dtype: found {dtype!r}; allowed: {', '.join(_DTYPES)}")
+        yield _value_fault(f"dtype: found {dtype!r}; allowed: {', '.join(_DTYPES)}")
     yield from _rope_faults(layer)
     yield from _eagle_faults(config)
 
@@ -405,15 +409,15 @@ def _rope_faults(layer: Config) -> Iterator[Finding]:
     for rope in rope_settings(layer):
         kind, theta = rope.get("rope_type", rope.get("type", "default")), rope.get("rope_theta", 1e4)
         if kind not in _ROPE_TYPES:
-            yield error_finding("config", f"rope_type: found {kind!r}; allowed: {', '.join(_ROPE_TYPES)}")
+            yield _value_fault(f"rope_type: found {kind!r}; allowed: {', '.join(_ROPE_TYPES)}")
         if type(theta) not in (int, float) or not theta > 0:
-            yield error_finding("config", f"rope_theta: found {theta!r}; allowed: a number above 0")
+            yield _value_fault(f"rope_theta: found {theta!r}; allowed: a number above 0")
 
 
 def _eagle_faults(config: Config) -> Iterator[Finding]:
     eagle = config.get("eagle_config")
     if eagle is not None and not isinstance(eagle, Mapping):
-        yield error_finding("config", f"eagle_config: found {eagle!r:.60}; allowed: a mapping of fields")
+        yield _value_fault(f"eagle_config: found {eagle!r:.60}; allowed: a mapping of fields")
     elif eagle:
         key = "eagle_aux_hidden_state_layer_ids"
         top, nested = config.get(key), eagle.get(key)
