@@ -156,8 +156,8 @@ def test_silence_before_the_first_byte_ends_in_time(read: Read) -> None:
 @pytest.mark.parametrize("delay_s", [0.05, 60.0])
 def test_an_answer_that_takes_too_long_ends_in_time(read: Read, delay_s: float) -> None:
     """A stream that trickles never trips a limit on silence."""
-    with pytest.raises(StreamStalled, match=r"did not end within 0\.5 s") as caught:
-        read(body=_body(chunks=40, delay_s=delay_s), total_timeout_s=0.5)
+    with pytest.raises(StreamStalled, match=r"did not end within 2(\.0)? s") as caught:
+        read(body=_body(chunks=100, delay_s=delay_s), total_timeout_s=2.0)
     assert caught.value.partial_text.startswith("token0 ")
 
 
