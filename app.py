@@ -36,20 +36,20 @@ def build(app: App, environment: Mapping[str, str], default_spec: Path | None = 
     """
     context = read_context(app.node.get_all_context(), default_spec)
     region = context.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
+    stack_environment = Environment(region=context.region)
     if context.image:
         # With its own file-system asset, so only where it is asked for.
         from stacks.image_stack import ImageStack
 
-        ImageStack(app, env=Environment(region=context.region))
+        ImageStack(app, env=stack_environment)
     if context.training:
         from stacks.training_stack import TrainingStack
 
-        TrainingStack(app, env=Environment(region=context.region))
+        TrainingStack(app, env=stack_environment)
     plans = [plan_for(spec, region, context.stand_ins, environment) for spec in context.specs]
-    there = Environment(region=context.region)
-    guard = GuardStack(app, env=there)
+    guard = GuardStack(app, env=stack_environment)
     for plan in plans:
-        stack = EndpointStack(app, plan, context.email, there, context.logs_key)
+        stack = EndpointStack(app, plan, context.email, stack_environment, context.logs_key)
         stack.add_stack_dependency(guard, "it imports the guard's exports")
 
 

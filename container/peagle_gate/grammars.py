@@ -140,9 +140,9 @@ def _field(value: Any, name: str, limits: Limits) -> Found:
             pending += [(f"{at}{_step(inner)}/", inner, below) for inner, below in node.items()]
         elif isinstance(node, list):
             if key in ("choice", "enum"):
-                for value in node:
-                    if not isinstance(value, str) or len(value) <= limits.max_literal_chars:
-                        cost.add_literal(value)  # a longer one is refused below
+                for literal in node:
+                    if not isinstance(literal, str) or len(literal) <= limits.max_literal_chars:
+                        cost.add_literal(literal)  # a longer one is refused below
             pending += [(f"{at}{place}/", key, below) for place, below in enumerate(node)]
         if (total := cost.total()) > limits.max_grammar_cost:
             yield (

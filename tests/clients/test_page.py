@@ -80,10 +80,10 @@ def test_the_rows_of_some_clients_are_written_anew_and_the_rest_stays() -> None:
     )
     after = page.replaced(before, section)
     name = page.name(client("openai"))
-    found = page.read(after, COLUMNS[:2])
-    assert found[name] == {"plain": {"wrong": 2}, "split": {"wrong": 2}}
-    del found[name]
-    assert found == {key: row for key, row in page.read(before, COLUMNS[:2]).items() if key != name}
+    read_rows = page.read(after, COLUMNS[:2])
+    assert read_rows[name] == {"plain": {"wrong": 2}, "split": {"wrong": 2}}
+    del read_rows[name]
+    assert read_rows == {key: row for key, row in page.read(before, COLUMNS[:2]).items() if key != name}
     assert "Written by `scripts/clients-table` on 2026-11-22: 3 streams a cell" in after
     assert after.count("Rows of OpenAI SDK, OpenAI route: `x --only openai` on 2026-11-22: 2 streams") == 1
     again = page.renewed(

@@ -27,8 +27,8 @@ def minutes_of(draws: numpy.random.Generator, rate: float, head: float, *, canar
     """
     after = CANARY + AFTER if canary else AFTER + 3
     began, drift = draws.integers(1440), numpy.zeros(3)
-    found = numpy.full(HOUR + after, numpy.nan)
-    for minute in range(len(found)):
+    lengths = numpy.full(HOUR + after, numpy.nan)
+    for minute in range(len(lengths)):
         time = 2 * numpy.pi * (minute + began) / 1440
         drift = 0.995 * drift + draws.normal(0, 0.1, 3)
         weights = numpy.exp(MIX + drift + numpy.array([0.4, 0, -0.4]) * numpy.sin(time))
@@ -41,8 +41,8 @@ def minutes_of(draws: numpy.random.Generator, rate: float, head: float, *, canar
         new = draws.random(count) < share
         length = numpy.where(new, numpy.maximum(1, head * length), length)
         tokens = numpy.clip(numpy.exp(draws.normal(5, 1, count)), 8, 2048)
-        found[minute] = tokens.sum() / (tokens / length).sum()
-    return found
+        lengths[minute] = tokens.sum() / (tokens / length).sum()
+    return lengths
 
 
 def rolls_back(minutes: Minutes) -> bool:

@@ -71,8 +71,8 @@ def test_requests_that_the_serving_head_failed_are_counted_not_only_left_out() -
         replace(each, error="StreamError") if each.arm == SERVING and each.prompt_id == "prose-0" else each
         for each in requests({"code": 20, "prose": 20})
     ]
-    found = set_evidence(Results(Header("run", "compare", {}, {}, True), ARMS, tuple(every)), 0.95)
-    assert (found.prompts, found.failed, found.serving_failed) == (39, 0, 1)
+    evidence = set_evidence(Results(Header("run", "compare", {}, {}, True), ARMS, tuple(every)), 0.95)
+    assert (evidence.prompts, evidence.failed, evidence.serving_failed) == (39, 0, 1)
 
 
 def proof(held_out: SetEvidence) -> Proof:

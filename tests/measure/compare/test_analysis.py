@@ -82,8 +82,8 @@ def test_one_deployment_at_one_request_in_flight_is_over_prompts() -> None:
 
 
 def test_each_category_has_its_own_ratio() -> None:
-    found = compare(PAIR, [turns(prompts=16)], temperature=0)
-    assert {name: round(one.value, 3) for name, one in found.categories.items()} == {
+    comparison = compare(PAIR, [turns(prompts=16)], temperature=0)
+    assert {name: round(one.value, 3) for name, one in comparison.categories.items()} == {
         "code": 2.0,
         "prose": 1.5,
     }

@@ -145,8 +145,15 @@ VISIBLE_ATTEMPTS = 7
 """With the poll interval of AWS, 15 s, about a minute: 2, 4, 8, 15, 15 and 15 s."""
 
 
-def once_visible(send: Callable[[], T], pacing: Pacing, report: Reporter) -> T:
+def once_visible(
+    send: Callable[[], T],
+    pacing: Pacing,
+    report: Reporter,
+    is_early: Callable[[PeagleError], bool] = is_not_visible_yet,
+) -> T:
     """Send a request; retry for about a minute while AWS does not know its config, model or role.
+
+    ``is_early`` decides whether AWS refused it only because what it names was just created.
 
     SageMaker looks for a config with eventually consistent reads, and recommends a retry (API reference of
     CreateEndpoint). A new role is not known everywhere at once either ("Changes that I make are not always
@@ -159,7 +166,7 @@ def once_visible(send: Callable[[], T], pacing: Pacing, report: Reporter) -> T:
         try:
             return send()
         except PeagleError as error:
-            if not is_not_visible_yet(error):
+            if not is_early(error):
                 raise
             report("check", f"AWS does not see it yet; retrying ({error.message})")
             pacing.sleep(min(pacing.poll_s, 2.0**attempt))

@@ -28,6 +28,7 @@ from peagle_sm.core.plan.tags_and_schedules import (
     partition,
     schedule_name,
 )
+from peagle_sm.core.spec.endpoint_spec import VpcSpec
 
 _ALLOWED = "allowed"
 _PASSED = "iam:PassedToService"
@@ -393,20 +394,18 @@ def _container_calls(draft: Draft) -> Iterator[Question]:
     stream = f"arn:{place}:logs:{draft.region}:{account}:log-group:{group}:log-stream:AllTraffic/i-0"
     yield Question(("logs:CreateLogStream", "logs:PutLogEvents"), stream)
     if draft.spec.security.vpc is not None:
-        yield from _network_calls(draft, account)
+        yield from _network_calls(draft.spec.security.vpc, draft.region, account)
 
 
-def _network_calls(draft: Draft, account: str) -> Iterator[Question]:
+def _network_calls(vpc: VpcSpec, region: str, account: str) -> Iterator[Question]:
     """Yield what SageMaker does with the role to join a VPC. Source: "SageMaker AI execution roles"."""
-    place = f"arn:{partition(draft.region)}:ec2:{draft.region}:{account}"
-    vpc = draft.spec.security.vpc
-    assert vpc is not None
+    place = f"arn:{partition(region)}:ec2:{region}:{account}"
     interface = f"{place}:network-interface/*"
-    used = [f"{place}:subnet/{each}" for each in vpc.subnet_ids]
-    used += [f"{place}:security-group/{each}" for each in vpc.security_group_ids]
-    for resource in (interface, *used):
+    subnets = [f"{place}:subnet/{subnet}" for subnet in vpc.subnet_ids]
+    groups = [f"{place}:security-group/{group}" for group in vpc.security_group_ids]
+    for resource in (interface, *subnets, *groups):
         yield Question(("ec2:CreateNetworkInterface",), resource)
     leave = ("CreateNetworkInterfacePermission", "DeleteNetworkInterface", "DeleteNetworkInterfacePermission")
-    yield Question(tuple(f"ec2:{each}" for each in leave), interface)
+    yield Question(tuple(f"ec2:{action}" for action in leave), interface)
     see = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
-    yield Question(tuple(f"ec2:Describe{each}" for each in see), "*")
+    yield Question(tuple(f"ec2:Describe{kind}" for kind in see), "*")

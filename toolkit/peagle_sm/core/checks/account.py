@@ -161,7 +161,7 @@ def _denied(fact: Rights, who: str, purpose: str) -> Findings:
         yield Finding(
             "warning",
             f"{subject} may not be allowed {', '.join(fact.undecided)}: "
-            "that depends on what stands in parentheses, which cannot be known here",
+            "that depends on the conditions in parentheses, which cannot be known here",
             "Check these conditions, or try: a refused deploy is cleaned up.",
         )
     if fact.denied_later:

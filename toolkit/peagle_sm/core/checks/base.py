@@ -121,7 +121,7 @@ class Rights:
     """Result of a policy simulation; each list has actions with their resource.
 
     ``denied_later``: calls after the deploy. ``by_organization``: denied by a service control policy.
-    ``undecided``: denied, unless what stands in parentheses allows it: condition keys whose values only AWS
+    ``undecided``: denied, unless the part in parentheses allows it: condition keys whose values only AWS
     knows, or a key's own policy.
     """
 

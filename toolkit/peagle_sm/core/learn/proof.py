@@ -215,14 +215,17 @@ def _identity_reasons(checks: Sequence[ProofCheck]) -> Iterator[str]:
             yield f"verify: {check.name} {how}" + (f": {check.summary}" if check.summary else "")
 
 
+def _failures(name: str, found: SetEvidence) -> Iterator[str]:
+    for head, count in (("candidate", found.failed), ("serving head", found.serving_failed)):
+        if count:
+            yield f"{name} prompts: {count:,} requests of the {head} failed"
+
+
 def _set_reasons(name: str, found: SetEvidence | None) -> Iterator[str]:
     if found is None:
         yield f"{name} prompts were not measured"
         return
-    if found.failed:
-        yield f"{name} prompts: {found.failed:,} requests of the candidate failed"
-    if found.serving_failed:
-        yield f"{name} prompts: {found.serving_failed:,} requests of the serving head failed"
+    yield from _failures(name, found)
     units = found.prompts if found.conversations is None else found.conversations
     if units < FEWEST_CONVERSATIONS:
         measured = f"{found.prompts}" if found.conversations is None else f"{units} conversations"
@@ -269,10 +272,7 @@ def _general_reasons(found: SetEvidence | None, wanted: Thresholds) -> Iterator[
 def _long_reasons(found: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
     if found is None:
         return
-    if found.failed:
-        yield f"long prompts: {found.failed:,} requests of the candidate failed"
-    if found.serving_failed:
-        yield f"long prompts: {found.serving_failed:,} requests of the serving head failed"
+    yield from _failures("long", found)
     ratio = found.acceptance
     if ratio is None or not ratio.is_sound:
         yield "long prompts: the acceptance is not known"

@@ -18,7 +18,7 @@ from peagle_sm.core.plan.scaling import policy_placeholder
 from peagle_sm.service.inventory.inspection import patience_s, poll_repeatedly
 from peagle_sm.service.inventory.resources import belongs_to
 from peagle_sm.service.lifecycle.teardown import Run
-from peagle_sm.service.progress import VISIBLE_ATTEMPTS, create_once, once_visible
+from peagle_sm.service.progress import create_once, once_visible
 
 
 def bring_up_scaling(run: Run) -> None:
@@ -57,13 +57,12 @@ def _put_policy(run: Run, parameters: Mapping[str, Any]) -> str:
     "There might be a brief delay until the operation achieves eventual consistency" (API reference of
     RegisterScalableTarget). Without a retry the deploy would delete an endpoint that serves.
     """
-    for attempt in range(1, VISIBLE_ATTEMPTS):
-        try:
-            return control.put_policy(run.session, parameters)
-        except NotFound as error:
-            run.report("scaling", f"AWS does not see the target yet; retrying ({error.message})")
-            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
-    return control.put_policy(run.session, parameters)
+    return once_visible(
+        partial(control.put_policy, run.session, parameters),
+        run.pacing,
+        run.report,
+        is_early=lambda error: isinstance(error, NotFound),
+    )
 
 
 def _bring_up_component(run: Run, parameters: Mapping[str, Any]) -> None:
